@@ -1,0 +1,1958 @@
+/* linattn.h: SIMD kernels for linear attention on CPUs, in one header.       SPDX: MIT
+
+   Linear attention replaces exp(q.k) by a product of feature maps phi(q).phi(k). Sums over the
+   sequence then factor into a state of fixed size, S = sum phi(k) v^T and z = sum phi(k): a
+   sequence of n tokens costs O(n), one more token costs O(1).
+
+   THREE LINES
+       In exactly one C or C++ file:      #define LINATTN_IMPLEMENTATION
+                                          #include "linattn.h"
+       In every other file:               #include "linattn.h"
+   linattn_simd.h must lie beside this file, unless this is the amalgamated single file.
+
+   SHORTEST USE
+       linattn_config config = {0};
+       config.heads = 8;                      // zeroed fields mean the usual default
+       config.dim_key = 64;
+       void *state = malloc(linattn_state_size(&config));
+       linattn_state_init(&config, state, linattn_state_size(&config));
+       linattn_causal(state, linattn_rows(q), linattn_rows(k), linattn_rows(v),
+                      linattn_output_rows(out), n, NULL);
+   Calling it again continues the sequence: n > 1 is a prefill, n = 1 a decode step. Any cut of the
+   sequence into calls gives the same bits. Copying the bytes of the state saves it.
+
+   WHAT IS PROMISED
+   - The same bits for scalar, AVX2, AVX-512 and NEON, for every cut of a sequence into calls, every
+     thread count, gcc and clang, C and C++, -O0 to -O3 -march=native -ffast-math. (Not the bits of
+     a NaN's payload, and not under LINATTN_USE_SLEEF or LINATTN_SCALAR_FAST, which say so.)
+   - Finite input, finite output: with the maps exp and softmax any finite queries and keys, any
+     |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
+     phi(q)phi(k)|v| stay below 1e37; exact attention whenever scale * q.k is finite and
+     |value| <= 1e30. A key whose components are all -inf is a masked token. NaN in one head makes
+     NaN in that head only.
+   - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
+     The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.
+   - A bad argument is refused with a status before anything is written.
+
+   LIMITS
+   - float32 only; little or big endian, but a state moves only between machines of one byte order.
+   - A call uses up to 48 KiB of stack (12 KiB in a scalar-only build).
+   - gcc >= 5 or clang >= 7, or a compiler that takes their extensions. Others get the scalar code.
+   - Every dimension is at most LINATTN_MAX_DIM.
+
+   OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
+   LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
+   LINATTN_STATIC           All functions are static: one private copy per file, larger programs, but
+                            nothing for the linker to share. Define it at every inclusion.
+   LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
+   LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
+   LINATTN_NO_AVX512        it fall to the next one below.
+   LINATTN_NO_NEON
+   LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
+                            -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
+                            crashes on a CPU without that instruction set.
+   LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef. About
+                            twice as slow; the bits then differ between instruction sets.
+   LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
+                            clears are loops (the compiler may still call memcpy and memset, as
+                            it may anywhere). Costs some speed on large states.
+   LINATTN_ASSERT(x)        Check internal invariants with this macro; default: nothing. It never
+                            sees bad arguments, which are statuses.
+   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds with two roundings
+                            rather than through an exact fma: about 4 times as fast there, and the
+                            bits of that scalar code differ from all others. Does nothing where
+                            the compiler has a hardware FMA.
+*/
+#ifndef LINATTN_H
+#define LINATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LINATTN_VERSION_MAJOR 0
+#define LINATTN_VERSION_MINOR 1
+#define LINATTN_VERSION_PATCH 0
+
+#define LINATTN_MAX_DIM 65536
+
+#ifdef LINATTN_STATIC
+#if defined(__GNUC__) || defined(__clang__)
+#define LINATTN_API static __attribute__((unused))
+#else
+#define LINATTN_API static
+#endif
+#else
+#define LINATTN_API extern
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Statuses ------------------------------------------------------------------------------- */
+
+/* What every function that can fail returns. On anything but LINATTN_OK nothing was written. */
+typedef enum linattn_status {
+    LINATTN_OK = 0,
+    LINATTN_ERROR_NULL,        /* a pointer that is needed is null */
+    LINATTN_ERROR_SIZE,        /* a size is zero, too large, or overflows */
+    LINATTN_ERROR_CONFIG,      /* a field of the config is outside its range */
+    LINATTN_ERROR_OVERLAP,     /* the output overlaps itself, an input, or the state */
+    LINATTN_ERROR_WORKSPACE,   /* the workspace or the state memory is too small */
+    LINATTN_ERROR_ALIGNMENT,   /* the state is not aligned to 4 bytes */
+    LINATTN_ERROR_STATE,       /* not an initialised state, or one of another config or version */
+    LINATTN_ERROR_UNSUPPORTED, /* this combination has no meaning or is not implemented */
+    LINATTN_ERROR_ISA          /* this CPU or this build lacks the instruction set */
+} linattn_status;
+
+/* A short English sentence, never NULL. */
+LINATTN_API const char *linattn_status_string(linattn_status status);
+
+/* ---- Config --------------------------------------------------------------------------------- */
+
+/* Feature maps, on x' = x * sqrt(scale). m = dim_key features for each of these. */
+typedef enum linattn_feature_map {
+    LINATTN_MAP_ELU1 = 0, /* 1 + elu(x'): x' + 1 for x' >= 0, e^x' below. Linear Transformer */
+    LINATTN_MAP_IDENTITY, /* x'. Scaling form of Efficient Attention; maps applied outside */
+    LINATTN_MAP_RELU,     /* max(x', 0) */
+    LINATTN_MAP_EXP,      /* e^x' */
+    LINATTN_MAP_SOFTMAX,  /* queries: softmax of x' over the features; keys: e^x'. Efficient Attention */
+    LINATTN_MAP_COUNT
+} linattn_feature_map;
+
+/* What the read-out phi(q)^T S is divided by. A denominator of exactly zero gives zeros. */
+typedef enum linattn_normaliser {
+    LINATTN_NORM_DEFAULT = 0, /* feature for the softmax map, sum for every other */
+    LINATTN_NORM_SUM,         /* phi(q)^T z + epsilon: rows of the attention matrix sum to one */
+    LINATTN_NORM_FEATURE,     /* feature by feature: sum_f phi(q)_f S_f / z_f. Efficient Attention */
+    LINATTN_NORM_LENGTH,      /* the number of keys seen, masked ones counted */
+    LINATTN_NORM_NONE,        /* nothing */
+    LINATTN_NORM_COUNT
+} linattn_normaliser;
+
+/* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
+   fields are only ever appended, so that source written today keeps its meaning. */
+typedef struct linattn_config {
+    size_t heads;                 /* query heads; 0 means 1 */
+    size_t kv_heads;              /* key/value heads, dividing heads; 0 means heads. Query head h
+                                     reads key/value head h / (heads / kv_heads) */
+    size_t dim_key;               /* length of a query and of a key; required */
+    size_t dim_value;             /* length of a value and of an output row; 0 means dim_key */
+    linattn_feature_map map;      /* 0 means elu1. Ignored by exact attention */
+    linattn_normaliser normaliser; /* Ignored by exact attention */
+    float scale;                  /* s > 0, finite: phi acts on x sqrt(s), so that s multiplies q.k.
+                                     0 means 1 for the maps, 1/sqrt(dim_key) for exact attention */
+    float epsilon;                /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
+} linattn_config;
+
+/* LINATTN_OK, or why this config is refused: NULL, SIZE (a dimension is zero or too large, or the
+   state's size overflows) or CONFIG. */
+LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
+
+/* The number m of features of the config's map: dim_key for the maps above. 0 if refused. */
+LINATTN_API size_t linattn_features(const linattn_config *config);
+
+/* ---- Operands ------------------------------------------------------------------------------- */
+
+/* A strided view of [tokens][heads][dim] floats: element (t, h, i) is
+   data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
+   stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
+   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's.
+   data may be NULL where there are no tokens. */
+typedef struct linattn_view {
+    const float *data;
+    size_t stride_token, stride_head;
+} linattn_view;
+
+/* The same for what is written. Its rows must not overlap one another, any input or the state:
+   LINATTN_ERROR_OVERLAP (two views of one interleaved buffer that do not touch are told apart). */
+typedef struct linattn_output {
+    float *data;
+    size_t stride_token, stride_head;
+} linattn_output;
+
+/* Dense [tokens][heads][dim]. */
+LINATTN_API linattn_view linattn_rows(const float *data);
+LINATTN_API linattn_output linattn_output_rows(float *data);
+
+/* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
+   parallel_for must call job(arg, i) once for each i in [0, count), in any order, on any threads,
+   and return when all have returned. count is at most `threads` (0 and 1 mean no threading): the
+   work is cut into that many equal parts. The result has the same bits with and without. */
+typedef void linattn_job(void *arg, size_t index);
+typedef struct linattn_context {
+    void (*parallel_for)(void *user, size_t count, linattn_job *job, void *arg);
+    void *user;
+    size_t threads;
+} linattn_context;
+
+/* ---- State ---------------------------------------------------------------------------------- */
+
+/* A state is a flat block of bytes without pointers, aligned to 4 bytes at least (64 is fastest):
+   copying the bytes saves, clones or rewinds a sequence. All instruction sets share one layout.
+   It holds the config, the token count and, per key/value head, z[m], the exponents E[m] of the
+   exponential maps, and S[m][dim_value] in panels of 16 columns. Memory: about
+   4 * kv_heads * m * (dim_value rounded up to 16) bytes. */
+
+/* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
+LINATTN_API size_t linattn_state_size(const linattn_config *config);
+
+/* Writes an empty state for the config into `bytes` bytes at `state`. Errors: those of
+   linattn_config_check, NULL, ALIGNMENT, WORKSPACE (bytes too small). Cost: clears the memory. */
+LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
+                                              size_t bytes);
+
+/* Empties an initialised state, keeping its config. Errors: NULL, ALIGNMENT, STATE. */
+LINATTN_API linattn_status linattn_state_reset(void *state);
+
+/* Is this block, say from a file, a whole state of this config? Errors: those of
+   linattn_config_check, NULL, ALIGNMENT, WORKSPACE (fewer bytes than the state), STATE (not a
+   state, another version or byte order, another config). Every other function trusts the memory
+   behind `state` to be as large as its header says. Reads all exponents: O(kv_heads * m). */
+LINATTN_API linattn_status linattn_state_check(const linattn_config *config, const void *state,
+                                               size_t bytes);
+
+/* The number of tokens the state has seen, masked ones counted; 0 if it is not a state. */
+LINATTN_API uint64_t linattn_state_tokens(const void *state);
+
+/* ---- The verbs ------------------------------------------------------------------------------ */
+
+/* Shapes: q [n][heads][dim_key], k [n][kv_heads][dim_key], v [n][kv_heads][dim_value],
+   out [n][heads][dim_value]. n = 0 does nothing. Inputs may overlap one another. */
+
+/* S += phi(k) v^T, z += phi(k) for n tokens. MATHS: Katharopoulos et al. 2020, eq. 18-19.
+   Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), OVERLAP (an input lies in the state).
+   Cost: 2 m dim_value flops per token and key/value head. */
+LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
+                                          const linattn_context *context);
+
+/* out = phi(q)^T S / normaliser for n queries; the state is not changed. An empty state gives
+   zeros. Errors as for update, and OVERLAP for the output. Cost: 2 m dim_value flops per token and
+   query head. */
+LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
+                                         size_t n, const linattn_context *context);
+
+/* For each token in turn: update with its key and value, then query. Queries see the keys up to
+   their own. n = 1 is a decode step (one pass over the state), n > 1 a prefill; the bits are those
+   of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query.
+   Cost: 4 m dim_value flops per token and head. */
+LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
+                                          linattn_view v, linattn_output out, size_t n,
+                                          const linattn_context *context);
+
+/* dst += src: the state of both token sets. Same config required (STATE). The order of the sums
+   differs from that of one pass, so the bits do, too. Errors: NULL, ALIGNMENT, STATE, OVERLAP
+   (the two blocks overlap without being disjoint). */
+LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
+
+/* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
+   (cross-attention). No keys: zeros. workspace: linattn_workspace_size(config,
+   LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
+   Errors: those of linattn_config_check, and as for query. */
+LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
+                                                 size_t n_q, linattn_view k, linattn_view v,
+                                                 size_t n_k, linattn_output out, void *workspace,
+                                                 size_t workspace_bytes,
+                                                 const linattn_context *context);
+
+/* Exact attention, the baseline: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming
+   over the keys with a running maximum; no n x n matrix is stored. causal != 0: query i sees keys
+   j <= i + (n_k - n_q), the last query all keys (so a decode step passes n_q = 1 and the whole key
+   cache); n_q > n_k is then UNSUPPORTED. map and normaliser are ignored. No visible key: zeros.
+   Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
+   Cost: 2 (dim_key + dim_value) flops and one exp per query, key and head. */
+LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
+                                           linattn_view k, linattn_view v, size_t n_k,
+                                           linattn_output out, int causal, void *workspace,
+                                           size_t workspace_bytes, const linattn_context *context);
+
+typedef enum linattn_workspace {
+    LINATTN_WORKSPACE_BIDIRECTIONAL = 0,
+    LINATTN_WORKSPACE_SOFTMAX
+} linattn_workspace;
+
+/* Bytes that the call needs with this context (NULL as in the call); 0 if refused. */
+LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
+                                          const linattn_context *context);
+
+/* ---- The maps on plain arrays --------------------------------------------------------------- */
+
+/* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes the
+   map of the keys (they differ for softmax). In place (y == x) is allowed where features ==
+   dim_key, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never form
+   these values. Only map and its parameters are used, kv_heads and heads are not. */
+LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
+                                       float *y, size_t n);
+
+/* y[i] = e^x[i], at most 1 ULP off; results below FLT_MIN are 0; inf above 88.72. y == x is
+   allowed, other overlap refused (OVERLAP). */
+LINATTN_API linattn_status linattn_exp(const float *x, float *y, size_t n);
+LINATTN_API linattn_status linattn_elu1(const float *x, float *y, size_t n);
+LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n);
+
+/* ---- Instruction sets ----------------------------------------------------------------------- */
+
+typedef enum linattn_isa {
+    LINATTN_ISA_AUTO = 0, /* the best one available: what is used without select */
+    LINATTN_ISA_SCALAR,
+    LINATTN_ISA_NEON,
+    LINATTN_ISA_AVX2,
+    LINATTN_ISA_AVX512,
+    LINATTN_ISA_COUNT
+} linattn_isa;
+
+/* Sets of instruction sets: bit (1u << isa). Compiled into this build; and of these, those that
+   this CPU and its operating system support. */
+LINATTN_API unsigned linattn_isa_compiled(void);
+LINATTN_API unsigned linattn_isa_available(void);
+
+/* The one in use, never AUTO. */
+LINATTN_API linattn_isa linattn_isa_active(void);
+
+/* Use this one from the next call on, in the whole process. LINATTN_ERROR_ISA if it is not
+   available: nothing changes then. Thread-safe; calls under way finish with what they began. */
+LINATTN_API linattn_status linattn_isa_select(linattn_isa isa);
+
+/* "auto", "scalar", "neon", "avx2", "avx512"; "unknown" for anything else. */
+LINATTN_API const char *linattn_isa_name(linattn_isa isa);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LINATTN_H */
+
+/* ============================================================================================== */
+#if defined(LINATTN_IMPLEMENTATION) && !defined(LINATTN__IMPLEMENTED)
+#define LINATTN__IMPLEMENTED
+
+/* ---- Options and target ----------------------------------------------------------------------- */
+
+#if defined(LINATTN_SCALAR_ONLY) && defined(LINATTN_NO_DISPATCH)
+#error "LINATTN_SCALAR_ONLY has nothing to dispatch: define it without LINATTN_NO_DISPATCH"
+#endif
+#if defined(LINATTN_FREESTANDING) && defined(LINATTN_USE_SLEEF)
+#error "SLEEF needs a hosted C library: drop LINATTN_FREESTANDING or LINATTN_USE_SLEEF"
+#endif
+#if defined(LINATTN_SCALAR_FAST) && defined(LINATTN_USE_SLEEF)
+#error "LINATTN_SCALAR_FAST is for programs without libraries: drop it or LINATTN_USE_SLEEF"
+#endif
+
+#include <float.h>
+#ifndef LINATTN_FREESTANDING
+#include <string.h>
+#endif
+
+#if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2)
+#error "linattn needs float arithmetic in float: compile with -msse2 -mfpmath=sse"
+#endif
+
+#ifndef LINATTN_ASSERT
+#define LINATTN_ASSERT(x) ((void)0)
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define LINATTN__GNU 1
+#else
+#define LINATTN__GNU 0
+#endif
+
+/* Instruction sets in this build. Values as in linattn_isa, which the preprocessor cannot see. */
+#define LINATTN__ISA_SCALAR 1
+#define LINATTN__ISA_NEON 2
+#define LINATTN__ISA_AVX2 3
+#define LINATTN__ISA_AVX512 4
+
+#if defined(LINATTN_SCALAR_ONLY) || !LINATTN__GNU
+#define LINATTN__HAS_AVX512 0
+#define LINATTN__HAS_AVX2 0
+#define LINATTN__HAS_NEON 0
+#define LINATTN__HAS_SCALAR 1
+#else
+#if defined(__x86_64__) && !defined(LINATTN_NO_AVX512) &&                                          \
+    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
+     (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
+#define LINATTN__HAS_AVX512 1
+#else
+#define LINATTN__HAS_AVX512 0
+#endif
+#if defined(__x86_64__) && !defined(LINATTN_NO_AVX2) &&                                            \
+    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
+     (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
+#define LINATTN__HAS_AVX2 1
+#else
+#define LINATTN__HAS_AVX2 0
+#endif
+#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(LINATTN_NO_NEON)
+#define LINATTN__HAS_NEON 1
+#else
+#define LINATTN__HAS_NEON 0
+#endif
+#if !defined(LINATTN_NO_DISPATCH) || !(LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2 || LINATTN__HAS_NEON)
+#define LINATTN__HAS_SCALAR 1
+#else
+#define LINATTN__HAS_SCALAR 0
+#endif
+#endif
+#define LINATTN__COUNT                                                                             \
+    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
+
+#if LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
+#include <immintrin.h>
+#endif
+#if LINATTN__HAS_NEON
+#include <arm_neon.h>
+#endif
+
+#if LINATTN__GNU
+#define LINATTN__INLINE static inline __attribute__((always_inline, unused))
+#else
+#define LINATTN__INLINE static inline
+#endif
+#ifdef __cplusplus
+#define LINATTN__C_LINKAGE extern "C"
+#else
+#define LINATTN__C_LINKAGE extern
+#endif
+
+/* Loops over a tile's constant sizes must unroll before registers are assigned. */
+#if defined(__clang__)
+#define LINATTN__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__) && __GNUC__ >= 8
+#define LINATTN__UNROLL _Pragma("GCC unroll 64")
+#else
+#define LINATTN__UNROLL
+#endif
+
+/* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums, and
+   delete tests for NaN. All code below is compiled without. */
+#if defined(__clang__)
+#pragma float_control(precise, on, push)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("no-fast-math", "fp-contract=off")
+#endif
+
+/* ---- Scalar arithmetic that all instruction sets share ----------------------------------------- */
+
+#define LINATTN__FLT_MIN 1.17549435e-38f
+#define LINATTN__FLT_MAX 3.40282347e+38f
+#define LINATTN__INF linattn__from_bits(0x7f800000u)
+
+/* The exponential maps: a contribution with exponent n is stored as p 2^(n - E - BIAS). E moves only
+   when n exceeds it by more than HEADROOM, so moves are rare; BIAS keeps sums of 2^17 values of 1e30
+   below FLT_MAX even so. Exponents saturate at +-2^21; LOWEST stands for "none yet". */
+#define LINATTN__BIAS 20.0f
+#define LINATTN__HEADROOM 8.0f
+#define LINATTN__SATURATION 2097152.0
+#define LINATTN__LOWEST (-4194304.0f)
+
+LINATTN__INLINE float linattn__from_bits(uint32_t bits)
+{
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    x.u = bits;
+    return x.f;
+}
+
+LINATTN__INLINE uint32_t linattn__to_bits(float value)
+{
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    x.f = value;
+    return x.u;
+}
+
+/* 2^n for -126 <= n <= 127. */
+LINATTN__INLINE float linattn__pow2(int n)
+{
+    return linattn__from_bits((uint32_t)(n + 127) << 23);
+}
+
+/* a * b + c rounded once. Without hardware: the product is exact in double, the sum's error is found
+   by TwoSum and folded into its last bit (round to odd), so that the final rounding is right. */
+LINATTN__INLINE float linattn__fma(float a, float b, float c)
+{
+#if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
+    return __builtin_fmaf(a, b, c);
+#elif defined(LINATTN_SCALAR_FAST)
+    const float product = a * b;
+    return product + c;
+#else
+    const double p = (double)a * (double)b, d = (double)c;
+    union {
+        uint64_t u;
+        double f;
+    } s;
+    double t, error;
+    s.f = p + d;
+    t = s.f - p;
+    error = (p - (s.f - t)) + (d - t);
+    if (error != 0.0 && !(s.u & 1) && (s.u & 0x7ff0000000000000u) != 0x7ff0000000000000u)
+        s.u += (error > 0.0) == (s.f > 0.0) ? 1u : ~(uint64_t)0;
+    return (float)s.f;
+#endif
+}
+
+LINATTN__INLINE float linattn__clamp(float x)
+{
+    if (x > LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
+    return x < -LINATTN__FLT_MAX ? -LINATTN__FLT_MAX : x;
+}
+
+/* 1 / x, 0 for 0, never infinite. */
+LINATTN__INLINE float linattn__inverse(float x)
+{
+    return x == 0.0f ? 0.0f : linattn__clamp(1.0f / x);
+}
+
+/* 2^delta, delta <= 0, as two factors that are in range; rescale applies them. */
+LINATTN__INLINE void linattn__two_factors(float delta, float *factor)
+{
+    if (delta > -250.0f) {
+        const int n = (int)delta, first = n < -125 ? -125 : n;
+        factor[0] = linattn__pow2(first);
+        factor[1] = linattn__pow2(n - first);
+    } else {
+        factor[0] = factor[1] = 0.0f;
+    }
+}
+
+LINATTN__INLINE float linattn__rescale(float x, const float *factor)
+{
+    const float y = x * factor[0] * factor[1];
+    return y < LINATTN__FLT_MIN && y > -LINATTN__FLT_MIN ? 0.0f : y;
+}
+
+typedef struct linattn__params {
+    int map;             /* SOFTMAX is EXP here, and `softmax` is set */
+    int norm;            /* never DEFAULT */
+    int softmax;
+    float epsilon;
+    float root;          /* sqrt(s), with root_low its rounding error */
+    float root_low;
+    float rate;          /* sqrt(s) log2(e) */
+    float limit;         /* |x| at which exponents saturate */
+    float cell, margin;  /* E moves when x > E * cell + margin */
+} linattn__params;
+
+/* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
+static float linattn__saturating_ldexp(float x, float n)
+{
+    int i;
+    for (i = 0; i < 3 && n > 0.0f; i++) {
+        const float step = n > 127.0f ? 127.0f : n;
+        x = linattn__clamp(x * linattn__pow2((int)step));
+        n = n - step;
+    }
+    for (i = 0; i < 3 && n < 0.0f; i++) {
+        const float step = n < -126.0f ? -126.0f : n;
+        x = x * linattn__pow2((int)step);
+        n = n - step;
+    }
+    return x < LINATTN__FLT_MIN && x > -LINATTN__FLT_MIN ? 0.0f : x;
+}
+
+/* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
+   denominator is den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
+   mass 2^mass_top. */
+static float linattn__factor(const linattn__params *p, float den, float top, float mass,
+                             float mass_top, uint64_t seen, float *power)
+{
+    const int exponents = p->map == LINATTN_MAP_EXP;
+    float scale = 1.0f;
+    if (p->norm == LINATTN_NORM_SUM) {
+        float epsilon = p->softmax ? p->epsilon * mass : p->epsilon;
+        if (exponents)
+            epsilon = linattn__saturating_ldexp(epsilon, mass_top - top - LINATTN__BIAS);
+        return linattn__inverse(den + epsilon);
+    }
+    if (p->norm == LINATTN_NORM_FEATURE) {
+        if (p->softmax) return linattn__inverse(den);
+        if (exponents) *power = top;
+        return 1.0f;
+    }
+    if (p->norm == LINATTN_NORM_LENGTH) scale = seen ? 1.0f / (float)seen : 0.0f;
+    if (exponents) *power = top + LINATTN__BIAS;
+    if (p->softmax) {
+        scale = scale * linattn__inverse(mass);
+        *power = *power - mass_top;
+    }
+    return scale;
+}
+
+/* Is this key a masked token, all -inf? The first component decides for almost all. */
+LINATTN__INLINE int linattn__masked(const float *key, size_t m)
+{
+    size_t f;
+    for (f = 0; f < m; f++)
+        if (!(key[f] < -LINATTN__FLT_MAX)) return 0;
+    return 1;
+}
+
+/* ---- What kernels are given -------------------------------------------------------------------- */
+
+/* A run of tokens of one key/value head. Strides in floats. */
+typedef struct linattn__span {
+    const linattn__params *params;
+    float *z, *e, *s;                 /* the head's state; query does not write it */
+    const float *q, *k, *v;
+    float *out;
+    size_t q_token, q_head, k_token, v_token, out_token, out_head;
+    size_t group;                     /* query heads that read this head */
+    size_t n;                         /* tokens */
+    size_t m, dv;
+    size_t row_begin, row_end;        /* features that update may touch, a multiple of 16 first */
+    size_t column_begin, column_end;  /* columns of S and out of this job, likewise */
+    uint64_t seen;                    /* tokens before this call */
+} linattn__span;
+
+/* c[r][j] += sum_t a[t][r] b[t][j]: see the kernel outer_tile. */
+typedef struct linattn__outer {
+    const float *a, *b;
+    float *c;
+    size_t a_row, b_row, c_row, c_vec;
+    size_t count, rows;
+    const float *order, *limit;
+} linattn__outer;
+
+#define LINATTN__EXACT_KEYS 64
+#define LINATTN__EXACT_LANES 48
+
+/* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
+   heads of the group: query i is token i / group, head i % group. */
+typedef struct linattn__exact {
+    const float *q, *k, *v;
+    float *out, *scratch;
+    size_t q_token, q_head, k_token, v_token, out_token, out_head;
+    size_t group, n_k, d, dv;
+    size_t begin, end;
+    size_t offset; /* causal: token t sees keys up to t + offset */
+    int causal;
+    float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
+} linattn__exact;
+
+/* Scratch of one job: q, p and o transposed ([row][query]), v for values around masked tokens. */
+typedef struct linattn__exact_scratch {
+    float *q, *p, *o, *v;
+    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
+    float order[LINATTN__EXACT_KEYS];
+    const float *key[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS];
+} linattn__exact_scratch;
+
+#define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
+
+static size_t linattn__exact_floats(size_t d, size_t dv)
+{
+    return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
+}
+
+static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w)
+{
+    w->p = x->scratch;
+    w->q = w->p + LINATTN__EXACT_P;
+    w->o = w->q + LINATTN__EXACT_LANES * x->d;
+    w->v = w->o + LINATTN__EXACT_LANES * x->dv;
+}
+
+/* One table per instruction set. */
+typedef struct linattn__kernels {
+    void (*update)(const linattn__span *s);
+    void (*query)(const linattn__span *s);
+    void (*causal)(const linattn__span *s);
+    void (*softmax)(const linattn__exact *x);
+    void (*merge)(const linattn__span *dst, const linattn__span *src);
+    void (*map)(const float *x, float *y, size_t n, const linattn__params *p);
+    void (*map_softmax)(const linattn__span *s, const float *x, float *y);
+    int isa;
+} linattn__kernels;
+
+/* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an attribute
+   on every function; the arithmetic options above stay in force. */
+#if LINATTN__HAS_SCALAR
+#define LINATTN__ISA LINATTN__ISA_SCALAR
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_NEON
+#define LINATTN__ISA LINATTN__ISA_NEON
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_AVX2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_AVX2
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+#if LINATTN__HAS_AVX512
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx2,fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_AVX512
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+/* ---- Instruction sets --------------------------------------------------------------------------- */
+
+static const linattn__kernels *const linattn__tables[LINATTN__COUNT] = {/* best first */
+#if LINATTN__HAS_AVX512
+    &linattn__kernels_avx512,
+#endif
+#if LINATTN__HAS_AVX2
+    &linattn__kernels_avx2,
+#endif
+#if LINATTN__HAS_NEON
+    &linattn__kernels_neon,
+#endif
+#if LINATTN__HAS_SCALAR
+    &linattn__kernels_scalar,
+#endif
+};
+
+#if LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)
+static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
+{
+    __asm__ __volatile__("cpuid"
+                         : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3])
+                         : "a"(leaf), "c"(0));
+}
+
+/* The registers that the operating system saves, XCR0. */
+static uint32_t linattn__xgetbv(void)
+{
+    uint32_t low, high;
+    __asm__ __volatile__(".byte 0x0f, 0x01, 0xd0" /* xgetbv, for assemblers that lack it */
+                         : "=a"(low), "=d"(high)
+                         : "c"(0));
+    return low;
+}
+
+static unsigned linattn__detect(void)
+{
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, need = fma | osxsave | avx;
+    const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
+    uint32_t r[4], saved;
+    unsigned set = 1u << LINATTN_ISA_SCALAR;
+    linattn__cpuid(0, r);
+    if (r[0] < 7) return set;
+    linattn__cpuid(1, r);
+    if ((r[2] & need) != need) return set;
+    saved = linattn__xgetbv();
+    linattn__cpuid(7, r);
+    if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
+    set |= 1u << LINATTN_ISA_AVX2;
+    if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
+    return set;
+}
+#else
+static unsigned linattn__detect(void) { return ~0u; }
+#endif
+
+LINATTN_API unsigned linattn_isa_compiled(void)
+{
+    unsigned set = 0;
+    size_t i;
+    for (i = 0; i < LINATTN__COUNT; i++) set |= 1u << linattn__tables[i]->isa;
+    return set;
+}
+
+LINATTN_API unsigned linattn_isa_available(void)
+{
+    return linattn_isa_compiled() & linattn__detect();
+}
+
+#if LINATTN__COUNT > 1
+/* The one piece of global state. Every table is immutable, so a torn choice cannot be seen. */
+static const linattn__kernels *linattn__chosen;
+
+static const linattn__kernels *linattn__find(linattn_isa isa)
+{
+    const unsigned available = linattn_isa_available();
+    size_t i;
+    for (i = 0; i < LINATTN__COUNT; i++) {
+        const int here = linattn__tables[i]->isa;
+        if ((available >> here & 1u) && (isa == LINATTN_ISA_AUTO || here == (int)isa))
+            return linattn__tables[i];
+    }
+    return NULL;
+}
+
+/* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
+static const linattn__kernels *linattn__kernels_active(void)
+{
+    const linattn__kernels *k = __atomic_load_n(&linattn__chosen, __ATOMIC_ACQUIRE);
+    if (!k) {
+        const linattn__kernels *none = NULL;
+        k = linattn__find(LINATTN_ISA_AUTO);
+        /* a select that came first wins */
+        if (!__atomic_compare_exchange_n(&linattn__chosen, &none, k, 0, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
+            k = none;
+    }
+    return k;
+}
+
+LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+{
+    const linattn__kernels *k = linattn__find(isa);
+    if (!k) return LINATTN_ERROR_ISA;
+    __atomic_store_n(&linattn__chosen, k, __ATOMIC_RELEASE);
+    return LINATTN_OK;
+}
+#else
+LINATTN__INLINE const linattn__kernels *linattn__kernels_active(void)
+{
+    return linattn__tables[0]; /* a constant: calls become direct */
+}
+
+LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+{
+    return isa == LINATTN_ISA_AUTO || (int)isa == linattn__tables[0]->isa ? LINATTN_OK
+                                                                          : LINATTN_ERROR_ISA;
+}
+#endif
+
+LINATTN_API linattn_isa linattn_isa_active(void)
+{
+    return (linattn_isa)linattn__kernels_active()->isa;
+}
+
+LINATTN_API const char *linattn_isa_name(linattn_isa isa)
+{
+    switch (isa) {
+    case LINATTN_ISA_AUTO: return "auto";
+    case LINATTN_ISA_SCALAR: return "scalar";
+    case LINATTN_ISA_NEON: return "neon";
+    case LINATTN_ISA_AVX2: return "avx2";
+    case LINATTN_ISA_AVX512: return "avx512";
+    default: return "unknown";
+    }
+}
+
+LINATTN_API const char *linattn_status_string(linattn_status status)
+{
+    switch (status) {
+    case LINATTN_OK: return "success";
+    case LINATTN_ERROR_NULL: return "a required pointer is null";
+    case LINATTN_ERROR_SIZE: return "a size is zero, too large, or overflows";
+    case LINATTN_ERROR_CONFIG: return "a field of the config is outside its range";
+    case LINATTN_ERROR_OVERLAP: return "the output overlaps itself, an input or the state";
+    case LINATTN_ERROR_WORKSPACE: return "the workspace or state memory is too small";
+    case LINATTN_ERROR_ALIGNMENT: return "the state is not aligned to 4 bytes";
+    case LINATTN_ERROR_STATE: return "not a state of this config and version";
+    case LINATTN_ERROR_UNSUPPORTED: return "this combination is not supported";
+    case LINATTN_ERROR_ISA: return "the instruction set is not available";
+    default: return "unknown status";
+    }
+}
+
+/* ---- The floating-point environment -------------------------------------------------------------- */
+
+/* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with the
+   sticky flags, and written only where it differs, as a write costs some nanoseconds. The memory
+   clobbers keep arithmetic, whose operands come from memory, on its side. */
+#if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__))
+typedef uint32_t linattn__environment;
+static linattn__environment linattn__enter(void)
+{
+    uint32_t now, want;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
+    want = 0x1f80u | (now & 0x3fu);
+    if (want != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(want) : "memory");
+    return now;
+}
+static void linattn__leave(linattn__environment before)
+{
+    uint32_t now;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
+    if (before != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
+}
+#elif LINATTN__GNU && defined(__aarch64__)
+typedef struct linattn__environment {
+    uint64_t control, status;
+} linattn__environment;
+static linattn__environment linattn__enter(void)
+{
+    const uint64_t want = 0;
+    linattn__environment now;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr"
+                         : "=r"(now.control), "=r"(now.status)
+                         :
+                         : "memory");
+    if (now.control != want) __asm__ __volatile__("msr fpcr, %0" : : "r"(want) : "memory");
+    return now;
+}
+static void linattn__leave(linattn__environment before)
+{
+    if (before.control != 0)
+        __asm__ __volatile__("msr fpcr, %0" : : "r"(before.control) : "memory");
+    __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
+}
+#else
+/* An unknown machine: its default environment is taken to be IEEE's. */
+typedef int linattn__environment;
+static linattn__environment linattn__enter(void) { return 0; }
+static void linattn__leave(linattn__environment before) { (void)before; }
+#endif
+
+/* ---- Checks --------------------------------------------------------------------------------------- */
+
+#define LINATTN__MAX_HEADS 65536
+#define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
+
+/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through. */
+static size_t linattn__times(size_t a, size_t b)
+{
+    if (a == 0 || b == 0) return 0;
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
+}
+
+static size_t linattn__plus(size_t a, size_t b)
+{
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
+}
+
+static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
+
+/* A config with its defaults filled in. */
+typedef struct linattn__shape {
+    size_t heads, kv_heads, group, d, m, dv;
+    int map, norm;
+    float scale, epsilon; /* scale 0: the verb's default */
+} linattn__shape;
+
+static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+{
+    if (!c) return LINATTN_ERROR_NULL;
+    s->heads = c->heads ? c->heads : 1;
+    s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
+    s->d = s->m = c->dim_key;
+    s->dv = c->dim_value ? c->dim_value : c->dim_key;
+    s->map = (int)c->map;
+    s->norm = (int)c->normaliser;
+    s->scale = c->scale;
+    s->epsilon = c->epsilon;
+    if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    if (s->heads > LINATTN__MAX_HEADS || s->kv_heads > s->heads) return LINATTN_ERROR_SIZE;
+    if (s->heads % s->kv_heads != 0) return LINATTN_ERROR_CONFIG;
+    if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
+    if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
+    if (!linattn__finite(s->scale) || !linattn__finite(s->epsilon)) return LINATTN_ERROR_CONFIG;
+    if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
+    if (s->norm == LINATTN_NORM_DEFAULT)
+        s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+    s->group = s->heads / s->kv_heads;
+    return LINATTN_OK;
+}
+
+/* sqrt in double, by Newton's steps from a guess that halves the exponent. */
+static double linattn__sqrt(double x)
+{
+    double y = x > 1.0 ? 1.0 : x, before;
+    int i;
+    union {
+        uint64_t u;
+        double f;
+    } guess;
+    guess.f = x;
+    guess.u = (guess.u >> 1) + 0x1ff8000000000000u;
+    y = guess.f;
+    for (i = 0; i < 8; i++) {
+        before = y;
+        y = 0.5 * (y + x / y);
+        if (y == before) break;
+    }
+    return y;
+}
+
+static void linattn__read_params(const linattn__shape *s, linattn__params *p)
+{
+    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
+    const double root = linattn__sqrt(s->scale > 0.0f ? (double)s->scale : 1.0);
+    const double cell = ln2 / root;
+    p->softmax = s->map == LINATTN_MAP_SOFTMAX;
+    p->map = p->softmax ? LINATTN_MAP_EXP : s->map;
+    p->norm = s->norm;
+    p->epsilon = s->epsilon;
+    p->root = (float)root;
+    p->root_low = (float)(root - (double)p->root);
+    p->rate = (float)(root * log2e);
+    p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
+    p->cell = (float)cell;
+    p->margin = (float)(cell * (double)LINATTN__HEADROOM);
+}
+
+/* A view with its default strides, and the floats that it spans. */
+typedef struct linattn__extent {
+    const float *data;
+    size_t n, heads, dim, token, head, floats;
+} linattn__extent;
+
+static linattn_status linattn__read_view(const float *data, size_t stride_token, size_t stride_head,
+                                         size_t n, size_t heads, size_t dim, linattn__extent *e)
+{
+    e->data = data;
+    e->n = n;
+    e->heads = heads;
+    e->dim = dim;
+    e->head = stride_head ? stride_head : dim;
+    e->token = stride_token ? stride_token : linattn__times(heads, e->head);
+    e->floats = 0;
+    if (n == 0) return LINATTN_OK;
+    if (!data) return LINATTN_ERROR_NULL;
+    e->floats = linattn__plus(linattn__times(n - 1, e->token), linattn__times(heads - 1, e->head));
+    e->floats = linattn__plus(e->floats, dim);
+    if (e->floats == SIZE_MAX || (heads > 1 && e->head > LINATTN__MAX_FLOATS) ||
+        (n > 1 && e->token > LINATTN__MAX_FLOATS))
+        return LINATTN_ERROR_SIZE;
+    if ((uintptr_t)data > UINTPTR_MAX - e->floats * sizeof(float)) return LINATTN_ERROR_SIZE;
+    return LINATTN_OK;
+}
+
+static int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes == 0 || b_bytes == 0 || (x < y ? y - x >= a_bytes : x - y >= b_bytes);
+}
+
+/* Do the rows of an output stay clear of one another? Heads within tokens, or tokens within heads. */
+static int linattn__rows_apart(const linattn__extent *o)
+{
+    const size_t heads = (o->heads - 1) * o->head + o->dim;
+    const size_t tokens = o->n ? (o->n - 1) * o->token + o->dim : 0;
+    if (o->n == 0) return 1;
+    if (o->heads == 1) return o->n == 1 || o->token >= o->dim;
+    if (o->n == 1) return o->head >= o->dim;
+    return (o->head >= o->dim && o->token >= heads) || (o->token >= o->dim && o->head >= tokens);
+}
+
+/* Both operands repeat with one period: does the input's part of it lie beside the output's? */
+static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *i, size_t period,
+                               size_t o_span, size_t i_span)
+{
+    const uintptr_t x = (uintptr_t)o->data, y = (uintptr_t)i->data;
+    const uintptr_t bytes = (uintptr_t)period * sizeof(float);
+    const uintptr_t ahead = y >= x ? (y - x) % bytes : (bytes - (x - y) % bytes) % bytes;
+    return o_span <= period && i_span <= period && ahead >= o_span * sizeof(float) &&
+           ahead + i_span * sizeof(float) <= bytes;
+}
+
+/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, or by
+   head within tokens. */
+static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
+{
+    if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
+        return 1;
+    if (o->token == i->token &&
+        linattn__fold_apart(o, i, o->token, (o->heads - 1) * o->head + o->dim,
+                            (i->heads - 1) * i->head + i->dim))
+        return 1;
+    if (o->head != i->head) return 0;
+    if (linattn__fold_apart(o, i, o->head, (o->n - 1) * o->token + o->dim,
+                            (i->n - 1) * i->token + i->dim))
+        return 1;
+    return o->token % o->head == 0 && i->token % o->head == 0 &&
+           linattn__fold_apart(o, i, o->head, o->dim, i->dim);
+}
+
+static size_t linattn__threads(const linattn_context *context, size_t items)
+{
+    const size_t most = context && context->parallel_for && context->threads ? context->threads : 1;
+    return most < items ? most : items;
+}
+
+/* ---- State ------------------------------------------------------------------------------------------ */
+
+#define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
+#define LINATTN__STATE_VERSION 1u
+#define LINATTN__HEADER_BYTES 128
+#define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
+
+/* The first bytes of a state: the config with its defaults filled in. */
+typedef struct linattn__header {
+    uint32_t magic, version;
+    uint32_t bytes_low, bytes_high; /* of the whole state */
+    uint32_t tokens_low, tokens_high;
+    uint32_t heads, kv_heads, d, dv, map, norm;
+    uint32_t scale, epsilon; /* bits; scale 0 reads as 1 */
+    uint32_t zero[18];
+} linattn__header;
+
+static void linattn__copy(void *dst, const void *src, size_t bytes)
+{
+#ifdef LINATTN_FREESTANDING
+    unsigned char *d = (unsigned char *)dst;
+    const unsigned char *s = (const unsigned char *)src;
+    size_t i;
+    for (i = 0; i < bytes; i++) d[i] = s[i];
+#else
+    memcpy(dst, src, bytes);
+#endif
+}
+
+static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+
+/* Floats of one key/value head: z, E, and S in panels; SIZE_MAX if too many. */
+static size_t linattn__head_floats(const linattn__shape *s)
+{
+    return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
+}
+
+static size_t linattn__state_bytes(const linattn__shape *s)
+{
+    const size_t floats = linattn__plus(linattn__times(s->kv_heads, linattn__head_floats(s)),
+                                        LINATTN__HEADER_FLOATS);
+    return floats == SIZE_MAX ? 0 : floats * sizeof(float);
+}
+
+static void linattn__make_header(const linattn__shape *s, linattn__header *h)
+{
+    const uint64_t bytes = linattn__state_bytes(s);
+    size_t i;
+    h->magic = LINATTN__MAGIC;
+    h->version = LINATTN__STATE_VERSION;
+    h->bytes_low = (uint32_t)bytes;
+    h->bytes_high = (uint32_t)(bytes >> 32);
+    h->tokens_low = h->tokens_high = 0;
+    h->heads = (uint32_t)s->heads;
+    h->kv_heads = (uint32_t)s->kv_heads;
+    h->d = (uint32_t)s->d;
+    h->dv = (uint32_t)s->dv;
+    h->map = (uint32_t)s->map;
+    h->norm = (uint32_t)s->norm;
+    h->scale = linattn__to_bits(s->scale > 0.0f ? s->scale : 1.0f);
+    h->epsilon = linattn__to_bits(s->epsilon > 0.0f ? s->epsilon : 0.0f);
+    for (i = 0; i < 18; i++) h->zero[i] = 0;
+}
+
+static uint64_t linattn__tokens(const linattn__header *h)
+{
+    return (uint64_t)h->tokens_high << 32 | h->tokens_low;
+}
+
+static void linattn__set_tokens(void *state, uint64_t tokens)
+{
+    linattn__header h;
+    linattn__copy(&h, state, sizeof h);
+    h.tokens_low = (uint32_t)tokens;
+    h.tokens_high = (uint32_t)(tokens >> 32);
+    linattn__copy(state, &h, sizeof h);
+}
+
+/* Same config, whatever the tokens seen. */
+static int linattn__same_config(const linattn__header *a, const linattn__header *b)
+{
+    return a->magic == b->magic && a->version == b->version && a->bytes_low == b->bytes_low &&
+           a->bytes_high == b->bytes_high && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->d == b->d && a->dv == b->dv && a->map == b->map && a->norm == b->norm &&
+           a->scale == b->scale && a->epsilon == b->epsilon;
+}
+
+/* A state's header, checked: what it says must be what make_header would write. */
+static linattn_status linattn__read_state(const void *state, linattn__header *h, linattn__shape *s)
+{
+    linattn_config c;
+    linattn__header again;
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    linattn__copy(h, state, sizeof *h);
+    if (h->magic != LINATTN__MAGIC || h->version != LINATTN__STATE_VERSION)
+        return LINATTN_ERROR_STATE;
+    if (h->map >= LINATTN_MAP_COUNT || h->norm >= LINATTN_NORM_COUNT || h->heads == 0 ||
+        h->kv_heads == 0 || h->d == 0 || h->dv == 0)
+        return LINATTN_ERROR_STATE;
+    c.heads = h->heads;
+    c.kv_heads = h->kv_heads;
+    c.dim_key = h->d;
+    c.dim_value = h->dv;
+    c.map = (linattn_feature_map)h->map;
+    c.normaliser = (linattn_normaliser)h->norm;
+    c.scale = linattn__from_bits(h->scale);
+    c.epsilon = linattn__from_bits(h->epsilon);
+    if (linattn__read_config(&c, s) != LINATTN_OK) return LINATTN_ERROR_STATE;
+    if (linattn__state_bytes(s) == 0) return LINATTN_ERROR_STATE;
+    linattn__make_header(s, &again);
+    return linattn__same_config(h, &again) ? LINATTN_OK : LINATTN_ERROR_STATE;
+}
+
+LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
+{
+    linattn__shape s;
+    const linattn_status status = linattn__read_config(config, &s);
+    if (status != LINATTN_OK) return status;
+    return linattn__state_bytes(&s) ? LINATTN_OK : LINATTN_ERROR_SIZE;
+}
+
+LINATTN_API size_t linattn_features(const linattn_config *config)
+{
+    linattn__shape s;
+    return linattn__read_config(config, &s) == LINATTN_OK ? s.m : 0;
+}
+
+LINATTN_API size_t linattn_state_size(const linattn_config *config)
+{
+    linattn__shape s;
+    return linattn__read_config(config, &s) == LINATTN_OK ? linattn__state_bytes(&s) : 0;
+}
+
+static float *linattn__head(void *state, const linattn__shape *s, size_t head)
+{
+    return (float *)state + LINATTN__HEADER_FLOATS + head * linattn__head_floats(s);
+}
+
+/* An empty state: zeros, and exponents of -inf ("no key yet"). */
+static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
+{
+    const size_t m16 = linattn__round16(s->m), floats = linattn__head_floats(s);
+    size_t head, i;
+    linattn__copy(state, h, sizeof *h);
+    for (head = 0; head < s->kv_heads; head++) {
+        float *const p = linattn__head(state, s, head);
+#ifdef LINATTN_FREESTANDING
+        for (i = 0; i < floats; i++) p[i] = 0.0f;
+#else
+        memset(p, 0, floats * sizeof(float));
+#endif
+        for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
+    }
+}
+
+LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
+                                              size_t bytes)
+{
+    linattn__shape s;
+    linattn__header h;
+    const linattn_status status = linattn_config_check(config);
+    if (status != LINATTN_OK) return status;
+    (void)linattn__read_config(config, &s);
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    if (bytes < linattn__state_bytes(&s)) return LINATTN_ERROR_WORKSPACE;
+    linattn__make_header(&s, &h);
+    linattn__clear(state, &s, &h);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_state_reset(void *state)
+{
+    linattn__shape s;
+    linattn__header h;
+    const linattn_status status = linattn__read_state(state, &h, &s);
+    if (status != LINATTN_OK) return status;
+    h.tokens_low = h.tokens_high = 0;
+    linattn__clear(state, &s, &h);
+    return LINATTN_OK;
+}
+
+/* Exponents are -inf or integers that cannot overflow in sums. */
+static int linattn__exponents_valid(const float *e, size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const float x = e[i];
+        if (linattn__to_bits(x) == 0xff800000u) continue;
+        if (!(x >= -2097152.0f && x <= 2097152.0f) || x != (float)(int)x) return 0;
+    }
+    return 1;
+}
+
+LINATTN_API linattn_status linattn_state_check(const linattn_config *config, const void *state,
+                                               size_t bytes)
+{
+    linattn__shape want, s;
+    linattn__header h, expected;
+    size_t head;
+    linattn_status status = linattn_config_check(config);
+    if (status != LINATTN_OK) return status;
+    (void)linattn__read_config(config, &want);
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    if (bytes < LINATTN__HEADER_BYTES) return LINATTN_ERROR_WORKSPACE;
+    status = linattn__read_state(state, &h, &s);
+    if (status != LINATTN_OK) return status;
+    linattn__make_header(&want, &expected);
+    if (!linattn__same_config(&h, &expected)) return LINATTN_ERROR_STATE;
+    if (bytes < linattn__state_bytes(&s)) return LINATTN_ERROR_WORKSPACE;
+    for (head = 0; head < s.kv_heads; head++) {
+        const size_t m16 = linattn__round16(s.m);
+        const float *p = (const float *)state + LINATTN__HEADER_FLOATS;
+        p += head * linattn__head_floats(&s);
+        if (!linattn__exponents_valid(p + m16, m16)) return LINATTN_ERROR_STATE;
+    }
+    return LINATTN_OK;
+}
+
+LINATTN_API uint64_t linattn_state_tokens(const void *state)
+{
+    linattn__shape s;
+    linattn__header h;
+    return linattn__read_state(state, &h, &s) == LINATTN_OK ? linattn__tokens(&h) : 0;
+}
+
+LINATTN_API linattn_view linattn_rows(const float *data)
+{
+    linattn_view v;
+    v.data = data;
+    v.stride_token = v.stride_head = 0;
+    return v;
+}
+
+LINATTN_API linattn_output linattn_output_rows(float *data)
+{
+    linattn_output v;
+    v.data = data;
+    v.stride_token = v.stride_head = 0;
+    return v;
+}
+
+/* ---- Drivers: heads, parts of heads, threads ---------------------------------------------------------- */
+
+/* Private copies of z and E for the parts of a causal head: see causal_job. */
+#define LINATTN__PRIVATE_FLOATS 2048
+#define LINATTN__SPARE_FLOATS 4096
+
+/* One call of a verb, shared by its jobs. */
+typedef struct linattn__work {
+    linattn__span span; /* for head 0 */
+    linattn__params params;
+    void (*kernel)(const linattn__span *s);
+    size_t kv_heads, head_floats;
+    size_t q_group, k_head, v_head, out_group; /* strides from one key/value head to the next */
+    size_t jobs;
+    size_t parts;                      /* of each head, in update and query */
+    size_t whole;                      /* causal: heads that are not split over the jobs */
+    float spare[LINATTN__SPARE_FLOATS]; /* causal: the z and E that split heads end with */
+} linattn__work;
+
+static linattn__span linattn__span_of(const linattn__work *w, size_t head)
+{
+    linattn__span s = w->span;
+    s.params = &w->params;
+    s.z += head * w->head_floats;
+    s.e += head * w->head_floats;
+    s.s += head * w->head_floats;
+    if (s.q) s.q += head * w->q_group;
+    if (s.k) s.k += head * w->k_head;
+    if (s.v) s.v += head * w->v_head;
+    if (s.out) s.out += head * w->out_group;
+    return s;
+}
+
+static void linattn__start(linattn__work *w, const linattn__shape *s, const linattn__header *h,
+                           void *state)
+{
+    linattn__span *const span = &w->span;
+    float *const head = linattn__head(state, s, 0);
+    linattn__read_params(s, &w->params);
+    w->kv_heads = s->kv_heads;
+    w->head_floats = linattn__head_floats(s);
+    span->z = head;
+    span->e = head + linattn__round16(s->m);
+    span->s = span->e + linattn__round16(s->m);
+    span->q = span->k = span->v = NULL;
+    span->out = NULL;
+    span->q_token = span->q_head = span->k_token = span->v_token = 0;
+    span->out_token = span->out_head = 0;
+    w->q_group = w->k_head = w->v_head = w->out_group = 0;
+    span->group = s->group;
+    span->n = 0;
+    span->m = s->m;
+    span->dv = s->dv;
+    span->row_begin = span->column_begin = 0;
+    span->row_end = s->m;
+    span->column_end = s->dv;
+    span->seen = linattn__tokens(h);
+}
+
+static void linattn__use_query(linattn__work *w, const linattn__extent *q, const linattn__extent *o)
+{
+    w->span.q = q->data;
+    w->span.q_token = q->token;
+    w->span.q_head = q->head;
+    w->q_group = q->head * w->span.group;
+    w->span.out = (float *)(uintptr_t)o->data;
+    w->span.out_token = o->token;
+    w->span.out_head = o->head;
+    w->out_group = o->head * w->span.group;
+    w->span.n = q->n;
+}
+
+static void linattn__use_keys(linattn__work *w, const linattn__extent *k, const linattn__extent *v)
+{
+    w->span.k = k->data;
+    w->span.k_token = k->token;
+    w->k_head = k->head;
+    w->span.v = v->data;
+    w->span.v_token = v->token;
+    w->v_head = v->head;
+    w->span.n = k->n;
+}
+
+static void linattn__run_jobs(linattn_job *job, void *work, size_t jobs,
+                              const linattn_context *context)
+{
+    if (jobs > 1) {
+        context->parallel_for(context->user, jobs, job, work);
+    } else {
+        job(work, 0);
+    }
+}
+
+/* Part `part` of `parts` of `count` things, in whole units. */
+static void linattn__share(size_t count, size_t unit, size_t part, size_t parts, size_t *begin,
+                           size_t *end)
+{
+    const size_t units = (count + unit - 1) / unit;
+    const size_t each = units / parts, more = units % parts;
+    const size_t b = (part * each + (part < more ? part : more)) * unit;
+    const size_t e = b + (each + (part < more ? 1 : 0)) * unit;
+    *begin = b < count ? b : count;
+    *end = e < count ? e : count;
+}
+
+/* update: heads, and parts of the features of each. */
+static void linattn__update_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    const linattn__environment environment = linattn__enter();
+    size_t i, end;
+    linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        linattn__span s = linattn__span_of(w, i / w->parts);
+        linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
+        if (s.row_begin < s.row_end) w->kernel(&s);
+    }
+    linattn__leave(environment);
+}
+
+/* query: heads, and parts of the tokens of each. */
+static void linattn__query_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    const linattn__environment environment = linattn__enter();
+    size_t i, end;
+    linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        linattn__span s = linattn__span_of(w, i / w->parts);
+        size_t t0, t1;
+        linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
+        s.q += t0 * s.q_token;
+        s.out += t0 * s.out_token;
+        s.n = t1 - t0;
+        if (s.n) w->kernel(&s);
+    }
+    linattn__leave(environment);
+}
+
+/* causal: whole heads first. The heads left over are split by columns of the values: each job walks
+   all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once all jobs,
+   which start from the state's, have ended. */
+static void linattn__causal_job(void *arg, size_t index)
+{
+    linattn__work *w = (linattn__work *)arg;
+    const linattn__environment environment = linattn__enter();
+    const size_t m16 = linattn__round16(w->span.m);
+    size_t head, end;
+    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        const linattn__span s = linattn__span_of(w, head);
+        w->kernel(&s);
+    }
+    for (head = w->whole; head < w->kv_heads; head++) {
+        linattn__span s = linattn__span_of(w, head);
+        float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
+        if (index == 0) private_z = w->spare + (head - w->whole) * 2 * m16;
+        linattn__share(s.dv, 16, index, w->jobs, &s.column_begin, &s.column_end);
+        if (s.column_begin == s.column_end) continue;
+        linattn__copy(private_z, s.z, 2 * m16 * sizeof(float));
+        s.z = private_z;
+        s.e = private_z + m16;
+        w->kernel(&s);
+    }
+    linattn__leave(environment);
+}
+
+static void linattn__do_causal(linattn__work *w, const linattn_context *context)
+{
+    const size_t m16 = linattn__round16(w->span.m), panels = (w->span.dv + 15) / 16;
+    const size_t most = linattn__threads(context, w->kv_heads * panels);
+    const size_t left = w->kv_heads % most;
+    size_t i;
+    w->whole = w->kv_heads - left;
+    w->jobs = most;
+    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__SPARE_FLOATS ||
+        panels == 1) {
+        w->whole = w->kv_heads;
+        w->jobs = most < w->kv_heads ? most : w->kv_heads;
+    }
+    linattn__run_jobs(linattn__causal_job, w, w->jobs, context);
+    for (i = w->whole; i < w->kv_heads; i++)
+        linattn__copy(w->span.z + i * w->head_floats, w->spare + (i - w->whole) * 2 * m16,
+                      2 * m16 * sizeof(float));
+}
+
+/* Heads alone if they share out evenly, else each in `jobs` parts. */
+static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
+                              const linattn_context *context)
+{
+    w->jobs = linattn__threads(context, w->kv_heads * divisible);
+    w->parts = w->kv_heads % w->jobs == 0 ? 1 : w->jobs;
+    linattn__run_jobs(job, w, w->jobs, context);
+}
+
+static void linattn__do_update(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = linattn__kernels_active()->update;
+    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+}
+
+static void linattn__do_query(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = linattn__kernels_active()->query;
+    linattn__do_parts(w, linattn__query_job, w->span.n, context);
+}
+
+/* ---- The verbs ---------------------------------------------------------------------------------------- */
+
+/* The operands of one call, checked together. */
+typedef struct linattn__operands {
+    linattn__extent q, k, v, out;
+} linattn__operands;
+
+static linattn_status linattn__read_keys(const linattn__shape *s, linattn_view k, linattn_view v,
+                                         size_t n, linattn__operands *x)
+{
+    const linattn_status status = linattn__read_view(k.data, k.stride_token, k.stride_head, n,
+                                                     s->kv_heads, s->d, &x->k);
+    if (status != LINATTN_OK) return status;
+    return linattn__read_view(v.data, v.stride_token, v.stride_head, n, s->kv_heads, s->dv, &x->v);
+}
+
+static linattn_status linattn__read_queries(const linattn__shape *s, linattn_view q,
+                                            linattn_output out, size_t n, linattn__operands *x)
+{
+    linattn_status status =
+        linattn__read_view(q.data, q.stride_token, q.stride_head, n, s->heads, s->d, &x->q);
+    if (status != LINATTN_OK) return status;
+    status = linattn__read_view(out.data, out.stride_token, out.stride_head, n, s->heads, s->dv,
+                                &x->out);
+    if (status != LINATTN_OK) return status;
+    return linattn__rows_apart(&x->out) && linattn__clear_of(&x->out, &x->q)
+               ? LINATTN_OK
+               : LINATTN_ERROR_OVERLAP;
+}
+
+/* Does a block of memory that the call writes or keeps lie apart from this operand? */
+static int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
+{
+    return linattn__disjoint(e->data, e->floats * sizeof(float), block, bytes);
+}
+
+LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
+                                          const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__apart(&x.k, state, linattn__state_bytes(&s)) ||
+        !linattn__apart(&x.v, state, linattn__state_bytes(&s)))
+        return LINATTN_ERROR_OVERLAP;
+    if (n == 0) return LINATTN_OK;
+    linattn__start(&w, &s, &h, state);
+    linattn__use_keys(&w, &x.k, &x.v);
+    linattn__do_update(&w, context);
+    linattn__set_tokens(state, w.span.seen + n);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
+                                         size_t n, const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__apart(&x.out, state, linattn__state_bytes(&s))) return LINATTN_ERROR_OVERLAP;
+    if (n == 0) return LINATTN_OK;
+    linattn__start(&w, &s, &h, (void *)(uintptr_t)state);
+    linattn__use_query(&w, &x.q, &x.out);
+    linattn__do_query(&w, context);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
+                                          linattn_view v, linattn_output out, size_t n,
+                                          const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    size_t bytes;
+    linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
+    if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
+    if (status != LINATTN_OK) return status;
+    bytes = linattn__state_bytes(&s);
+    if (!linattn__clear_of(&x.out, &x.k) || !linattn__clear_of(&x.out, &x.v) ||
+        !linattn__apart(&x.out, state, bytes) || !linattn__apart(&x.q, state, bytes) ||
+        !linattn__apart(&x.k, state, bytes) || !linattn__apart(&x.v, state, bytes))
+        return LINATTN_ERROR_OVERLAP;
+    if (n == 0) return LINATTN_OK;
+    linattn__start(&w, &s, &h, state);
+    linattn__use_keys(&w, &x.k, &x.v);
+    linattn__use_query(&w, &x.q, &x.out);
+    w.kernel = linattn__kernels_active()->causal;
+    linattn__do_causal(&w, context);
+    linattn__set_tokens(state, w.span.seen + n);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+{
+    linattn__shape s;
+    linattn__header to, from;
+    linattn__work a, b;
+    linattn__environment environment;
+    size_t head;
+    linattn_status status = linattn__read_state(dst, &to, &s);
+    if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__same_config(&to, &from)) return LINATTN_ERROR_STATE;
+    if (!linattn__disjoint(dst, linattn__state_bytes(&s), src, linattn__state_bytes(&s)))
+        return LINATTN_ERROR_OVERLAP;
+    environment = linattn__enter();
+    linattn__start(&a, &s, &to, dst);
+    linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
+    for (head = 0; head < s.kv_heads; head++) {
+        const linattn__span x = linattn__span_of(&a, head), y = linattn__span_of(&b, head);
+        linattn__kernels_active()->merge(&x, &y);
+    }
+    linattn__leave(environment);
+    linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
+    return LINATTN_OK;
+}
+
+/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
+#define LINATTN__ALIGNMENT 64
+
+static void *linattn__align(void *workspace)
+{
+    const uintptr_t at = (uintptr_t)workspace;
+    return (char *)workspace + (LINATTN__ALIGNMENT - at % LINATTN__ALIGNMENT) % LINATTN__ALIGNMENT;
+}
+
+/* Bytes of one job of exact attention, 0 if they overflow. */
+static size_t linattn__exact_bytes(const linattn__shape *s)
+{
+    return linattn__round16(linattn__exact_floats(s->d, s->dv)) * sizeof(float);
+}
+
+LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
+                                          const linattn_context *context)
+{
+    linattn__shape s;
+    size_t bytes, jobs;
+    if (linattn_config_check(config) != LINATTN_OK) return 0;
+    (void)linattn__read_config(config, &s);
+    switch (verb) {
+    case LINATTN_WORKSPACE_BIDIRECTIONAL: return linattn__state_bytes(&s) + LINATTN__ALIGNMENT;
+    case LINATTN_WORKSPACE_SOFTMAX:
+        jobs = linattn__threads(context, SIZE_MAX);
+        bytes = linattn__times(jobs, linattn__exact_bytes(&s));
+        return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
+    default: return 0;
+    }
+}
+
+/* Operands of a verb with a workspace. */
+static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q, size_t n_q,
+                                        linattn_view k, linattn_view v, size_t n_k,
+                                        linattn_output out, void *workspace, size_t bytes,
+                                        size_t need, linattn__operands *x)
+{
+    linattn_status status = linattn__read_keys(s, k, v, n_k, x);
+    if (status == LINATTN_OK) status = linattn__read_queries(s, q, out, n_q, x);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__clear_of(&x->out, &x->k) || !linattn__clear_of(&x->out, &x->v))
+        return LINATTN_ERROR_OVERLAP;
+    if (!workspace) return LINATTN_ERROR_NULL;
+    if (need == 0) return LINATTN_ERROR_SIZE;
+    if (bytes < need) return LINATTN_ERROR_WORKSPACE;
+    if (!linattn__apart(&x->out, workspace, need) || !linattn__apart(&x->q, workspace, need) ||
+        !linattn__apart(&x->k, workspace, need) || !linattn__apart(&x->v, workspace, need))
+        return LINATTN_ERROR_OVERLAP;
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
+                                                 size_t n_q, linattn_view k, linattn_view v,
+                                                 size_t n_k, linattn_output out, void *workspace,
+                                                 size_t workspace_bytes,
+                                                 const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    void *state;
+    linattn_status status = linattn_config_check(config);
+    if (status != LINATTN_OK) return status;
+    (void)linattn__read_config(config, &s);
+    status = linattn__read_all(
+        &s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+        linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, context), &x);
+    if (status != LINATTN_OK) return status;
+    if (n_q == 0) return LINATTN_OK;
+    state = linattn__align(workspace);
+    linattn__make_header(&s, &h);
+    linattn__clear(state, &s, &h);
+    linattn__start(&w, &s, &h, state);
+    if (n_k) {
+        linattn__use_keys(&w, &x.k, &x.v);
+        linattn__do_update(&w, context);
+        w.span.seen = n_k;
+    }
+    linattn__use_query(&w, &x.q, &x.out);
+    linattn__do_query(&w, context);
+    return LINATTN_OK;
+}
+
+/* One call of exact attention, shared by its jobs. */
+typedef struct linattn__exact_work {
+    linattn__exact head; /* for head 0 */
+    void (*kernel)(const linattn__exact *x);
+    size_t kv_heads, n_q, q_group, k_head, v_head, out_group;
+    size_t jobs, parts, scratch_floats;
+} linattn__exact_work;
+
+/* Heads, and parts of the queries of each. */
+static void linattn__exact_job(void *arg, size_t index)
+{
+    const linattn__exact_work *w = (const linattn__exact_work *)arg;
+    const linattn__environment environment = linattn__enter();
+    size_t i, end;
+    linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        const size_t head = i / w->parts;
+        linattn__exact x = w->head;
+        x.q += head * w->q_group;
+        if (x.n_k) {
+            x.k += head * w->k_head;
+            x.v += head * w->v_head;
+        }
+        x.out += head * w->out_group;
+        x.scratch += index * w->scratch_floats;
+        linattn__share(w->n_q * x.group, LINATTN__EXACT_LANES, i % w->parts, w->parts, &x.begin,
+                       &x.end);
+        if (x.begin < x.end) w->kernel(&x);
+    }
+    linattn__leave(environment);
+}
+
+static void linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s,
+                                    const linattn__operands *x)
+{
+    linattn__exact *const e = &w->head;
+    e->q = x->q.data;
+    e->k = x->k.data;
+    e->v = x->v.data;
+    e->out = (float *)(uintptr_t)x->out.data;
+    e->q_token = x->q.token;
+    e->q_head = x->q.head;
+    e->k_token = x->k.token;
+    e->v_token = x->v.token;
+    e->out_token = x->out.token;
+    e->out_head = x->out.head;
+    e->group = s->group;
+    e->n_k = x->k.n;
+    e->d = s->d;
+    e->dv = s->dv;
+    w->kv_heads = s->kv_heads;
+    w->n_q = x->q.n;
+    w->q_group = x->q.head * s->group;
+    w->k_head = x->k.head;
+    w->v_head = x->v.head;
+    w->out_group = x->out.head * s->group;
+}
+
+LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
+                                           linattn_view k, linattn_view v, size_t n_k,
+                                           linattn_output out, int causal, void *workspace,
+                                           size_t workspace_bytes, const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__operands x;
+    linattn__exact_work w;
+    float scale;
+    linattn_status status = linattn_config_check(config);
+    if (status != LINATTN_OK) return status;
+    (void)linattn__read_config(config, &s);
+    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                               linattn_workspace_size(config, LINATTN_WORKSPACE_SOFTMAX, context),
+                               &x);
+    if (status != LINATTN_OK) return status;
+    if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
+    if (n_q == 0) return LINATTN_OK;
+    linattn__exact_operands(&w, &s, &x);
+    scale = s.scale > 0.0f ? s.scale : (float)(1.0 / linattn__sqrt((double)s.d));
+    w.head.pre = scale < 1.0f ? scale : 1.0f;
+    w.head.post = scale < 1.0f ? 1.0f : scale;
+    w.head.causal = causal != 0;
+    w.head.offset = causal ? n_k - n_q : 0;
+    w.head.scratch = (float *)linattn__align(workspace);
+    w.kernel = linattn__kernels_active()->softmax;
+    w.scratch_floats = linattn__exact_bytes(&s) / sizeof(float);
+    w.jobs = linattn__threads(context, s.kv_heads * n_q);
+    w.parts = s.kv_heads % w.jobs == 0 ? 1 : w.jobs;
+    linattn__run_jobs(linattn__exact_job, &w, w.jobs, context);
+    return LINATTN_OK;
+}
+
+/* ---- The maps on arrays ------------------------------------------------------------------------------- */
+
+static linattn_status linattn__check_arrays(const float *x, const float *y, size_t n)
+{
+    if (n == 0) return LINATTN_OK;
+    if (!x || !y) return LINATTN_ERROR_NULL;
+    if (n > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
+    return x == y || linattn__disjoint(x, n * sizeof(float), y, n * sizeof(float))
+               ? LINATTN_OK
+               : LINATTN_ERROR_OVERLAP;
+}
+
+LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
+                                       float *y, size_t n)
+{
+    linattn__shape s;
+    linattn__params p;
+    linattn__environment environment;
+    const linattn__kernels *kernels;
+    size_t total, i;
+    linattn_status status = linattn__read_config(config, &s);
+    if (status != LINATTN_OK) return status;
+    total = linattn__times(n, s.m);
+    if (total == SIZE_MAX) return LINATTN_ERROR_SIZE;
+    status = linattn__check_arrays(x, y, total);
+    if (status != LINATTN_OK || n == 0) return status;
+    environment = linattn__enter();
+    kernels = linattn__kernels_active();
+    linattn__read_params(&s, &p);
+    if (p.softmax && !keys) {
+        linattn__span row;
+        row.params = &p;
+        row.m = s.m;
+        for (i = 0; i < n; i++) kernels->map_softmax(&row, x + i * s.m, y + i * s.m);
+    } else {
+        kernels->map(x, y, total, &p);
+    }
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+static linattn_status linattn__map_array(linattn_feature_map map, const float *x, float *y, size_t n)
+{
+    linattn__environment environment;
+    linattn__params p;
+    const linattn_status status = linattn__check_arrays(x, y, n);
+    if (status != LINATTN_OK || n == 0) return status;
+    environment = linattn__enter();
+    p.map = (int)map;
+    p.root = 1.0f;
+    linattn__kernels_active()->map(x, y, n, &p);
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_exp(const float *x, float *y, size_t n)
+{
+    return linattn__map_array(LINATTN_MAP_EXP, x, y, n);
+}
+
+LINATTN_API linattn_status linattn_elu1(const float *x, float *y, size_t n)
+{
+    return linattn__map_array(LINATTN_MAP_ELU1, x, y, n);
+}
+
+LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
+{
+    return linattn__map_array(LINATTN_MAP_RELU, x, y, n);
+}
+
+#if defined(__clang__)
+#pragma float_control(pop)
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+/* Internal names end here; LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
+#undef LINATTN__GNU
+#undef LINATTN__ISA_SCALAR
+#undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_AVX2
+#undef LINATTN__ISA_AVX512
+#undef LINATTN__HAS_AVX512
+#undef LINATTN__HAS_AVX2
+#undef LINATTN__HAS_NEON
+#undef LINATTN__HAS_SCALAR
+#undef LINATTN__COUNT
+#undef LINATTN__INLINE
+#undef LINATTN__C_LINKAGE
+#undef LINATTN__UNROLL
+#undef LINATTN__FLT_MIN
+#undef LINATTN__FLT_MAX
+#undef LINATTN__INF
+#undef LINATTN__BIAS
+#undef LINATTN__HEADROOM
+#undef LINATTN__SATURATION
+#undef LINATTN__LOWEST
+#undef LINATTN__EXACT_KEYS
+#undef LINATTN__EXACT_LANES
+#undef LINATTN__EXACT_P
+#undef LINATTN__MAX_HEADS
+#undef LINATTN__MAX_FLOATS
+#undef LINATTN__MAGIC
+#undef LINATTN__STATE_VERSION
+#undef LINATTN__HEADER_BYTES
+#undef LINATTN__HEADER_FLOATS
+#undef LINATTN__PRIVATE_FLOATS
+#undef LINATTN__SPARE_FLOATS
+#undef LINATTN__ALIGNMENT
+
+#endif /* LINATTN_IMPLEMENTATION */

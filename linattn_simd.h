@@ -1,0 +1,1501 @@
+/* linattn_simd.h: the kernels of linattn.h, included by it once per instruction set. SPDX: MIT
+
+   (A) The vocabulary: about thirty words on vectors of LA_W floats, one block per instruction set,
+       and the numbers that suit it. Intrinsics live here only. A new instruction set is a new block.
+   (B) One kernel text, written in that vocabulary.
+   (C) The table of kernels. A new kernel is a function in (B) and a line here and in linattn.h's
+       struct linattn__kernels.
+
+   Three rules keep the bits equal on every instruction set:
+   - an element of S, z or the output is accumulated token by token, or feature by feature, with fma;
+   - a sum across lanes is taken over 16 virtual lanes and one tree: (i,i+8) (i,i+4) (i,i+2) (i,i+1);
+   - never a product that is then added: fma or nothing, as compilers contract such pairs.
+
+   S lies in panels of 16 columns, one cache line per row: [ceil(dim_value / 16)][m][16]. Columns
+   beyond dim_value are zero. */
+
+#if LINATTN__ISA == LINATTN__ISA_SCALAR
+#define LA_NAME(word) linattn__##word##_scalar
+#elif LINATTN__ISA == LINATTN__ISA_AVX2
+#define LA_NAME(word) linattn__##word##_avx2
+#elif LINATTN__ISA == LINATTN__ISA_AVX512
+#define LA_NAME(word) linattn__##word##_avx512
+#elif LINATTN__ISA == LINATTN__ISA_NEON
+#define LA_NAME(word) linattn__##word##_neon
+#else
+#error "linattn_simd.h is included by linattn.h only"
+#endif
+
+/* The words, with this inclusion's suffix. */
+#define la_zero LA_NAME(zero)
+#define la_set1 LA_NAME(set1)
+#define la_load LA_NAME(load)
+#define la_store LA_NAME(store)
+#define la_load_part LA_NAME(load_part)
+#define la_store_part LA_NAME(store_part)
+#define la_first LA_NAME(first)
+#define la_add LA_NAME(add)
+#define la_sub LA_NAME(sub)
+#define la_mul LA_NAME(mul)
+#define la_div LA_NAME(div)
+#define la_fma LA_NAME(fma)
+#define la_fms LA_NAME(fms)
+#define la_fnma LA_NAME(fnma)
+#define la_max LA_NAME(max)
+#define la_min LA_NAME(min)
+#define la_gt LA_NAME(gt)
+#define la_eq LA_NAME(eq)
+#define la_select LA_NAME(select)
+#define la_any LA_NAME(any)
+#define la_scale LA_NAME(scale)
+#define la_ldexp LA_NAME(ldexp)
+#define la_sum16 LA_NAME(sum16)
+#define la_max16 LA_NAME(max16)
+
+/* ==== (A) The vocabulary ======================================================================
+
+   la_load_part(p, n)     lanes 0..n-1 from p, zeros above; reads nothing else. 0 <= n <= LA_W
+   la_first(a, b, n)      lanes 0..n-1 of a, the others of b
+   la_fma/fms/fnma(a,b,c) a*b+c, a*b-c, c-a*b, rounded once
+   la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
+   la_gt, la_eq           false where either is NaN
+   la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
+   la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
+   la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
+
+   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
+   LA_DECODE_VECS                       vectors of columns that one token takes at a time
+   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query
+   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
+   LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
+                                        queries, at most 48 queries
+   LA_BLOCK, LA_FEATURES                tokens and features mapped into scratch at a time; set by
+                                        the stack and by L1 */
+
+#if LINATTN__ISA == LINATTN__ISA_SCALAR
+
+#define LA_W 1
+#define la_vec float
+#define la_mask int
+#define LA_CAUSAL_TOKENS 2
+#define LA_CAUSAL_VECS 2
+#define LA_DECODE_VECS 4
+#define LA_QUERY_TOKENS 4
+#define LA_QUERY_VECS 2
+#define LA_UPDATE_ROWS 4
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 2
+#define LA_BLOCK 8
+#define LA_FEATURES 64
+
+LINATTN__INLINE float la_zero(void) { return 0.0f; }
+LINATTN__INLINE float la_set1(float x) { return x; }
+LINATTN__INLINE float la_load(const float *p) { return *p; }
+LINATTN__INLINE void la_store(float *p, float a) { *p = a; }
+LINATTN__INLINE float la_load_part(const float *p, int n) { return n > 0 ? *p : 0.0f; }
+LINATTN__INLINE void la_store_part(float *p, float a, int n)
+{
+    if (n > 0) *p = a;
+}
+LINATTN__INLINE float la_first(float a, float b, int n) { return n > 0 ? a : b; }
+LINATTN__INLINE float la_add(float a, float b) { return a + b; }
+LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
+LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
+LINATTN__INLINE float la_div(float a, float b) { return a / b; }
+LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
+LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
+LINATTN__INLINE float la_fnma(float a, float b, float c) { return linattn__fma(-a, b, c); }
+LINATTN__INLINE float la_max(float a, float b) { return a > b ? a : b; }
+LINATTN__INLINE float la_min(float a, float b) { return a < b ? a : b; }
+LINATTN__INLINE int la_gt(float a, float b) { return a > b; }
+LINATTN__INLINE int la_eq(float a, float b) { return a == b; }
+LINATTN__INLINE float la_select(int m, float a, float b) { return m ? a : b; }
+LINATTN__INLINE int la_any(int m) { return m; }
+LINATTN__INLINE float la_scale(float p, float n)
+{
+    if (n > -126.0f) return p * linattn__pow2((int)n);
+    return n <= -126.0f && p == p ? 0.0f : p + n; /* NaN stays NaN */
+}
+LINATTN__INLINE float la_ldexp(float p, float n)
+{
+    float r;
+    if (!(n >= -127.0f)) return n < -127.0f && p == p ? 0.0f : p + n;
+    if (n < -126.0f) return 0.0f * p;
+    r = n > 127.0f ? linattn__fma(p, n - 127.0f, p) * linattn__pow2(127) : p * linattn__pow2((int)n);
+    return r < LINATTN__FLT_MIN ? 0.0f : r;
+}
+LINATTN__INLINE float la_sum16(const float *a)
+{
+    float s[8];
+    int i;
+    for (i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
+    for (i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
+LINATTN__INLINE float la_max16(const float *a)
+{
+    float m = a[0];
+    int i;
+    for (i = 1; i < 16; i++) m = la_max(m, a[i]);
+    return m;
+}
+#ifdef LINATTN_USE_SLEEF
+LINATTN__C_LINKAGE float Sleef_expf_u10(float);
+#define LA_SLEEF Sleef_expf_u10
+#endif
+
+#elif LINATTN__ISA == LINATTN__ISA_AVX512
+
+#define LA_W 16
+#define la_vec __m512
+#define la_mask __mmask16
+#define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_VECS 2
+#define LA_DECODE_VECS 4
+#define LA_QUERY_TOKENS 12
+#define LA_QUERY_VECS 2
+#define LA_UPDATE_ROWS 8
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 3
+#define LA_BLOCK 24
+#define LA_FEATURES 128
+
+LINATTN__INLINE __mmask16 LA_NAME(lanes)(int n) { return (__mmask16)((1u << n) - 1u); }
+LINATTN__INLINE la_vec la_zero(void) { return _mm512_setzero_ps(); }
+LINATTN__INLINE la_vec la_set1(float x) { return _mm512_set1_ps(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return _mm512_loadu_ps(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { _mm512_storeu_ps(p, a); }
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(LA_NAME(lanes)(n), p);
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    _mm512_mask_storeu_ps(p, LA_NAME(lanes)(n), a);
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    return _mm512_mask_mov_ps(b, LA_NAME(lanes)(n), a);
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm512_fmadd_ps(a, b, c); }
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm512_fmsub_ps(a, b, c); }
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm512_fnmadd_ps(a, b, c); }
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm512_max_ps(a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm512_min_ps(a, b); }
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
+{
+    return _mm512_mask_mov_ps(b, m, a);
+}
+LINATTN__INLINE int la_any(la_mask m) { return m != 0; }
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    const la_mask keep = _mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLE_UQ);
+    return _mm512_maskz_scalef_ps(keep, p, n);
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec r = _mm512_scalef_ps(p, n);
+    return _mm512_maskz_mov_ps(
+        _mm512_cmp_ps_mask(r, _mm512_set1_ps(LINATTN__FLT_MIN), _CMP_NLT_UQ), r);
+}
+LINATTN__INLINE __m256 LA_NAME(high)(la_vec a)
+{
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const __m256 b = _mm512_castps512_ps256(a[0]) + LA_NAME(high)(a[0]);
+    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
+    const __m128 f = e + _mm_movehl_ps(e, e);
+    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a[0]), LA_NAME(high)(a[0]));
+    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
+    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+}
+#ifdef LINATTN_USE_SLEEF
+LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
+#define LA_SLEEF Sleef_expf16_u10avx512f
+#endif
+
+#elif LINATTN__ISA == LINATTN__ISA_AVX2
+
+#define LA_W 8
+#define la_vec __m256
+#define la_mask __m256
+#define LA_CAUSAL_TOKENS 3
+#define LA_CAUSAL_VECS 2
+#define LA_DECODE_VECS 4
+#define LA_QUERY_TOKENS 6
+#define LA_QUERY_VECS 2
+#define LA_UPDATE_ROWS 6
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 2
+#define LA_BLOCK 24
+#define LA_FEATURES 128
+
+LINATTN__INLINE __m256i LA_NAME(lanes)(int n)
+{
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), index);
+}
+LINATTN__INLINE la_vec la_zero(void) { return _mm256_setzero_ps(); }
+LINATTN__INLINE la_vec la_set1(float x) { return _mm256_set1_ps(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return _mm256_loadu_ps(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { _mm256_storeu_ps(p, a); }
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, LA_NAME(lanes)(n));
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    if (n == 8) /* the masked store is microcode on AMD */
+        _mm256_storeu_ps(p, a);
+    else
+        _mm256_maskstore_ps(p, LA_NAME(lanes)(n), a);
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(LA_NAME(lanes)(n)));
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm256_fmadd_ps(a, b, c); }
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm256_fmsub_ps(a, b, c); }
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm256_fnmadd_ps(a, b, c); }
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm256_max_ps(a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm256_min_ps(a, b); }
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
+{
+    return _mm256_blendv_ps(b, a, m);
+}
+LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
+LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
+{
+    const __m256i i = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(i, 23));
+}
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    const la_mask keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLE_UQ);
+    return p * _mm256_and_ps(LA_NAME(pow2)(n), keep);
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
+    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    return _mm256_and_ps(r, _mm256_cmp_ps(r, _mm256_set1_ps(LINATTN__FLT_MIN), _CMP_NLT_UQ));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const la_vec b = a[0] + a[1];
+    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
+    const __m128 f = e + _mm_movehl_ps(e, e);
+    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    const la_vec b = la_max(a[0], a[1]);
+    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
+    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+}
+#ifdef LINATTN_USE_SLEEF
+LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
+#define LA_SLEEF Sleef_expf8_u10avx2
+#endif
+
+#elif LINATTN__ISA == LINATTN__ISA_NEON
+
+#define LA_W 4
+#define la_vec float32x4_t
+#define la_mask uint32x4_t
+#define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_VECS 2
+#define LA_DECODE_VECS 4
+#define LA_QUERY_TOKENS 6
+#define LA_QUERY_VECS 4
+#define LA_UPDATE_ROWS 8
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 3
+#define LA_BLOCK 24
+#define LA_FEATURES 128
+
+LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
+LINATTN__INLINE la_vec la_set1(float x) { return vdupq_n_f32(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return vld1q_f32(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { vst1q_f32(p, a); }
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    la_vec a = vdupq_n_f32(0.0f);
+    if (n == 4) return vld1q_f32(p);
+    if (n > 0) a = vld1q_lane_f32(p, a, 0);
+    if (n > 1) a = vld1q_lane_f32(p + 1, a, 1);
+    if (n > 2) a = vld1q_lane_f32(p + 2, a, 2);
+    return a;
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    if (n == 4) {
+        vst1q_f32(p, a);
+        return;
+    }
+    if (n > 0) vst1q_lane_f32(p, a, 0);
+    if (n > 1) vst1q_lane_f32(p + 1, a, 1);
+    if (n > 2) vst1q_lane_f32(p + 2, a, 2);
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    static const uint32_t index[4] = {0, 1, 2, 3};
+    return vbslq_f32(vcgtq_u32(vdupq_n_u32((uint32_t)n), vld1q_u32(index)), a, b);
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(c, a, b); }
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(vnegq_f32(c), a, b); }
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return vfmsq_f32(c, a, b); }
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return vcgtq_f32(a, b); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return vceqq_f32(a, b); }
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b) { return vbslq_f32(m, a, b); }
+/* Not vmaxq: it orders -0 below 0 and returns NaN whichever operand it is. */
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(b, a), a, b); }
+LINATTN__INLINE int la_any(la_mask m) { return vmaxvq_u32(m) != 0; }
+LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
+{
+    const int32x4_t i = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
+}
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(LA_NAME(pow2)(n));
+    return p * vreinterpretq_f32_u32(vbicq_u32(bits, vcleq_f32(n, vdupq_n_f32(-126.0f))));
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
+    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const la_vec b = (a[0] + a[2]) + (a[1] + a[3]);
+    const float32x2_t c = vget_low_f32(b) + vget_high_f32(b);
+    return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
+}
+#ifdef LINATTN_USE_SLEEF
+LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
+#define LA_SLEEF Sleef_expf4_u10advsimd
+#endif
+
+#endif
+
+/* ==== (B) The kernels ========================================================================= */
+
+#define LA_ROW (LA_FEATURES + 16) /* scratch row, in floats: not a power of two, or L1 sets clash */
+#define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
+#define LA_PART 64                /* tokens and features that update takes at a time */
+#define LA_PART_ROW (LA_PART + 16)
+
+/* ---- exp, and the maps on vectors ------------------------------------------------------------- */
+
+/* e^r for |r| <= ln(2)/2: a degree 6 minimax polynomial, relative error 2^-28. */
+LINATTN__INLINE la_vec LA_NAME(exp_core)(la_vec r)
+{
+#ifdef LINATTN_USE_SLEEF
+    return LA_SLEEF(r);
+#else
+    la_vec p = la_set1(0.00138212892f);
+    p = la_fma(p, r, la_set1(0.00836866908f));
+    p = la_fma(p, r, la_set1(0.0416682586f));
+    p = la_fma(p, r, la_set1(0.166665211f));
+    p = la_fma(p, r, la_set1(0.49999994f));
+    p = la_fma(p, r, la_set1(1.0f));
+    return la_fma(p, r, la_set1(1.0f));
+#endif
+}
+
+/* x = n ln(2) + r with an integer n and |r| <= ln(2)/2, for |x| < 2^21: adding 1.5 * 2^23 rounds to
+   an integer, and ln(2) in two parts with fma keeps r exact to its last bit. */
+LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
+{
+    const la_vec magic = la_set1(12582912.0f);
+    la_vec r;
+    *n = la_sub(la_fma(x, la_set1(1.44269502f), magic), magic);
+    r = la_fnma(*n, la_set1(0.693147182f), x);
+    return la_fnma(*n, la_set1(-1.90465421e-09f), r);
+}
+
+/* e^x for x <= 0; zero where the result would be below 2^-125. */
+LINATTN__INLINE la_vec LA_NAME(exp_negative)(la_vec x)
+{
+    la_vec n;
+    const la_vec r = LA_NAME(reduce)(la_max(la_set1(-100.0f), x), &n);
+    return la_scale(LA_NAME(exp_core)(r), n);
+}
+
+/* e^x over all floats. */
+LINATTN__INLINE la_vec LA_NAME(exp_full)(la_vec x)
+{
+#ifdef LINATTN_USE_SLEEF
+    const la_vec y = LA_SLEEF(x);
+    return la_select(la_gt(la_set1(LINATTN__FLT_MIN), y), la_zero(), y);
+#else
+    la_vec n;
+    const la_vec r =
+        LA_NAME(reduce)(la_max(la_set1(-104.0f), la_min(la_set1(89.0f), x)), &n);
+    return la_ldexp(LA_NAME(exp_core)(r), n);
+#endif
+}
+
+/* e^(x sqrt(s)) = p 2^n, p in [.7, 1.42): n saturates at +-2^21, and is -inf for x = -inf. The
+   product x sqrt(s) is carried in two floats, so that large x lose nothing. */
+LINATTN__INLINE la_vec LA_NAME(split)(la_vec x, const linattn__params *p, la_vec *n)
+{
+    const la_vec magic = la_set1(12582912.0f), root = la_set1(p->root);
+    const la_vec c = la_min(la_set1(p->limit), la_max(la_set1(-p->limit), x));
+    const la_vec k = la_sub(la_fma(c, la_set1(p->rate), magic), magic);
+    const la_vec y = la_mul(c, root);
+    const la_vec low = la_fma(c, la_set1(p->root_low), la_fms(c, root, y));
+    la_vec r = la_fnma(k, la_set1(0.693147182f), y);
+    r = la_add(la_fnma(k, la_set1(-1.90465421e-09f), r), low);
+    *n = la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
+    return LA_NAME(exp_core)(r);
+}
+
+/* The n of split alone. */
+LINATTN__INLINE la_vec LA_NAME(exponent)(la_vec x, const linattn__params *p)
+{
+    const la_vec magic = la_set1(12582912.0f);
+    const la_vec c = la_min(la_set1(p->limit), la_max(la_set1(-p->limit), x));
+    const la_vec k = la_sub(la_fma(c, la_set1(p->rate), magic), magic);
+    return la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
+}
+
+/* The maps without exponent bookkeeping, on y = x sqrt(s). */
+LINATTN__INLINE la_vec LA_NAME(plain)(la_vec y, const int map)
+{
+    if (map == LINATTN_MAP_RELU) return la_max(la_zero(), y);
+    if (map == LINATTN_MAP_ELU1) {
+        const la_vec e = LA_NAME(exp_negative)(la_min(la_zero(), y));
+        return la_select(la_gt(la_zero(), y), e, la_add(y, la_set1(1.0f)));
+    }
+    return y;
+}
+
+/* What n of a key is taken relative to: its contribution is stored as p 2^(n - E - BIAS). */
+LINATTN__INLINE la_vec LA_NAME(key_exponent)(la_vec e)
+{
+    return la_add(la_max(la_set1(LINATTN__LOWEST), e), la_set1(LINATTN__BIAS));
+}
+
+/* phi(k) as it enters S and z, 0 in lanes beyond the features. */
+LINATTN__INLINE la_vec LA_NAME(phi_key)(const linattn__params *p, const float *key, int lanes,
+                                        la_vec e_keys, const int map)
+{
+    const la_vec x = la_load_part(key, lanes);
+    la_vec n, phi;
+    if (map == LINATTN_MAP_EXP) {
+        phi = LA_NAME(split)(x, p, &n);
+        phi = la_scale(phi, la_sub(n, e_keys));
+    } else {
+        phi = LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
+    }
+    return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
+}
+
+/* phi(q), for exp times 2^(E - top). */
+LINATTN__INLINE la_vec LA_NAME(phi_query)(const linattn__params *p, const float *query, int lanes,
+                                          la_vec e, float top, const int map)
+{
+    const la_vec x = la_load_part(query, lanes);
+    la_vec n, phi;
+    if (map == LINATTN_MAP_EXP) {
+        phi = LA_NAME(split)(x, p, &n);
+        phi = la_scale(phi, la_sub(la_add(n, e), la_set1(top)));
+    } else {
+        phi = LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
+    }
+    return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
+}
+
+/* ---- Staging: the maps, z and the denominators ------------------------------------------------ */
+
+/* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
+   head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
+typedef struct LA_NAME(scratch) {
+    float k[LA_BLOCK * LA_ROW]; /* phi(k), token by token */
+    float q[LA_BLOCK * LA_ROW]; /* phi(q), or the weights that stand for it */
+    float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
+    float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
+    float scale[LA_BLOCK];      /* output factor: scale * 2^power */
+    float power[LA_BLOCK];
+} LA_NAME(scratch);
+
+LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
+{
+    return end - at < LA_W ? (int)(end - at) : LA_W;
+}
+
+/* top[t] = max over the features of the exponent of phi(q), with the state's exponents where these
+   weigh in (norm feature divides by z instead). */
+static void LA_NAME(peaks)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, const float *q,
+                           size_t count)
+{
+    const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
+    size_t t, f, i;
+    for (t = 0; t < count; t++) {
+        const float *row = q + t * s->q_token;
+        la_vec top[LA_PANEL_VECS];
+        float peak;
+        for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
+        for (f = 0; f < s->m; f += LA_W) {
+            const int lanes = LA_NAME(lanes_left)(s->m, f);
+            la_vec n = LA_NAME(exponent)(la_load_part(row + f, lanes), s->params);
+            if (with_state) n = la_add(n, la_load(s->e + f));
+            n = la_first(n, la_set1(-LINATTN__INF), lanes);
+            i = (f / LA_W) % LA_PANEL_VECS;
+            top[i] = la_max(top[i], n);
+        }
+        peak = la_max16(top);
+        w->top[row0 + t] = peak > -LINATTN__INF ? peak : 0.0f; /* nothing to weigh: all weights are 0 */
+    }
+}
+
+/* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
+static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
+{
+    la_vec sum[LA_PANEL_VECS], peak[LA_PANEL_VECS];
+    size_t f, i;
+    for (i = 0; i < LA_PANEL_VECS; i++) {
+        sum[i] = la_zero();
+        peak[i] = la_set1(-LINATTN__INF);
+    }
+    for (f = 0; f < s->m; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        const la_vec n = LA_NAME(exponent)(la_load_part(row + f, lanes), s->params);
+        i = (f / LA_W) % LA_PANEL_VECS;
+        peak[i] = la_max(peak[i], la_first(n, la_set1(-LINATTN__INF), lanes));
+    }
+    *top = la_max16(peak);
+    if (!(*top > -LINATTN__INF)) *top = 0.0f;
+    for (f = 0; f < s->m; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        la_vec n, e = LA_NAME(split)(la_load_part(row + f, lanes), s->params, &n);
+        e = la_scale(e, la_sub(n, la_set1(*top)));
+        i = (f / LA_W) % LA_PANEL_VECS;
+        sum[i] = la_add(sum[i], la_first(e, la_zero(), lanes));
+    }
+    return la_sum16(sum);
+}
+
+/* Maps features [f0, f1) of `count` tokens into scratch. With keys, z follows token by token, and
+   each query sees z after its own key. Denominators gather in w->den. */
+LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+                                       size_t t0, size_t count, const float *q, size_t f0, size_t f1, int keep,
+                                       const int keys, const int map, const int feature)
+{
+    const linattn__params *p = s->params;
+    const float *k = keys ? s->k + t0 * s->k_token : NULL;
+    size_t f, t;
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        const size_t lane = f % 16;
+        const la_vec e = map == LINATTN_MAP_EXP ? la_load(s->e + f) : la_zero();
+        const la_vec e_keys = LA_NAME(key_exponent)(e);
+        la_vec z = la_load(s->z + f);
+        for (t = 0; t < count; t++) {
+            float *const den = w->den + (row0 + t) * 16 + lane;
+            la_vec phi;
+            if (keys) {
+                phi = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
+                la_store(w->k + t * LA_ROW + (f - f0), phi);
+                z = la_add(z, phi);
+            }
+            phi = LA_NAME(phi_query)(p, q + t * s->q_token + f, lanes, feature ? la_zero() : e,
+                                     w->top[row0 + t], map);
+            if (feature) {
+                const la_vec big = la_set1(LINATTN__FLT_MAX);
+                la_store(den, la_add(la_load(den), phi));
+                phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, z)));
+                phi = la_select(la_eq(z, la_zero()), la_zero(), phi);
+            } else {
+                la_store(den, la_fma(phi, z, la_load(den)));
+            }
+            la_store(w->q + (row0 + t) * LA_ROW + (f - f0), phi);
+        }
+        if (keys && keep) la_store(s->z + f, z);
+    }
+}
+
+/* The maps are compile-time constants of stage_as; these two choose. */
+LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+                                        size_t t0, size_t count, const float *q, size_t f0,
+                                        size_t f1, int keep, const int keys, const int feature)
+{
+    switch (s->params->map) {
+    case LINATTN_MAP_IDENTITY:
+        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_IDENTITY, feature);
+        break;
+    case LINATTN_MAP_RELU:
+        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_RELU, feature);
+        break;
+    case LINATTN_MAP_ELU1:
+        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_ELU1, feature);
+        break;
+    default:
+        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_EXP, feature);
+        break;
+    }
+}
+
+static void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
+                           size_t count, const float *q, size_t f0, size_t f1, int keep, int keys)
+{
+    const int feature = s->params->norm == LINATTN_NORM_FEATURE;
+    if (keys && feature)
+        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 1, 1);
+    else if (keys)
+        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 1, 0);
+    else if (feature)
+        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 1);
+    else
+        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 0);
+}
+
+/* The output factors of a block, once its denominators are complete. */
+static void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
+                            size_t count, const float *q, int keys)
+{
+    const linattn__params *p = s->params;
+    size_t t, i;
+    for (t = 0; t < count; t++) {
+        const size_t row = row0 + t;
+        la_vec lanes[LA_PANEL_VECS];
+        float den, mass = 1.0f, mass_top = 0.0f;
+        for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(w->den + row * 16 + i * LA_W);
+        den = la_sum16(lanes);
+        w->power[row] = 0.0f;
+        if (p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f)) {
+            w->scale[row] = linattn__inverse(den);
+            continue;
+        }
+        if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
+            mass = LA_NAME(mass)(s, q + t * s->q_token, &mass_top);
+        w->scale[row] = linattn__factor(p, den, w->top[row], mass, mass_top,
+                                        keys ? s->seen + t0 + t + 1 : s->seen, &w->power[row]);
+    }
+}
+
+/* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
+   leave a power. */
+static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, float *out, size_t count)
+{
+    size_t t, c;
+    for (t = 0; t < count; t++) {
+        float *const row = out + t * s->out_token;
+        if (power[t] == 0.0f) continue;
+        for (c = s->column_begin; c < s->column_end; c++)
+            row[c] = linattn__saturating_ldexp(row[c], power[t]);
+    }
+}
+
+/* ---- Masked tokens and moving exponents ------------------------------------------------------- */
+
+/* Does key token t push any exponent up? E_f moves to n once n exceeds E_f + LINATTN__HEADROOM, which is
+   one compare against a threshold in the units of x. */
+LINATTN__INLINE la_mask LA_NAME(moving)(const linattn__params *p, la_vec x, la_vec e)
+{
+    const la_vec threshold = la_fma(e, la_set1(p->cell), la_set1(p->margin));
+    return la_gt(la_min(la_set1(p->limit), x), threshold);
+}
+
+LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, const float *key)
+{
+    size_t f;
+    for (f = s->row_begin; f < s->row_end; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        const la_vec x = la_first(la_load_part(key + f, lanes), la_set1(-LINATTN__INF), lanes);
+        if (la_any(LA_NAME(moving)(s->params, x, la_load(s->e + f)))) return 1;
+    }
+    return 0;
+}
+
+/* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two factors,
+   as one may be out of range. */
+static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, float to)
+{
+    float factor[2];
+    size_t c, i;
+    if (from == -LINATTN__INF) return; /* the row is still empty */
+    linattn__two_factors(from - to, factor);
+    s->z[f] = linattn__rescale(s->z[f], factor);
+    for (c = s->column_begin; c < s->column_end; c += 16) {
+        float *const row = s->s + c * s->m + f * 16;
+        for (i = 0; i < 16; i++) row[i] = linattn__rescale(row[i], factor);
+    }
+}
+
+static void LA_NAME(settle)(const linattn__span *s, const float *key)
+{
+    size_t f, i;
+    for (f = s->row_begin; f < s->row_end; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        const la_vec x = la_first(la_load_part(key + f, lanes), la_set1(-LINATTN__INF), lanes);
+        const la_vec e = la_load(s->e + f);
+        const la_mask move = LA_NAME(moving)(s->params, x, e);
+        float from[LA_W], to[LA_W];
+        if (!la_any(move)) continue;
+        la_store(from, e);
+        la_store(to, la_select(move, LA_NAME(exponent)(x, s->params), e));
+        for (i = 0; i < LA_W; i++)
+            if (to[i] > from[i]) LA_NAME(rescale_row)(s, f + i, from[i], to[i]);
+        la_store(s->e + f, la_load(to));
+    }
+}
+
+/* The longest run of tokens from t that can be taken at once, at most `most`: all masked (*masked
+   is set), or none masked and no exponent moving after the first token, whose move is made here. */
+static size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most, int *masked)
+{
+    const int exponents = s->params->map == LINATTN_MAP_EXP;
+    const int maskable = s->params->map != LINATTN_MAP_IDENTITY;
+    const float *key = s->k + t * s->k_token;
+    size_t count = 1;
+    if (most > s->n - t) most = s->n - t;
+    *masked = maskable && linattn__masked(key, s->m);
+    if (*masked) {
+        while (count < most && linattn__masked(key + count * s->k_token, s->m)) count++;
+        return count;
+    }
+    if (exponents) LA_NAME(settle)(s, key);
+    for (; maskable && count < most; count++) {
+        const float *next = key + count * s->k_token;
+        if (linattn__masked(next, s->m) || (exponents && LA_NAME(moves)(s, next))) return count;
+    }
+    return maskable ? count : most;
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------------ */
+
+/* Where vector u of the columns lies in row 0 of S. */
+LINATTN__INLINE float *LA_NAME(column)(const linattn__span *s, size_t u)
+{
+    return s->s + (u / LA_PANEL_VECS) * 16 * s->m + (u % LA_PANEL_VECS) * LA_W;
+}
+
+/* Vector i of a tile, relative to its first: the tile starts a panel or stays within one. */
+LINATTN__INLINE size_t LA_NAME(offset)(size_t m, size_t i)
+{
+    return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
+}
+
+/* The block that tiles are taken from: a tile is T tokens from `t`, NR vectors of columns from `u`,
+   and one query head. */
+typedef struct LA_NAME(tile) {
+    const linattn__span *span;
+    const LA_NAME(scratch) *w;
+    const float *v;      /* of the block's first token */
+    float *out;          /* of its first token and query head */
+    size_t count, heads; /* tokens and query heads of the block */
+    size_t f0, f1;       /* features in scratch */
+    int first, last;     /* the first, the last of the features */
+    int keep;            /* the last of these heads leaves the new S behind */
+} LA_NAME(tile);
+
+LINATTN__INLINE void LA_NAME(tile_begin)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+                                         la_vec *o, const size_t T, const size_t NR)
+{
+    size_t i, j;
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        const size_t c = (u + j) * LA_W;
+        const float *out =
+            a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
+        o[i * NR + j] =
+            a->first ? la_zero() : la_load_part(out, LA_NAME(lanes_left)(a->span->dv, c));
+    }
+}
+
+LINATTN__INLINE void LA_NAME(tile_end)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+                                       const la_vec *o, const size_t T, const size_t NR)
+{
+    size_t i, j;
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        const size_t c = (u + j) * LA_W;
+        float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
+        la_vec y = o[i * NR + j];
+        if (a->last) y = la_mul(y, la_set1(a->w->scale[g * a->count + t + i]));
+        la_store_part(out, y, LA_NAME(lanes_left)(a->span->dv, c));
+    }
+}
+
+/* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T tokens,
+   which in turn add to it and read it. */
+LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+                                          const size_t T, const size_t NR)
+{
+    const size_t m = a->span->m;
+    const float *k = a->w->k + t * LA_ROW, *q = a->w->q + (g * a->count + t) * LA_ROW;
+    float *row = LA_NAME(column)(a->span, u) + a->f0 * 16;
+    const size_t features = a->f1 - a->f0;
+    la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
+    const int keep = a->keep && g + 1 == a->heads;
+    size_t f, i, j;
+    LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        const size_t c = (u + j) * LA_W;
+        v[i * NR + j] = la_load_part(a->v + (t + i) * a->span->v_token + c,
+                                     LA_NAME(lanes_left)(a->span->dv, c));
+    }
+    for (f = 0; f < features; f++, row += 16) {
+        la_vec s[LA_DECODE_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
+        LINATTN__UNROLL for (i = 0; i < T; i++)
+        {
+            const la_vec kf = la_set1(k[i * LA_ROW + f]), qf = la_set1(q[i * LA_ROW + f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            {
+                s[j] = la_fma(kf, v[i * NR + j], s[j]);
+                o[i * NR + j] = la_fma(qf, s[j], o[i * NR + j]);
+            }
+        }
+        if (keep) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + LA_NAME(offset)(m, j), s[j]);
+        }
+    }
+    LA_NAME(tile_end)(a, g, t, u, o, T, NR);
+}
+
+LINATTN__INLINE void LA_NAME(query_tile)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+                                         const size_t T, const size_t NR)
+{
+    const size_t m = a->span->m;
+    const float *q = a->w->q + (g * a->count + t) * LA_ROW;
+    const float *row = LA_NAME(column)(a->span, u) + a->f0 * 16;
+    const size_t features = a->f1 - a->f0;
+    la_vec o[LA_QUERY_TOKENS * LA_DECODE_VECS];
+    size_t f, i, j;
+    LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
+    for (f = 0; f < features; f++, row += 16) {
+        la_vec s[LA_DECODE_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
+        LINATTN__UNROLL for (i = 0; i < T; i++)
+        {
+            const la_vec qf = la_set1(q[i * LA_ROW + f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
+                la_fma(qf, s[j], o[i * NR + j]);
+        }
+    }
+    LA_NAME(tile_end)(a, g, t, u, o, T, NR);
+}
+
+/* Every query head walks the same old rows; the last one leaves the new ones behind. */
+LINATTN__INLINE void LA_NAME(tile_heads)(const LA_NAME(tile) *a, size_t t, size_t u, const int keys,
+                                         const size_t T, const size_t NR)
+{
+    size_t g;
+    for (g = 0; g < a->heads; g++) {
+        if (keys)
+            LA_NAME(causal_tile)(a, g, t, u, T, NR);
+        else
+            LA_NAME(query_tile)(a, g, t, u, T, NR);
+    }
+}
+
+/* All tokens of a block for the NR vectors from u: tiles of full height, then smaller ones. */
+LINATTN__INLINE void LA_NAME(tile_column)(const LA_NAME(tile) *a, size_t u, const int keys,
+                                          const size_t NR)
+{
+    const size_t count = a->count;
+    size_t t = 0;
+    if (keys) {
+        for (; count - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
+            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS, NR);
+        if (LA_CAUSAL_TOKENS > 3 && count - t >= 3) {
+            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 3 ? 3 : 1, NR);
+            t += 3;
+        }
+        if (LA_CAUSAL_TOKENS > 2 && count - t >= 2) {
+            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 2 ? 2 : 1, NR);
+            t += 2;
+        }
+        if (count > t) LA_NAME(tile_heads)(a, t, u, 1, 1, NR);
+    } else {
+        for (; count - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
+            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS, NR);
+        for (; count - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
+            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS / 2, NR);
+        for (; count > t; t++) LA_NAME(tile_heads)(a, t, u, 0, 1, NR);
+    }
+}
+
+/* All columns of this job. One token alone (a decode step) takes wider tiles, as it needs more rows
+   in flight. */
+LINATTN__INLINE void LA_NAME(tiles)(const LA_NAME(tile) *a, const int keys)
+{
+    const size_t wide = keys ? LA_CAUSAL_VECS : LA_QUERY_VECS;
+    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
+    size_t u = a->span->column_begin / LA_W;
+    if (a->count == 1)
+        for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
+            LA_NAME(tile_heads)(a, 0, u, keys, 1, LA_DECODE_VECS);
+    for (; end - u >= wide; u += wide)
+        LA_NAME(tile_column)(a, u, keys, keys ? LA_CAUSAL_VECS : LA_QUERY_VECS);
+    for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
+}
+
+/* ---- causal and query ------------------------------------------------------------------------- */
+
+/* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys adds
+   each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the sums only
+   where `keep` says so, which is once all query heads have seen the old ones. */
+LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w, size_t t0,
+                                    size_t count, size_t g0, size_t heads, int keep, const int keys)
+{
+    const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
+    LA_NAME(tile) a;
+    size_t g, f, i;
+    LINATTN_ASSERT(count * heads <= LA_BLOCK);
+    a.span = s;
+    a.w = w;
+    a.v = keys ? s->v + t0 * s->v_token : NULL;
+    a.out = s->out + g0 * s->out_head + t0 * s->out_token;
+    a.count = count;
+    a.heads = heads;
+    a.keep = keep;
+    for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
+    if (s->params->map == LINATTN_MAP_EXP)
+        for (g = 0; g < heads; g++) LA_NAME(peaks)(s, w, g * count, q + g * s->q_head, count);
+    for (f = 0; f < s->m; f += LA_FEATURES) {
+        a.f0 = f;
+        a.f1 = s->m - f < LA_FEATURES ? s->m : f + LA_FEATURES;
+        a.first = f == 0;
+        a.last = a.f1 == s->m;
+        for (g = 0; g < heads; g++) {
+            const float *qg = q + g * s->q_head;
+            LA_NAME(stage)(s, w, g * count, t0, count, qg, a.f0, a.f1, keep && g + 1 == heads, keys);
+            if (a.last) LA_NAME(finish)(s, w, g * count, t0, count, qg, keys);
+        }
+        LA_NAME(tiles)(&a, keys);
+    }
+    for (g = 0; g < heads; g++)
+        LA_NAME(shift_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
+}
+
+static void LA_NAME(query)(const linattn__span *s)
+{
+    LA_NAME(scratch) w;
+    size_t t, g;
+    for (g = 0; g < s->group; g++)
+        for (t = 0; t < s->n; t += LA_BLOCK)
+            LA_NAME(block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g, 1, 0, 0);
+}
+
+/* A masked token adds nothing: it only queries, but counts for the norm length. */
+static void LA_NAME(masked_block)(const linattn__span *s, LA_NAME(scratch) *w, size_t t0,
+                                  size_t count)
+{
+    linattn__span one = *s;
+    size_t t, g;
+    for (t = t0; t < t0 + count; t++) {
+        one.seen = s->seen + t + 1;
+        for (g = 0; g < s->group; g++) LA_NAME(block)(&one, w, t, 1, g, 1, 0, 0);
+    }
+}
+
+static void LA_NAME(causal)(const linattn__span *s)
+{
+    LA_NAME(scratch) w;
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    size_t most = LA_BLOCK / chunk, t, g, count;
+    if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
+    for (t = 0; t < s->n; t += count) {
+        int masked;
+        count = LA_NAME(run)(s, t, most, &masked);
+        if (masked) {
+            LA_NAME(masked_block)(s, &w, t, count);
+            continue;
+        }
+        /* more heads than a block holds come in chunks, and then count is 1 */
+        for (g = 0; g < s->group; g += chunk) {
+            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
+            LA_NAME(block)(s, &w, t, count, g, heads, g + heads == s->group, 1);
+        }
+    }
+}
+
+/* ---- update ----------------------------------------------------------------------------------- */
+
+/* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides in
+   floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b = weights,
+   c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] > order[t]. */
+LINATTN__INLINE void LA_NAME(outer_tile)(const linattn__outer *x, size_t r0, const int masked,
+                                         const size_t MR, const size_t NR)
+{
+    const float *a = x->a + r0, *b = x->b;
+    float *c = x->c + r0 * x->c_row;
+    la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
+    size_t t, r, j;
+    LINATTN__UNROLL for (r = 0; r < MR; r++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+        acc[r * NR + j] = la_load(c + r * x->c_row + j * x->c_vec);
+    for (t = 0; t < x->count; t++, a += x->a_row, b += x->b_row) {
+        la_vec y[LA_EXACT_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) y[j] = la_load(b + j * LA_W);
+        LINATTN__UNROLL for (r = 0; r < MR; r++)
+        {
+            const la_vec ar = la_set1(a[r]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            {
+                const la_vec sum = la_fma(ar, y[j], acc[r * NR + j]);
+                if (masked) {
+                    const la_mask seen = la_gt(la_load(x->limit + j * LA_W), la_set1(x->order[t]));
+                    acc[r * NR + j] = la_select(seen, sum, acc[r * NR + j]);
+                } else {
+                    acc[r * NR + j] = sum;
+                }
+            }
+        }
+    }
+    LINATTN__UNROLL for (r = 0; r < MR; r++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_store(c + r * x->c_row + j * x->c_vec, acc[r * NR + j]);
+}
+
+LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, const size_t NR)
+{
+    size_t r = 0;
+    for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
+        LA_NAME(outer_tile)(x, r, masked, LA_UPDATE_ROWS, NR);
+    for (; x->rows - r >= 2; r += 2) LA_NAME(outer_tile)(x, r, masked, 2, NR);
+    if (r < x->rows) LA_NAME(outer_tile)(x, r, masked, 1, NR);
+}
+
+LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t t0, size_t count,
+                                      size_t f0, size_t f1, const int map)
+{
+    const linattn__params *p = s->params;
+    const float *k = s->k + t0 * s->k_token;
+    size_t f, t;
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        const la_vec e = map == LINATTN_MAP_EXP ? la_load(s->e + f) : la_zero();
+        const la_vec e_keys = LA_NAME(key_exponent)(e);
+        la_vec z = la_load(s->z + f);
+        for (t = 0; t < count; t++) {
+            const la_vec y = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
+            la_store(phi + t * LA_PART_ROW + (f - f0), y);
+            z = la_add(z, y);
+        }
+        la_store(s->z + f, z);
+    }
+}
+
+static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
+                          size_t f1)
+{
+    switch (s->params->map) {
+    case LINATTN_MAP_IDENTITY:
+        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_IDENTITY);
+        break;
+    case LINATTN_MAP_RELU:
+        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_RELU);
+        break;
+    case LINATTN_MAP_ELU1:
+        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_ELU1);
+        break;
+    default: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_EXP); break;
+    }
+}
+
+/* S += phi(K)^T V in register tiles. The values are packed, as they are read once for each tile of
+   rows: in place they may share L1 sets, end in a partial vector or lie unaligned. */
+static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t count)
+{
+    float phi[LA_PART * LA_PART_ROW], v[LA_PART * LA_UPDATE_VECS * LA_W];
+    const size_t end = (s->column_end + LA_W - 1) / LA_W;
+    linattn__outer x;
+    size_t f, t, u, j, wide;
+    x.count = count;
+    x.a = phi;
+    x.a_row = LA_PART_ROW;
+    x.b = v;
+    x.c_row = 16;
+    x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
+    x.order = x.limit = NULL;
+    for (f = s->row_begin; f < s->row_end; f += LA_PART) {
+        x.rows = s->row_end - f < LA_PART ? s->row_end - f : LA_PART;
+        LA_NAME(keys)(s, phi, t0, count, f, f + x.rows);
+        for (u = s->column_begin / LA_W; u < end; u += wide) {
+            wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
+            x.b_row = wide * LA_W;
+            for (t = 0; t < count; t++) {
+                const float *row = s->v + (t0 + t) * s->v_token + u * LA_W;
+                for (j = 0; j < wide; j++)
+                    la_store(v + t * x.b_row + j * LA_W,
+                             la_load_part(row + j * LA_W,
+                                          LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
+            }
+            x.c = LA_NAME(column)(s, u) + f * 16;
+            if (wide == LA_UPDATE_VECS)
+                LA_NAME(outer)(&x, 0, LA_UPDATE_VECS);
+            else
+                LA_NAME(outer)(&x, 0, 1);
+        }
+    }
+}
+
+static void LA_NAME(update)(const linattn__span *s)
+{
+    size_t t, count;
+    for (t = 0; t < s->n; t += count) {
+        int masked;
+        count = LA_NAME(run)(s, t, LA_PART, &masked);
+        if (!masked) LA_NAME(update_block)(s, t, count);
+    }
+}
+
+/* ---- Exact attention -------------------------------------------------------------------------- */
+
+/* Lanes are queries: NQ vectors of them meet LINATTN__EXACT_KEYS keys at a time. Scores, weights and
+   outputs stay transposed, [key or column][query], so that every sum is a chain of fma in its own
+   lane, and the running maximum and the denominator are vectors. */
+
+/* P[j][lane] = q.k_j for the keys listed. */
+LINATTN__INLINE void LA_NAME(scores)(const linattn__exact *x, const linattn__exact_scratch *w,
+                                     const float *const *key, size_t count, const size_t NQ)
+{
+    size_t j, f, r, u;
+    for (j = 0; j < count; j += LA_UPDATE_ROWS) {
+        la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
+        const float *k[LA_UPDATE_ROWS];
+        const float *q = w->q;
+        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
+        {
+            k[r] = key[j + r < count ? j + r : count - 1]; /* rows beyond count are never read */
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] = la_zero();
+        }
+        for (f = 0; f < x->d; f++, q += NQ * LA_W) {
+            la_vec y[LA_EXACT_VECS];
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + u * LA_W);
+            LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
+            {
+                const la_vec kr = la_set1(k[r][f]);
+                LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] =
+                    la_fma(kr, y[u], acc[r * NQ + u]);
+            }
+        }
+        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
+            LINATTN__UNROLL for (u = 0; u < NQ; u++)
+                la_store(w->p + (j + r) * NQ * LA_W + u * LA_W,
+                         la_mul(acc[r * NQ + u], la_set1(x->post)));
+    }
+}
+
+/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
+LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scratch *w,
+                                    size_t count, const int masked, const size_t NQ)
+{
+    const size_t row = NQ * LA_W;
+    size_t j, u, c;
+    for (u = 0; u < NQ; u++) {
+        float *const p = w->p + u * LA_W;
+        const la_vec limit = la_load(w->limit + u * LA_W);
+        const la_vec before = la_load(w->maximum + u * LA_W);
+        la_vec top = before, sum = la_load(w->den + u * LA_W);
+        for (j = 0; j < count; j++) {
+            la_vec y = la_load(p + j * row);
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            top = la_max(top, y);
+        }
+        if (la_any(la_gt(top, before))) {
+            const la_vec shrink = LA_NAME(exp_negative)(la_sub(before, top));
+            sum = la_mul(sum, shrink);
+            for (c = 0; c < x->dv; c++) {
+                float *const o = w->o + c * row + u * LA_W;
+                la_store(o, la_mul(la_load(o), shrink));
+            }
+            la_store(w->maximum + u * LA_W, top);
+        }
+        for (j = 0; j < count; j++) {
+            la_vec y = LA_NAME(exp_negative)(la_sub(la_load(p + j * row), top));
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
+            la_store(p + j * row, y);
+            sum = la_add(sum, y);
+        }
+        la_store(w->den + u * LA_W, sum);
+    }
+}
+
+/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token leaves
+   no trace in the order of the sums. Returns where to go on. */
+static size_t LA_NAME(gather)(const linattn__exact *x, linattn__exact_scratch *w, size_t j,
+                              size_t end, size_t *count)
+{
+    size_t c = 0;
+    for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
+        const float *key = x->k + j * x->k_token;
+        if (linattn__masked(key, x->d)) continue;
+        w->key[c] = key;
+        w->index[c++] = j;
+    }
+    *count = c;
+    return j;
+}
+
+/* Where the values of a block lie: in place, or packed where masked tokens lie between. */
+static const float *LA_NAME(values)(const linattn__exact *x, linattn__exact_scratch *w,
+                                    size_t count, size_t *stride)
+{
+    size_t j, c;
+    if (w->index[count - 1] - w->index[0] == count - 1) {
+        *stride = x->v_token;
+        return x->v + w->index[0] * x->v_token;
+    }
+    for (j = 0; j < count; j++)
+        for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = x->v[w->index[j] * x->v_token + c];
+    *stride = x->dv;
+    return w->v;
+}
+
+static void LA_NAME(exact_begin)(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
+                                 size_t lanes, size_t row)
+{
+    size_t l, f;
+    for (l = 0; l < row; l++) {
+        const size_t i = i0 + (l < lanes ? l : lanes - 1), t = i / x->group;
+        const float *q = x->q + t * x->q_token + (i % x->group) * x->q_head;
+        for (f = 0; f < x->d; f++) w->q[f * row + l] = q[f] * x->pre;
+        w->limit[l] = x->causal ? (float)(t - i0 / x->group) : 0.0f;
+        w->maximum[l] = -LINATTN__FLT_MAX;
+        w->den[l] = 0.0f;
+    }
+    for (f = 0; f < x->dv * row; f += LA_W) la_store(w->o + f, la_zero());
+}
+
+static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
+                               size_t lanes, size_t row)
+{
+    size_t l, c;
+    for (l = 0; l < lanes; l++) {
+        const size_t i = i0 + l;
+        float *out = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
+        const float scale = linattn__inverse(w->den[l]);
+        for (c = 0; c < x->dv; c++) out[c] = w->o[c * row + l] * scale;
+    }
+}
+
+/* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together, so
+   that few tokens still fill vectors. Query of token t sees keys below first + limit, where limit is
+   its token's distance from the first lane's. */
+LINATTN__INLINE void LA_NAME(exact_block)(const linattn__exact *x, linattn__exact_scratch *w,
+                                          size_t i0, size_t lanes, const size_t NQ)
+{
+    const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
+    const size_t end = x->causal ? (i0 + lanes - 1) / x->group + x->offset + 1 : x->n_k;
+    size_t j = 0, i, count;
+    linattn__outer a;
+    LA_NAME(exact_begin)(x, w, i0, lanes, NQ * LA_W);
+    a.c = w->o;
+    a.c_row = a.b_row = NQ * LA_W;
+    a.c_vec = LA_W;
+    a.b = w->p;
+    a.rows = x->dv;
+    a.order = w->order;
+    a.limit = w->limit;
+    while (j < end) {
+        j = LA_NAME(gather)(x, w, j, end, &count);
+        if (count == 0) break;
+        LA_NAME(scores)(x, w, w->key, count, NQ);
+        a.count = count;
+        a.a = LA_NAME(values)(x, w, count, &a.a_row);
+        if (w->index[count - 1] < first) {
+            LA_NAME(weigh)(x, w, count, 0, NQ);
+            LA_NAME(outer)(&a, 0, NQ);
+        } else {
+            for (i = 0; i < count; i++)
+                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+            LA_NAME(weigh)(x, w, count, 1, NQ);
+            LA_NAME(outer)(&a, 1, NQ);
+        }
+    }
+    LA_NAME(exact_end)(x, w, i0, lanes, NQ * LA_W);
+}
+
+static void LA_NAME(softmax)(const linattn__exact *x)
+{
+    linattn__exact_scratch w;
+    size_t i, lanes;
+    linattn__exact_layout(x, &w);
+    for (i = x->begin; i < x->end; i += lanes) {
+        lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
+        if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
+            LA_NAME(exact_block)(x, &w, i, lanes, LA_EXACT_VECS);
+        else if (lanes > LA_W)
+            LA_NAME(exact_block)(x, &w, i, lanes, 2);
+        else
+            LA_NAME(exact_block)(x, &w, i, lanes, 1);
+    }
+}
+
+/* ---- merge ------------------------------------------------------------------------------------ */
+
+static void LA_NAME(merge_row)(float *dst, const float *src, const float *shrink_dst,
+                               const float *shrink_src, size_t columns)
+{
+    size_t c;
+    for (c = 0; c < columns; c++) {
+        const float a = linattn__rescale(dst[c], shrink_dst);
+        dst[c] = a + linattn__rescale(src[c], shrink_src);
+    }
+}
+
+/* One head: dst += src, the exponents of both aligned to the larger one first. */
+static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
+{
+    const size_t m = dst->m, panels = (dst->dv + 15) / 16;
+    size_t f, i, c;
+    if (dst->params->map != LINATTN_MAP_EXP) {
+        for (i = 0; i < m * panels * 16; i += LA_W)
+            la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
+        for (i = 0; i < m; i++) dst->z[i] = dst->z[i] + src->z[i];
+        return;
+    }
+    for (f = 0; f < m; f++) {
+        const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
+        float shrink_dst[2], shrink_src[2];
+        if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
+        linattn__two_factors(dst->e[f] - e, shrink_dst);
+        linattn__two_factors(src->e[f] - e, shrink_src);
+        LA_NAME(merge_row)(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
+        for (c = 0; c < panels; c++)
+            LA_NAME(merge_row)(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
+                               shrink_src, 16);
+        dst->e[f] = e;
+    }
+}
+
+/* ---- The maps on arrays ----------------------------------------------------------------------- */
+
+LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map)
+{
+    la_vec n, y;
+    if (map != LINATTN_MAP_EXP) return LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
+    if (p->root == 1.0f) return LA_NAME(exp_full)(x);
+    y = LA_NAME(split)(x, p, &n);
+    return la_ldexp(y, la_min(la_set1(129.0f), n));
+}
+
+LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n, const linattn__params *p,
+                                     const int map)
+{
+    size_t i = 0;
+    for (; n - i >= 2 * LA_W; i += 2 * LA_W) {
+        const la_vec a = la_load(x + i), b = la_load(x + i + LA_W);
+        la_store(y + i, LA_NAME(map_vector)(a, p, map));
+        la_store(y + i + LA_W, LA_NAME(map_vector)(b, p, map));
+    }
+    for (; i < n; i += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(n, i);
+        la_store_part(y + i, LA_NAME(map_vector)(la_load_part(x + i, lanes), p, map), lanes);
+    }
+}
+
+static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__params *p)
+{
+    switch (p->map) {
+    case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY); break;
+    case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU); break;
+    case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1); break;
+    default: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP); break;
+    }
+}
+
+/* y = softmax over the span's m features of one query. */
+static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *y)
+{
+    float top;
+    const la_vec mass = la_set1(LA_NAME(mass)(s, x, &top));
+    size_t f;
+    for (f = 0; f < s->m; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->m, f);
+        la_vec n, e = LA_NAME(split)(la_load_part(x + f, lanes), s->params, &n);
+        e = la_scale(e, la_sub(n, la_set1(top)));
+        e = la_select(la_eq(mass, la_zero()), la_zero(), la_div(e, mass));
+        la_store_part(y + f, e, lanes);
+    }
+}
+
+/* ==== (C) The table =========================================================================== */
+
+static const linattn__kernels LA_NAME(kernels) = {
+    LA_NAME(update), LA_NAME(query),  LA_NAME(causal), LA_NAME(softmax),
+    LA_NAME(merge),  LA_NAME(map),    LA_NAME(map_softmax),
+    LINATTN__ISA,
+};
+
+/* Nothing of the vocabulary outlives the inclusion. */
+#undef LA_NAME
+#undef la_zero
+#undef la_set1
+#undef la_load
+#undef la_store
+#undef la_load_part
+#undef la_store_part
+#undef la_first
+#undef la_add
+#undef la_sub
+#undef la_mul
+#undef la_div
+#undef la_fma
+#undef la_fms
+#undef la_fnma
+#undef la_max
+#undef la_min
+#undef la_gt
+#undef la_eq
+#undef la_select
+#undef la_any
+#undef la_scale
+#undef la_ldexp
+#undef la_sum16
+#undef la_max16
+#undef LA_W
+#undef la_vec
+#undef la_mask
+#undef LA_CAUSAL_TOKENS
+#undef LA_CAUSAL_VECS
+#undef LA_DECODE_VECS
+#undef LA_QUERY_TOKENS
+#undef LA_QUERY_VECS
+#undef LA_UPDATE_ROWS
+#undef LA_UPDATE_VECS
+#undef LA_EXACT_VECS
+#undef LA_BLOCK
+#undef LA_FEATURES
+#undef LA_SLEEF
+#undef LA_ROW
+#undef LA_PANEL_VECS
+#undef LA_PART
+#undef LA_PART_ROW
