@@ -190,8 +190,8 @@ typedef struct linattn_context {
 
 /* A state is a flat block of bytes without pointers, aligned to 4 bytes at least (64 is fastest):
    copying the bytes saves, clones or rewinds a sequence. All instruction sets share one layout.
-   It holds the config, the token count and, per key/value head, z[m], the exponents E[m] of the
-   exponential maps, and S[m][dim_value] in panels of 16 columns. Memory: about
+   It holds the config, the token count and, per key/value head, z[m], m exponents of the
+   exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16 columns. Memory: about
    4 * kv_heads * m * (dim_value rounded up to 16) bytes. */
 
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
@@ -539,6 +539,8 @@ typedef struct linattn__params {
     float rate;          /* sqrt(s) log2(e) */
     float limit;         /* |x| at which exponents saturate */
     float cell, margin;  /* E moves when x > E * cell + margin */
+    float rest;          /* identity: s = root^2 rest with a power of two for root, so that phi is */
+    float rest_root;     /* exact, and rest goes to the output; 1 for the other maps */
 } linattn__params;
 
 /* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
@@ -558,6 +560,20 @@ static float linattn__saturating_ldexp(float x, float n)
     return x < LINATTN__FLT_MIN && x > -LINATTN__FLT_MIN ? 0.0f : x;
 }
 
+/* 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes and what
+   their rounding lost are summed in double. */
+static float linattn__cancelling(const float *den, const float *lost, float epsilon)
+{
+    double sum = (double)epsilon;
+    int i;
+    for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
+    for (i = 0; i < 16; i++) sum = sum + (double)den[i];
+    if (sum == 0.0) return 0.0f;
+    sum = 1.0 / sum;
+    if (sum > (double)LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
+    return sum < -(double)LINATTN__FLT_MAX ? -LINATTN__FLT_MAX : (float)sum;
+}
+
 /* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
    denominator is den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
    mass 2^mass_top. */
@@ -575,9 +591,10 @@ static float linattn__factor(const linattn__params *p, float den, float top, flo
     if (p->norm == LINATTN_NORM_FEATURE) {
         if (p->softmax) return linattn__inverse(den);
         if (exponents) *power = top;
-        return 1.0f;
+        return p->rest_root;
     }
-    if (p->norm == LINATTN_NORM_LENGTH) scale = seen ? 1.0f / (float)seen : 0.0f;
+    scale = p->rest;
+    if (p->norm == LINATTN_NORM_LENGTH) scale = seen ? scale / (float)seen : 0.0f;
     if (exponents) *power = top + LINATTN__BIAS;
     if (p->softmax) {
         scale = scale * linattn__inverse(mass);
@@ -600,7 +617,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 /* A run of tokens of one key/value head. Strides in floats. */
 typedef struct linattn__span {
     const linattn__params *params;
-    float *z, *e, *s;                 /* the head's state; query does not write it */
+    float *z, *e, *s;                 /* the head's state; query does not write it. e: exponents of
+                                         the exponential maps, lost bits of z of the identity */
     const float *q, *k, *v;
     float *out;
     size_t q_token, q_head, k_token, v_token, out_token, out_head;
@@ -929,11 +947,17 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 #define LINATTN__MAX_HEADS 65536
 #define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
 
-/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through. */
+/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
 static size_t linattn__times(size_t a, size_t b)
 {
+#if LINATTN__GNU
+    size_t product; /* without a division, as this runs in every decode step */
+    return __builtin_mul_overflow(a, b, &product) || product > LINATTN__MAX_FLOATS ? SIZE_MAX
+                                                                                   : product;
+#else
     if (a == 0 || b == 0) return 0;
     return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
+#endif
 }
 
 static size_t linattn__plus(size_t a, size_t b)
@@ -963,26 +987,27 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->epsilon = c->epsilon;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->heads > LINATTN__MAX_HEADS || s->kv_heads > s->heads) return LINATTN_ERROR_SIZE;
-    if (s->heads % s->kv_heads != 0) return LINATTN_ERROR_CONFIG;
+    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
+    if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
     if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
     if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
     if (!linattn__finite(s->scale) || !linattn__finite(s->epsilon)) return LINATTN_ERROR_CONFIG;
     if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
-    s->group = s->heads / s->kv_heads;
     return LINATTN_OK;
 }
 
 /* sqrt in double, by Newton's steps from a guess that halves the exponent. */
 static double linattn__sqrt(double x)
 {
-    double y = x > 1.0 ? 1.0 : x, before;
+    double y, before;
     int i;
     union {
         uint64_t u;
         double f;
     } guess;
+    if (x == 1.0) return x; /* the usual scale, in every decode step */
     guess.f = x;
     guess.u = (guess.u >> 1) + 0x1ff8000000000000u;
     y = guess.f;
@@ -1009,6 +1034,16 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
     p->cell = (float)cell;
     p->margin = (float)(cell * (double)LINATTN__HEADROOM);
+    p->rest = p->rest_root = 1.0f;
+    if (p->map == LINATTN_MAP_IDENTITY) {
+        double power = 1.0;
+        while (power * 1.5 < root) power = power * 2.0;
+        while (power * 0.75 > root) power = power * 0.5;
+        p->root = (float)power;
+        p->rest = (float)(root * root / (power * power));
+        p->rest_root = (float)(root / power);
+        p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
+    }
 }
 
 /* A view with its default strides, and the floats that it spans. */
@@ -1229,6 +1264,11 @@ static float *linattn__head(void *state, const linattn__shape *s, size_t head)
     return (float *)state + LINATTN__HEADER_FLOATS + head * linattn__head_floats(s);
 }
 
+static int linattn__has_exponents(const linattn__shape *s)
+{
+    return s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX;
+}
+
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
 static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
 {
@@ -1242,7 +1282,8 @@ static void linattn__clear(void *state, const linattn__shape *s, const linattn__
 #else
         memset(p, 0, floats * sizeof(float));
 #endif
-        for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
+        if (linattn__has_exponents(s))
+            for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
     }
 }
 
@@ -1302,7 +1343,7 @@ LINATTN_API linattn_status linattn_state_check(const linattn_config *config, con
     linattn__make_header(&want, &expected);
     if (!linattn__same_config(&h, &expected)) return LINATTN_ERROR_STATE;
     if (bytes < linattn__state_bytes(&s)) return LINATTN_ERROR_WORKSPACE;
-    for (head = 0; head < s.kv_heads; head++) {
+    for (head = 0; head < s.kv_heads && linattn__has_exponents(&s); head++) {
         const size_t m16 = linattn__round16(s.m);
         const float *p = (const float *)state + LINATTN__HEADER_FLOATS;
         p += head * linattn__head_floats(&s);
@@ -1336,9 +1377,12 @@ LINATTN_API linattn_output linattn_output_rows(float *data)
 
 /* ---- Drivers: heads, parts of heads, threads ---------------------------------------------------------- */
 
-/* Private copies of z and E for the parts of a causal head: see causal_job. */
+/* Private copies of z and E for the parts of a causal head, on the stack: see causal_job. */
+#if LINATTN__COUNT > LINATTN__HAS_SCALAR
 #define LINATTN__PRIVATE_FLOATS 2048
-#define LINATTN__SPARE_FLOATS 4096
+#else
+#define LINATTN__PRIVATE_FLOATS 512
+#endif
 
 /* One call of a verb, shared by its jobs. */
 typedef struct linattn__work {
@@ -1350,7 +1394,7 @@ typedef struct linattn__work {
     size_t jobs;
     size_t parts;                      /* of each head, in update and query */
     size_t whole;                      /* causal: heads that are not split over the jobs */
-    float spare[LINATTN__SPARE_FLOATS]; /* causal: the z and E that split heads end with */
+    float spare[LINATTN__PRIVATE_FLOATS]; /* causal: the z and E that split heads end with */
 } linattn__work;
 
 static linattn__span linattn__span_of(const linattn__work *w, size_t head)
@@ -1509,8 +1553,7 @@ static void linattn__do_causal(linattn__work *w, const linattn_context *context)
     size_t i;
     w->whole = w->kv_heads - left;
     w->jobs = most;
-    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__SPARE_FLOATS ||
-        panels == 1) {
+    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__PRIVATE_FLOATS) {
         w->whole = w->kv_heads;
         w->jobs = most < w->kv_heads ? most : w->kv_heads;
     }
@@ -1874,6 +1917,7 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     environment = linattn__enter();
     kernels = linattn__kernels_active();
     linattn__read_params(&s, &p);
+    p.root = p.root * p.rest_root; /* of the identity: the map itself is x sqrt(s) */
     if (p.softmax && !keys) {
         linattn__span row;
         row.params = &p;
@@ -1952,7 +1996,6 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__HEADER_BYTES
 #undef LINATTN__HEADER_FLOATS
 #undef LINATTN__PRIVATE_FLOATS
-#undef LINATTN__SPARE_FLOATS
 #undef LINATTN__ALIGNMENT
 
 #endif /* LINATTN_IMPLEMENTATION */

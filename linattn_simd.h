@@ -69,8 +69,9 @@
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
-   LA_BLOCK, LA_FEATURES                tokens and features mapped into scratch at a time; set by
-                                        the stack and by L1 */
+   LA_BLOCK, LA_FEATURES                tokens and features mapped into scratch at a time
+   LA_PART                              the same for update, both tokens and features. These three
+                                        are set by the stack and by L1 */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -87,6 +88,7 @@
 #define LA_EXACT_VECS 2
 #define LA_BLOCK 8
 #define LA_FEATURES 64
+#define LA_PART 16
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
@@ -159,6 +161,7 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_EXACT_VECS 3
 #define LA_BLOCK 24
 #define LA_FEATURES 128
+#define LA_PART 64
 
 LINATTN__INLINE __mmask16 LA_NAME(lanes)(int n) { return (__mmask16)((1u << n) - 1u); }
 LINATTN__INLINE la_vec la_zero(void) { return _mm512_setzero_ps(); }
@@ -242,6 +245,7 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_EXACT_VECS 2
 #define LA_BLOCK 24
 #define LA_FEATURES 128
+#define LA_PART 64
 
 LINATTN__INLINE __m256i LA_NAME(lanes)(int n)
 {
@@ -333,6 +337,7 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_EXACT_VECS 3
 #define LA_BLOCK 24
 #define LA_FEATURES 128
+#define LA_PART 64
 
 LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return vdupq_n_f32(x); }
@@ -414,7 +419,6 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 
 #define LA_ROW (LA_FEATURES + 16) /* scratch row, in floats: not a power of two, or L1 sets clash */
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
-#define LA_PART 64                /* tokens and features that update takes at a time */
 #define LA_PART_ROW (LA_PART + 16)
 
 /* ---- exp, and the maps on vectors ------------------------------------------------------------- */
@@ -539,6 +543,22 @@ LINATTN__INLINE la_vec LA_NAME(phi_query)(const linattn__params *p, const float 
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
+/* sum + term, and what rounding lost added to *lost (Knuth's TwoSum). */
+LINATTN__INLINE la_vec LA_NAME(two_sum)(la_vec sum, la_vec term, la_vec *lost)
+{
+    const la_vec total = la_add(sum, term), part = la_sub(total, sum);
+    const la_vec error = la_add(la_sub(sum, la_sub(total, part)), la_sub(term, part));
+    *lost = la_add(*lost, error);
+    return total;
+}
+
+/* z += phi. The identity's terms have signs: denominators may cancel to almost nothing, so its z
+   keeps what rounding loses, in the place of the exponents. */
+LINATTN__INLINE la_vec LA_NAME(add_key)(la_vec z, la_vec phi, la_vec *low, const int map)
+{
+    return map == LINATTN_MAP_IDENTITY ? LA_NAME(two_sum)(z, phi, low) : la_add(z, phi);
+}
+
 /* ---- Staging: the maps, z and the denominators ------------------------------------------------ */
 
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
@@ -547,6 +567,7 @@ typedef struct LA_NAME(scratch) {
     float k[LA_BLOCK * LA_ROW]; /* phi(k), token by token */
     float q[LA_BLOCK * LA_ROW]; /* phi(q), or the weights that stand for it */
     float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
+    float lost[LA_BLOCK * 16];  /* and what their rounding lost, for the identity */
     float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
     float scale[LA_BLOCK];      /* output factor: scale * 2^power */
     float power[LA_BLOCK];
@@ -621,30 +642,39 @@ LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) 
     for (f = f0; f < f1; f += LA_W) {
         const int lanes = LA_NAME(lanes_left)(s->m, f);
         const size_t lane = f % 16;
-        const la_vec e = map == LINATTN_MAP_EXP ? la_load(s->e + f) : la_zero();
-        const la_vec e_keys = LA_NAME(key_exponent)(e);
-        la_vec z = la_load(s->z + f);
+        const la_vec e = la_load(s->e + f), e_keys = LA_NAME(key_exponent)(e);
+        la_vec z = la_load(s->z + f), low = e;
         for (t = 0; t < count; t++) {
             float *const den = w->den + (row0 + t) * 16 + lane;
             la_vec phi;
             if (keys) {
                 phi = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
                 la_store(w->k + t * LA_ROW + (f - f0), phi);
-                z = la_add(z, phi);
+                z = LA_NAME(add_key)(z, phi, &low, map);
             }
             phi = LA_NAME(phi_query)(p, q + t * s->q_token + f, lanes, feature ? la_zero() : e,
                                      w->top[row0 + t], map);
             if (feature) {
                 const la_vec big = la_set1(LINATTN__FLT_MAX);
+                const la_vec by = map == LINATTN_MAP_IDENTITY ? la_add(z, low) : z;
                 la_store(den, la_add(la_load(den), phi));
-                phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, z)));
-                phi = la_select(la_eq(z, la_zero()), la_zero(), phi);
+                phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, by)));
+                phi = la_select(la_eq(by, la_zero()), la_zero(), phi);
+            } else if (map == LINATTN_MAP_IDENTITY) {
+                float *const at = w->lost + (row0 + t) * 16 + lane;
+                const la_vec term = la_mul(phi, z);
+                la_vec lost = la_add(la_load(at), la_fms(phi, z, term));
+                la_store(den, LA_NAME(two_sum)(la_load(den), term, &lost));
+                la_store(at, la_fma(phi, low, lost));
             } else {
                 la_store(den, la_fma(phi, z, la_load(den)));
             }
             la_store(w->q + (row0 + t) * LA_ROW + (f - f0), phi);
         }
-        if (keys && keep) la_store(s->z + f, z);
+        if (keys && keep) {
+            la_store(s->z + f, z);
+            if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f, low);
+        }
     }
 }
 
@@ -696,6 +726,10 @@ static void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t 
         for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(w->den + row * 16 + i * LA_W);
         den = la_sum16(lanes);
         w->power[row] = 0.0f;
+        if (p->norm == LINATTN_NORM_SUM && p->map == LINATTN_MAP_IDENTITY) {
+            w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
+            continue;
+        }
         if (p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f)) {
             w->scale[row] = linattn__inverse(den);
             continue;
@@ -986,7 +1020,10 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
     a.count = count;
     a.heads = heads;
     a.keep = keep;
-    for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
+    for (i = 0; i < count * heads * 16; i += LA_W) {
+        la_store(w->den + i, la_zero());
+        la_store(w->lost + i, la_zero());
+    }
     if (s->params->map == LINATTN_MAP_EXP)
         for (g = 0; g < heads; g++) LA_NAME(peaks)(s, w, g * count, q + g * s->q_head, count);
     for (f = 0; f < s->m; f += LA_FEATURES) {
@@ -1100,15 +1137,15 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t
     size_t f, t;
     for (f = f0; f < f1; f += LA_W) {
         const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const la_vec e = map == LINATTN_MAP_EXP ? la_load(s->e + f) : la_zero();
-        const la_vec e_keys = LA_NAME(key_exponent)(e);
-        la_vec z = la_load(s->z + f);
+        const la_vec e = la_load(s->e + f), e_keys = LA_NAME(key_exponent)(e);
+        la_vec z = la_load(s->z + f), low = e;
         for (t = 0; t < count; t++) {
             const la_vec y = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
             la_store(phi + t * LA_PART_ROW + (f - f0), y);
-            z = la_add(z, y);
+            z = LA_NAME(add_key)(z, y, &low, map);
         }
         la_store(s->z + f, z);
+        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f, low);
     }
 }
 
@@ -1379,7 +1416,13 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
     if (dst->params->map != LINATTN_MAP_EXP) {
         for (i = 0; i < m * panels * 16; i += LA_W)
             la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
-        for (i = 0; i < m; i++) dst->z[i] = dst->z[i] + src->z[i];
+        for (i = 0; i < m; i += LA_W) { /* z is padded to 16 */
+            la_vec low = la_add(la_load(dst->e + i), la_load(src->e + i));
+            const la_vec z = LA_NAME(add_key)(la_load(dst->z + i), la_load(src->z + i), &low,
+                                              dst->params->map);
+            la_store(dst->z + i, z);
+            la_store(dst->e + i, low);
+        }
         return;
     }
     for (f = 0; f < m; f++) {
