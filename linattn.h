@@ -406,8 +406,10 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #if LINATTN__GNU
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused))
+#define LINATTN__NOINLINE __attribute__((noinline, unused))
 #else
 #define LINATTN__INLINE static inline
+#define LINATTN__NOINLINE
 #endif
 #ifdef __cplusplus
 #define LINATTN__C_LINKAGE extern "C"
@@ -426,9 +428,14 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 /* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums, and
    delete tests for NaN. All code below is compiled without. */
-#if defined(__clang__)
+#if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) || __clang_major__ >= 15)
+#define LINATTN__FLOAT_CONTROL
 #pragma float_control(precise, on, push)
 #pragma clang fp contract(off)
+#elif defined(__clang__)
+#ifdef __FAST_MATH__
+#error "this clang cannot undo -ffast-math for one header here: compile this file without it"
+#endif
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("no-fast-math", "fp-contract=off")
@@ -474,16 +481,20 @@ LINATTN__INLINE float linattn__pow2(int n)
     return linattn__from_bits((uint32_t)(n + 127) << 23);
 }
 
-/* a * b + c rounded once. Without hardware: the product is exact in double, the sum's error is found
-   by TwoSum and folded into its last bit (round to odd), so that the final rounding is right. */
+/* a * b + c rounded once. */
+#if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
+LINATTN__INLINE float linattn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE float linattn__fma(float a, float b, float c)
 {
-#if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
-    return __builtin_fmaf(a, b, c);
-#elif defined(LINATTN_SCALAR_FAST)
     const float product = a * b;
     return product + c;
+}
 #else
+/* Without hardware: the product is exact in double, the sum's error is found by TwoSum and folded into
+   its last bit (round to odd), so that the final rounding is right. Inline it would treble the code. */
+static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
+{
     const double p = (double)a * (double)b, d = (double)c;
     union {
         uint64_t u;
@@ -496,8 +507,8 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
     if (error != 0.0 && !(s.u & 1) && (s.u & 0x7ff0000000000000u) != 0x7ff0000000000000u)
         s.u += (error > 0.0) == (s.f > 0.0) ? 1u : ~(uint64_t)0;
     return (float)s.f;
-#endif
 }
+#endif
 
 LINATTN__INLINE float linattn__clamp(float x)
 {
@@ -1959,9 +1970,9 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
     return linattn__map_array(LINATTN_MAP_RELU, x, y, n);
 }
 
-#if defined(__clang__)
+#if defined(LINATTN__FLOAT_CONTROL)
 #pragma float_control(pop)
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
 
@@ -1977,8 +1988,10 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__HAS_SCALAR
 #undef LINATTN__COUNT
 #undef LINATTN__INLINE
+#undef LINATTN__NOINLINE
 #undef LINATTN__C_LINKAGE
 #undef LINATTN__UNROLL
+#undef LINATTN__FLOAT_CONTROL
 #undef LINATTN__FLT_MIN
 #undef LINATTN__FLT_MAX
 #undef LINATTN__INF

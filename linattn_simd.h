@@ -678,7 +678,8 @@ LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) 
     }
 }
 
-/* The maps are compile-time constants of stage_as; these two choose. */
+/* The maps are compile-time constants of what walks vectors, so that their branches stand outside its
+   loops. Scalar code, which is there to be small, branches inside. */
 LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
                                         size_t t0, size_t count, const float *q, size_t f0,
                                         size_t f1, int keep, const int keys, const int feature)
@@ -703,12 +704,12 @@ static void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t r
                            size_t count, const float *q, size_t f0, size_t f1, int keep, int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
-    if (keys && feature)
-        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 1, 1);
+    if (LA_W == 1)
+        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, s->params->map, feature);
+    else if (feature) /* its divisions outweigh a branch */
+        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, keys, 1);
     else if (keys)
         LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 1, 0);
-    else if (feature)
-        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 1);
     else
         LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 0);
 }
@@ -1152,7 +1153,7 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t
 static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
                           size_t f1)
 {
-    switch (s->params->map) {
+    switch (LA_W == 1 ? -1 : s->params->map) {
     case LINATTN_MAP_IDENTITY:
         LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_IDENTITY);
         break;
@@ -1162,7 +1163,8 @@ static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t 
     case LINATTN_MAP_ELU1:
         LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_ELU1);
         break;
-    default: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_EXP); break;
+    case LINATTN_MAP_EXP: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_EXP); break;
+    default: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, s->params->map); break;
     }
 }
 
@@ -1467,11 +1469,12 @@ LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n, const l
 
 static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__params *p)
 {
-    switch (p->map) {
+    switch (LA_W == 1 ? -1 : p->map) {
     case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY); break;
     case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU); break;
     case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1); break;
-    default: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP); break;
+    case LINATTN_MAP_EXP: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP); break;
+    default: LA_NAME(map_as)(x, y, n, p, p->map); break;
     }
 }
 
