@@ -690,15 +690,25 @@ static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratc
     w->v = w->o + LINATTN__EXACT_LANES * x->dv;
 }
 
-/* One table per instruction set. */
+/* The kernels: one list makes the tables of all instruction sets, and drives the benchmark. */
+typedef void linattn__span_kernel(const linattn__span *s);
+typedef void linattn__exact_kernel(const linattn__exact *x);
+typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
+typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
+typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
+#define LINATTN__KERNEL_LIST(X)                                                                    \
+    X(update, linattn__span_kernel)                                                                \
+    X(query, linattn__span_kernel)                                                                 \
+    X(causal, linattn__span_kernel)                                                                \
+    X(softmax, linattn__exact_kernel)                                                              \
+    X(merge, linattn__merge_kernel)                                                                \
+    X(map, linattn__map_kernel)                                                                    \
+    X(map_softmax, linattn__row_kernel)
+
 typedef struct linattn__kernels {
-    void (*update)(const linattn__span *s);
-    void (*query)(const linattn__span *s);
-    void (*causal)(const linattn__span *s);
-    void (*softmax)(const linattn__exact *x);
-    void (*merge)(const linattn__span *dst, const linattn__span *src);
-    void (*map)(const float *x, float *y, size_t n, const linattn__params *p);
-    void (*map_softmax)(const linattn__span *s, const float *x, float *y);
+#define LINATTN__MEMBER(name, type) type *name;
+    LINATTN__KERNEL_LIST(LINATTN__MEMBER)
+#undef LINATTN__MEMBER
     int isa;
 } linattn__kernels;
 
@@ -1976,7 +1986,8 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #pragma GCC pop_options
 #endif
 
-/* Internal names end here; LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
+/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing, and the
+   list of kernels, for the benchmark. */
 #undef LINATTN__GNU
 #undef LINATTN__ISA_SCALAR
 #undef LINATTN__ISA_NEON

@@ -3,8 +3,7 @@
    (A) The vocabulary: about thirty words on vectors of LA_W floats, one block per instruction set,
        and the numbers that suit it. Intrinsics live here only. A new instruction set is a new block.
    (B) One kernel text, written in that vocabulary.
-   (C) The table of kernels. A new kernel is a function in (B) and a line here and in linattn.h's
-       struct linattn__kernels.
+   (C) The table of kernels. A new kernel is a function in (B) and a line in LINATTN__KERNEL_LIST.
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, with fma;
@@ -1495,11 +1494,9 @@ static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *
 
 /* ==== (C) The table =========================================================================== */
 
-static const linattn__kernels LA_NAME(kernels) = {
-    LA_NAME(update), LA_NAME(query),  LA_NAME(causal), LA_NAME(softmax),
-    LA_NAME(merge),  LA_NAME(map),    LA_NAME(map_softmax),
-    LINATTN__ISA,
-};
+#define LA_LINE(name, type) LA_NAME(name),
+static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) LINATTN__ISA};
+#undef LA_LINE
 
 /* Nothing of the vocabulary outlives the inclusion. */
 #undef LA_NAME
