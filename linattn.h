@@ -439,6 +439,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("no-fast-math", "fp-contract=off")
+#pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
 /* ---- Scalar arithmetic that all instruction sets share ----------------------------------------- */
@@ -1983,6 +1986,7 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #if defined(LINATTN__FLOAT_CONTROL)
 #pragma float_control(pop)
 #elif defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
 #pragma GCC pop_options
 #endif
 
