@@ -47,6 +47,7 @@
 #define la_select LA_NAME(select)
 #define la_any LA_NAME(any)
 #define la_scale LA_NAME(scale)
+#define la_scalable LA_NAME(scalable)
 #define la_ldexp LA_NAME(ldexp)
 #define la_sum16 LA_NAME(sum16)
 #define la_max16 LA_NAME(max16)
@@ -59,6 +60,7 @@
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
+   la_scalable(x)         x, raised to -100 where la_scale needs a finite p even for n <= -126
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
 
@@ -68,6 +70,8 @@
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
+   LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
+                                        a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK, LA_FEATURES                tokens and features mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These three
                                         are set by the stack and by L1 */
@@ -85,6 +89,7 @@
 #define LA_UPDATE_ROWS 4
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 2
+#define LA_STAGE_VECS 1
 #define LA_BLOCK 8
 #define LA_FEATURES 64
 #define LA_PART 16
@@ -117,6 +122,7 @@ LINATTN__INLINE float la_scale(float p, float n)
     if (n > -126.0f) return p * linattn__pow2((int)n);
     return n <= -126.0f && p == p ? 0.0f : p + n; /* NaN stays NaN */
 }
+LINATTN__INLINE float la_scalable(float x) { return la_max(-100.0f, x); }
 LINATTN__INLINE float la_ldexp(float p, float n)
 {
     float r;
@@ -158,6 +164,7 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 3
+#define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_FEATURES 128
 #define LA_PART 64
@@ -200,6 +207,7 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     const la_mask keep = _mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLE_UQ);
     return _mm512_maskz_scalef_ps(keep, p, n);
 }
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec r = _mm512_scalef_ps(p, n);
@@ -242,6 +250,7 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 2
+#define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_FEATURES 128
 #define LA_PART 64
@@ -296,6 +305,7 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     const la_mask keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLE_UQ);
     return p * _mm256_and_ps(LA_NAME(pow2)(n), keep);
 }
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
@@ -334,6 +344,7 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 3
+#define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_FEATURES 128
 #define LA_PART 64
@@ -390,6 +401,7 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     const uint32x4_t bits = vreinterpretq_u32_f32(LA_NAME(pow2)(n));
     return p * vreinterpretq_f32_u32(vbicq_u32(bits, vcleq_f32(n, vdupq_n_f32(-126.0f))));
 }
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
@@ -449,11 +461,11 @@ LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
     return la_fnma(*n, la_set1(-1.90465421e-09f), r);
 }
 
-/* e^x for x <= 0; zero where the result would be below 2^-125. */
+/* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but harmless. */
 LINATTN__INLINE la_vec LA_NAME(exp_negative)(la_vec x)
 {
     la_vec n;
-    const la_vec r = LA_NAME(reduce)(la_max(la_set1(-100.0f), x), &n);
+    const la_vec r = LA_NAME(reduce)(la_scalable(x), &n);
     return la_scale(LA_NAME(exp_core)(r), n);
 }
 
@@ -500,7 +512,7 @@ LINATTN__INLINE la_vec LA_NAME(plain)(la_vec y, const int map)
 {
     if (map == LINATTN_MAP_RELU) return la_max(la_zero(), y);
     if (map == LINATTN_MAP_ELU1) {
-        const la_vec e = LA_NAME(exp_negative)(la_min(la_zero(), y));
+        const la_vec e = LA_NAME(exp_negative)(y);
         return la_select(la_gt(la_zero(), y), e, la_add(y, la_set1(1.0f)));
     }
     return y;
@@ -629,52 +641,96 @@ static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
     return la_sum16(sum);
 }
 
-/* Maps features [f0, f1) of `count` tokens into scratch. With keys, z follows token by token, and
-   each query sees z after its own key. Denominators gather in w->den. */
-LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
-                                       size_t t0, size_t count, const float *q, size_t f0, size_t f1, int keep,
-                                       const int keys, const int map, const int feature)
+/* The denominator's term of one vector of features, and the weight that S's rows get. */
+LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la_vec *den,
+                                            la_vec *lost, const int map, const int feature)
+{
+    const la_vec big = la_set1(LINATTN__FLT_MAX);
+    if (feature) {
+        const la_vec by = map == LINATTN_MAP_IDENTITY ? la_add(z, low) : z;
+        *den = la_add(*den, phi);
+        phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, by)));
+        return la_select(la_eq(by, la_zero()), la_zero(), phi);
+    }
+    if (map == LINATTN_MAP_IDENTITY) {
+        const la_vec term = la_mul(phi, z);
+        *lost = la_add(*lost, la_fms(phi, z, term));
+        *den = LA_NAME(two_sum)(*den, term, lost);
+        *lost = la_fma(phi, low, *lost);
+    } else {
+        *den = la_fma(phi, z, *den);
+    }
+    return phi;
+}
+
+/* Maps NF vectors of features from f for `count` tokens. With keys, z follows token by token, and each
+   query sees z after its own key. Denominators gather in w->den, lane f % 16. */
+LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+                                            size_t t0, size_t count, const float *q, size_t f0,
+                                            size_t f, int keep, const int keys, const int map,
+                                            const int feature, const size_t NF)
 {
     const linattn__params *p = s->params;
     const float *k = keys ? s->k + t0 * s->k_token : NULL;
-    size_t f, t;
-    for (f = f0; f < f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const size_t lane = f % 16;
-        const la_vec e = la_load(s->e + f), e_keys = LA_NAME(key_exponent)(e);
-        la_vec z = la_load(s->z + f), low = e;
-        for (t = 0; t < count; t++) {
-            float *const den = w->den + (row0 + t) * 16 + lane;
-            la_vec phi;
-            if (keys) {
-                phi = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
-                la_store(w->k + t * LA_ROW + (f - f0), phi);
-                z = LA_NAME(add_key)(z, phi, &low, map);
-            }
-            phi = LA_NAME(phi_query)(p, q + t * s->q_token + f, lanes, feature ? la_zero() : e,
-                                     w->top[row0 + t], map);
-            if (feature) {
-                const la_vec big = la_set1(LINATTN__FLT_MAX);
-                const la_vec by = map == LINATTN_MAP_IDENTITY ? la_add(z, low) : z;
-                la_store(den, la_add(la_load(den), phi));
-                phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, by)));
-                phi = la_select(la_eq(by, la_zero()), la_zero(), phi);
-            } else if (map == LINATTN_MAP_IDENTITY) {
-                float *const at = w->lost + (row0 + t) * 16 + lane;
-                const la_vec term = la_mul(phi, z);
-                la_vec lost = la_add(la_load(at), la_fms(phi, z, term));
-                la_store(den, LA_NAME(two_sum)(la_load(den), term, &lost));
-                la_store(at, la_fma(phi, low, lost));
-            } else {
-                la_store(den, la_fma(phi, z, la_load(den)));
-            }
-            la_store(w->q + (row0 + t) * LA_ROW + (f - f0), phi);
+    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
+    la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
+    const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
+    size_t t, j;
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        z[j] = la_load(s->z + f + j * LA_W);
+        low[j] = e[j] = la_load(s->e + f + j * LA_W);
+    }
+    for (t = 0; t < count; t++) {
+        float *const den_at = w->den + (row0 + t) * 16 + f % 16;
+        float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
+        la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
+        LINATTN__UNROLL for (j = 0; j < slots; j++)
+        {
+            den[j] = la_load(den_at + j * LA_W);
+            lost[j] = map == LINATTN_MAP_IDENTITY ? la_load(lost_at + j * LA_W) : la_zero();
         }
-        if (keys && keep) {
-            la_store(s->z + f, z);
-            if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f, low);
+        LINATTN__UNROLL for (j = 0; j < NF; j++)
+        {
+            const size_t at = f + j * LA_W;
+            if (keys) {
+                phi = LA_NAME(phi_key)(p, k + t * s->k_token + at, lanes,
+                                       LA_NAME(key_exponent)(e[j]), map);
+                la_store(w->k + t * LA_ROW + (at - f0), phi);
+                z[j] = LA_NAME(add_key)(z[j], phi, &low[j], map);
+            }
+            phi = LA_NAME(phi_query)(p, q + t * s->q_token + at, lanes, feature ? la_zero() : e[j],
+                                     w->top[row0 + t], map);
+            phi = LA_NAME(weigh_query)(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map,
+                                       feature);
+            la_store(w->q + (row0 + t) * LA_ROW + (at - f0), phi);
+        }
+        LINATTN__UNROLL for (j = 0; j < slots; j++)
+        {
+            la_store(den_at + j * LA_W, den[j]);
+            if (map == LINATTN_MAP_IDENTITY) la_store(lost_at + j * LA_W, lost[j]);
         }
     }
+    if (!keys || !keep) return;
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        la_store(s->z + f + j * LA_W, z[j]);
+        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f + j * LA_W, low[j]);
+    }
+}
+
+/* Maps features [f0, f1) of a block into scratch. */
+LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+                                       size_t t0, size_t count, const float *q, size_t f0,
+                                       size_t f1, int keep, const int keys, const int map,
+                                       const int feature)
+{
+    size_t f = f0;
+    for (; f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
+        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature,
+                               LA_STAGE_VECS);
+    for (; LA_STAGE_VECS > 1 && f < f1; f += LA_W)
+        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, 1);
 }
 
 /* The maps are compile-time constants of what walks vectors, so that their branches stand outside its
@@ -1521,6 +1577,7 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_select
 #undef la_any
 #undef la_scale
+#undef la_scalable
 #undef la_ldexp
 #undef la_sum16
 #undef la_max16
@@ -1535,6 +1592,7 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_EXACT_VECS
+#undef LA_STAGE_VECS
 #undef LA_BLOCK
 #undef LA_FEATURES
 #undef LA_SLEEF
