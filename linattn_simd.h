@@ -580,7 +580,7 @@ typedef struct LA_NAME(scratch) {
     float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
     float lost[LA_BLOCK * 16];  /* and what their rounding lost, for the identity */
     float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
-    float scale[LA_BLOCK];      /* output factor: scale * 2^power */
+    float scale[LA_BLOCK + 16]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
 } LA_NAME(scratch);
 
@@ -769,11 +769,25 @@ static void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t r
         LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 0);
 }
 
-/* The output factors of a block, once its denominators are complete. */
+/* scale[t] = 1 / denominator, 0 for 0, never infinite. */
+LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
+{
+    const la_vec big = la_set1(LINATTN__FLT_MAX);
+    size_t t;
+    for (t = 0; t < count; t += LA_W) {
+        const la_vec den = la_load(scale + t);
+        const la_vec r = la_div(la_set1(1.0f), den);
+        const la_vec finite = la_max(la_sub(la_zero(), big), la_min(big, r));
+        la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), finite));
+    }
+}
+
+/* The output factors of one query head of a block, once its denominators are complete. */
 static void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
                             size_t count, const float *q, int keys)
 {
     const linattn__params *p = s->params;
+    const int plain = p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f);
     size_t t, i;
     for (t = 0; t < count; t++) {
         const size_t row = row0 + t;
@@ -782,19 +796,17 @@ static void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t 
         for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(w->den + row * 16 + i * LA_W);
         den = la_sum16(lanes);
         w->power[row] = 0.0f;
+        w->scale[row] = den;
         if (p->norm == LINATTN_NORM_SUM && p->map == LINATTN_MAP_IDENTITY) {
             w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
-            continue;
+        } else if (!plain) {
+            if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
+                mass = LA_NAME(mass)(s, q + t * s->q_token, &mass_top);
+            w->scale[row] = linattn__factor(p, den, w->top[row], mass, mass_top,
+                                            keys ? s->seen + t0 + t + 1 : s->seen, &w->power[row]);
         }
-        if (p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f)) {
-            w->scale[row] = linattn__inverse(den);
-            continue;
-        }
-        if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
-            mass = LA_NAME(mass)(s, q + t * s->q_token, &mass_top);
-        w->scale[row] = linattn__factor(p, den, w->top[row], mass, mass_top,
-                                        keys ? s->seen + t0 + t + 1 : s->seen, &w->power[row]);
     }
+    if (plain && p->map != LINATTN_MAP_IDENTITY) LA_NAME(invert)(w->scale + row0, count);
 }
 
 /* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
@@ -1076,10 +1088,9 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
     a.count = count;
     a.heads = heads;
     a.keep = keep;
-    for (i = 0; i < count * heads * 16; i += LA_W) {
-        la_store(w->den + i, la_zero());
-        la_store(w->lost + i, la_zero());
-    }
+    for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
+    if (s->params->map == LINATTN_MAP_IDENTITY)
+        for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
     if (s->params->map == LINATTN_MAP_EXP)
         for (g = 0; g < heads; g++) LA_NAME(peaks)(s, w, g * count, q + g * s->q_head, count);
     for (f = 0; f < s->m; f += LA_FEATURES) {
@@ -1223,18 +1234,37 @@ static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t 
     }
 }
 
-/* S += phi(K)^T V in register tiles. The values are packed, as they are read once for each tile of
-   rows: in place they may share L1 sets, end in a partial vector or lie unaligned. */
+/* The values of a block for `wide` vectors of columns from u: in place, or packed, as they are read
+   once for each tile of rows, and in place may end in a partial vector, lie across cache lines, or
+   share a few L1 sets (rows a multiple of 512 bytes apart). */
+static const float *LA_NAME(pack)(const linattn__span *s, float *v, size_t t0, size_t count,
+                                  size_t u, size_t wide, size_t *stride)
+{
+    const float *from = s->v + t0 * s->v_token + u * LA_W;
+    const size_t line = LA_W * sizeof(float) - 1;
+    const int whole = (u + wide) * LA_W <= s->dv;
+    const int aligned = !((uintptr_t)from & line) && !((s->v_token * sizeof(float)) & line);
+    size_t t, j;
+    *stride = s->v_token;
+    if (whole && aligned && s->v_token % 128 != 0) return from;
+    *stride = wide * LA_W;
+    for (t = 0; t < count; t++, from += s->v_token)
+        for (j = 0; j < wide; j++)
+            la_store(v + (t * wide + j) * LA_W,
+                     la_load_part(from + j * LA_W, LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
+    return v;
+}
+
+/* S += phi(K)^T V in register tiles. */
 static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t count)
 {
     float phi[LA_PART * LA_PART_ROW], v[LA_PART * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W;
     linattn__outer x;
-    size_t f, t, u, j, wide;
+    size_t f, u, wide;
     x.count = count;
     x.a = phi;
     x.a_row = LA_PART_ROW;
-    x.b = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
     x.order = x.limit = NULL;
@@ -1243,14 +1273,7 @@ static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t coun
         LA_NAME(keys)(s, phi, t0, count, f, f + x.rows);
         for (u = s->column_begin / LA_W; u < end; u += wide) {
             wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
-            x.b_row = wide * LA_W;
-            for (t = 0; t < count; t++) {
-                const float *row = s->v + (t0 + t) * s->v_token + u * LA_W;
-                for (j = 0; j < wide; j++)
-                    la_store(v + t * x.b_row + j * LA_W,
-                             la_load_part(row + j * LA_W,
-                                          LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
-            }
+            x.b = LA_NAME(pack)(s, v, t0, count, u, wide, &x.b_row);
             x.c = LA_NAME(column)(s, u) + f * 16;
             if (wide == LA_UPDATE_VECS)
                 LA_NAME(outer)(&x, 0, LA_UPDATE_VECS);
