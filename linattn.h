@@ -989,17 +989,25 @@ static size_t linattn__plus(size_t a, size_t b)
     return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
 }
 
+static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+
 static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
+
+#define LINATTN__HEADER_BYTES 128 /* of a state */
+#define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
 
 /* A config with its defaults filled in. */
 typedef struct linattn__shape {
     size_t heads, kv_heads, group, d, m, dv;
     int map, norm;
     float scale, epsilon; /* scale 0: the verb's default */
+    size_t head_floats;   /* of the state of one key/value head */
+    size_t state_bytes;   /* of the whole state, 0 if that overflows */
 } linattn__shape;
 
 static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
+    size_t floats;
     if (!c) return LINATTN_ERROR_NULL;
     s->heads = c->heads ? c->heads : 1;
     s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
@@ -1019,6 +1027,11 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+    /* z, E, and S in panels */
+    s->head_floats =
+        linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
+    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), LINATTN__HEADER_FLOATS);
+    s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
     return LINATTN_OK;
 }
 
@@ -1153,8 +1166,6 @@ static size_t linattn__threads(const linattn_context *context, size_t items)
 
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
 #define LINATTN__STATE_VERSION 1u
-#define LINATTN__HEADER_BYTES 128
-#define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
 
 /* The first bytes of a state: the config with its defaults filled in. */
 typedef struct linattn__header {
@@ -1178,24 +1189,9 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 #endif
 }
 
-static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
-
-/* Floats of one key/value head: z, E, and S in panels; SIZE_MAX if too many. */
-static size_t linattn__head_floats(const linattn__shape *s)
-{
-    return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
-}
-
-static size_t linattn__state_bytes(const linattn__shape *s)
-{
-    const size_t floats = linattn__plus(linattn__times(s->kv_heads, linattn__head_floats(s)),
-                                        LINATTN__HEADER_FLOATS);
-    return floats == SIZE_MAX ? 0 : floats * sizeof(float);
-}
-
 static void linattn__make_header(const linattn__shape *s, linattn__header *h)
 {
-    const uint64_t bytes = linattn__state_bytes(s);
+    const uint64_t bytes = s->state_bytes;
     size_t i;
     h->magic = LINATTN__MAGIC;
     h->version = LINATTN__STATE_VERSION;
@@ -1220,11 +1216,10 @@ static uint64_t linattn__tokens(const linattn__header *h)
 
 static void linattn__set_tokens(void *state, uint64_t tokens)
 {
-    linattn__header h;
-    linattn__copy(&h, state, sizeof h);
-    h.tokens_low = (uint32_t)tokens;
-    h.tokens_high = (uint32_t)(tokens >> 32);
-    linattn__copy(state, &h, sizeof h);
+    uint32_t parts[2];
+    parts[0] = (uint32_t)tokens;
+    parts[1] = (uint32_t)(tokens >> 32);
+    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), parts, sizeof parts);
 }
 
 /* Same config, whatever the tokens seen. */
@@ -1236,18 +1231,18 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
            a->scale == b->scale && a->epsilon == b->epsilon;
 }
 
-/* A state's header, checked: what it says must be what make_header would write. */
+/* A state's header, checked: it must describe a config in the form that make_header writes. */
 static linattn_status linattn__read_state(const void *state, linattn__header *h, linattn__shape *s)
 {
     linattn_config c;
-    linattn__header again;
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
     linattn__copy(h, state, sizeof *h);
     if (h->magic != LINATTN__MAGIC || h->version != LINATTN__STATE_VERSION)
         return LINATTN_ERROR_STATE;
-    if (h->map >= LINATTN_MAP_COUNT || h->norm >= LINATTN_NORM_COUNT || h->heads == 0 ||
-        h->kv_heads == 0 || h->d == 0 || h->dv == 0)
+    if (h->map >= LINATTN_MAP_COUNT || h->norm >= LINATTN_NORM_COUNT ||
+        h->norm == LINATTN_NORM_DEFAULT || h->heads == 0 || h->kv_heads == 0 || h->d == 0 ||
+        h->dv == 0 || h->scale == 0 || (h->scale | h->epsilon) >> 31)
         return LINATTN_ERROR_STATE;
     c.heads = h->heads;
     c.kv_heads = h->kv_heads;
@@ -1257,10 +1252,10 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     c.normaliser = (linattn_normaliser)h->norm;
     c.scale = linattn__from_bits(h->scale);
     c.epsilon = linattn__from_bits(h->epsilon);
-    if (linattn__read_config(&c, s) != LINATTN_OK) return LINATTN_ERROR_STATE;
-    if (linattn__state_bytes(s) == 0) return LINATTN_ERROR_STATE;
-    linattn__make_header(s, &again);
-    return linattn__same_config(h, &again) ? LINATTN_OK : LINATTN_ERROR_STATE;
+    if (linattn__read_config(&c, s) != LINATTN_OK || s->state_bytes == 0 ||
+        ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
+        return LINATTN_ERROR_STATE;
+    return LINATTN_OK;
 }
 
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
@@ -1268,7 +1263,7 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
     linattn__shape s;
     const linattn_status status = linattn__read_config(config, &s);
     if (status != LINATTN_OK) return status;
-    return linattn__state_bytes(&s) ? LINATTN_OK : LINATTN_ERROR_SIZE;
+    return s.state_bytes ? LINATTN_OK : LINATTN_ERROR_SIZE;
 }
 
 LINATTN_API size_t linattn_features(const linattn_config *config)
@@ -1280,12 +1275,12 @@ LINATTN_API size_t linattn_features(const linattn_config *config)
 LINATTN_API size_t linattn_state_size(const linattn_config *config)
 {
     linattn__shape s;
-    return linattn__read_config(config, &s) == LINATTN_OK ? linattn__state_bytes(&s) : 0;
+    return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
 }
 
 static float *linattn__head(void *state, const linattn__shape *s, size_t head)
 {
-    return (float *)state + LINATTN__HEADER_FLOATS + head * linattn__head_floats(s);
+    return (float *)state + LINATTN__HEADER_FLOATS + head * s->head_floats;
 }
 
 static int linattn__has_exponents(const linattn__shape *s)
@@ -1296,7 +1291,7 @@ static int linattn__has_exponents(const linattn__shape *s)
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
 static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
 {
-    const size_t m16 = linattn__round16(s->m), floats = linattn__head_floats(s);
+    const size_t m16 = linattn__round16(s->m), floats = s->head_floats;
     size_t head, i;
     linattn__copy(state, h, sizeof *h);
     for (head = 0; head < s->kv_heads; head++) {
@@ -1321,7 +1316,7 @@ LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void
     (void)linattn__read_config(config, &s);
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    if (bytes < linattn__state_bytes(&s)) return LINATTN_ERROR_WORKSPACE;
+    if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
     linattn__make_header(&s, &h);
     linattn__clear(state, &s, &h);
     return LINATTN_OK;
@@ -1366,11 +1361,11 @@ LINATTN_API linattn_status linattn_state_check(const linattn_config *config, con
     if (status != LINATTN_OK) return status;
     linattn__make_header(&want, &expected);
     if (!linattn__same_config(&h, &expected)) return LINATTN_ERROR_STATE;
-    if (bytes < linattn__state_bytes(&s)) return LINATTN_ERROR_WORKSPACE;
+    if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
     for (head = 0; head < s.kv_heads && linattn__has_exponents(&s); head++) {
         const size_t m16 = linattn__round16(s.m);
         const float *p = (const float *)state + LINATTN__HEADER_FLOATS;
-        p += head * linattn__head_floats(&s);
+        p += head * s.head_floats;
         if (!linattn__exponents_valid(p + m16, m16)) return LINATTN_ERROR_STATE;
     }
     return LINATTN_OK;
@@ -1442,7 +1437,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     float *const head = linattn__head(state, s, 0);
     linattn__read_params(s, &w->params);
     w->kv_heads = s->kv_heads;
-    w->head_floats = linattn__head_floats(s);
+    w->head_floats = s->head_floats;
     span->z = head;
     span->e = head + linattn__round16(s->m);
     span->s = span->e + linattn__round16(s->m);
@@ -1654,8 +1649,8 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status != LINATTN_OK) return status;
-    if (!linattn__apart(&x.k, state, linattn__state_bytes(&s)) ||
-        !linattn__apart(&x.v, state, linattn__state_bytes(&s)))
+    if (!linattn__apart(&x.k, state, s.state_bytes) ||
+        !linattn__apart(&x.v, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     linattn__start(&w, &s, &h, state);
@@ -1675,7 +1670,7 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
     if (status != LINATTN_OK) return status;
-    if (!linattn__apart(&x.out, state, linattn__state_bytes(&s))) return LINATTN_ERROR_OVERLAP;
+    if (!linattn__apart(&x.out, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     linattn__start(&w, &s, &h, (void *)(uintptr_t)state);
     linattn__use_query(&w, &x.q, &x.out);
@@ -1696,7 +1691,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
     if (status != LINATTN_OK) return status;
-    bytes = linattn__state_bytes(&s);
+    bytes = s.state_bytes;
     if (!linattn__clear_of(&x.out, &x.k) || !linattn__clear_of(&x.out, &x.v) ||
         !linattn__apart(&x.out, state, bytes) || !linattn__apart(&x.q, state, bytes) ||
         !linattn__apart(&x.k, state, bytes) || !linattn__apart(&x.v, state, bytes))
@@ -1722,7 +1717,7 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
     if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
     if (status != LINATTN_OK) return status;
     if (!linattn__same_config(&to, &from)) return LINATTN_ERROR_STATE;
-    if (!linattn__disjoint(dst, linattn__state_bytes(&s), src, linattn__state_bytes(&s)))
+    if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
     linattn__start(&a, &s, &to, dst);
@@ -1759,7 +1754,7 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
     if (linattn_config_check(config) != LINATTN_OK) return 0;
     (void)linattn__read_config(config, &s);
     switch (verb) {
-    case LINATTN_WORKSPACE_BIDIRECTIONAL: return linattn__state_bytes(&s) + LINATTN__ALIGNMENT;
+    case LINATTN_WORKSPACE_BIDIRECTIONAL: return s.state_bytes + LINATTN__ALIGNMENT;
     case LINATTN_WORKSPACE_SOFTMAX:
         jobs = linattn__threads(context, SIZE_MAX);
         bytes = linattn__times(jobs, linattn__exact_bytes(&s));
