@@ -1018,7 +1018,8 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->scale = c->scale;
     s->epsilon = c->epsilon;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN__MAX_HEADS || s->kv_heads > s->heads) return LINATTN_ERROR_SIZE;
+    if (s->heads > LINATTN__MAX_HEADS) return LINATTN_ERROR_SIZE;
+    if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
     s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
     if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
     if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
@@ -1056,7 +1057,8 @@ static double linattn__sqrt(double x)
     return y;
 }
 
-static void linattn__read_params(const linattn__shape *s, linattn__params *p)
+/* Within enter and leave, and not inlined, so that its arithmetic stays between them. */
+static LINATTN__NOINLINE void linattn__read_params(const linattn__shape *s, linattn__params *p)
 {
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root = linattn__sqrt(s->scale > 0.0f ? (double)s->scale : 1.0);
@@ -1138,22 +1140,29 @@ static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *
            ahead + i_span * sizeof(float) <= bytes;
 }
 
-/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, or by
-   head within tokens. */
+/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, by head
+   within tokens, or by token within heads. */
 static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
 {
     if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
         return 1;
-    if (o->token == i->token &&
-        linattn__fold_apart(o, i, o->token, (o->heads - 1) * o->head + o->dim,
-                            (i->heads - 1) * i->head + i->dim))
-        return 1;
-    if (o->head != i->head) return 0;
-    if (linattn__fold_apart(o, i, o->head, (o->n - 1) * o->token + o->dim,
-                            (i->n - 1) * i->token + i->dim))
-        return 1;
-    return o->token % o->head == 0 && i->token % o->head == 0 &&
-           linattn__fold_apart(o, i, o->head, o->dim, i->dim);
+    if (o->token == i->token) {
+        if (linattn__fold_apart(o, i, o->token, (o->heads - 1) * o->head + o->dim,
+                                (i->heads - 1) * i->head + i->dim))
+            return 1;
+        if (o->head % o->token == 0 && i->head % o->token == 0 &&
+            linattn__fold_apart(o, i, o->token, o->dim, i->dim))
+            return 1;
+    }
+    if (o->head == i->head) {
+        if (linattn__fold_apart(o, i, o->head, (o->n - 1) * o->token + o->dim,
+                                (i->n - 1) * i->token + i->dim))
+            return 1;
+        if (o->token % o->head == 0 && i->token % o->head == 0 &&
+            linattn__fold_apart(o, i, o->head, o->dim, i->dim))
+            return 1;
+    }
+    return 0;
 }
 
 static size_t linattn__threads(const linattn_context *context, size_t items)
@@ -1646,6 +1655,7 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
     linattn__header h;
     linattn__operands x;
     linattn__work w;
+    linattn__environment environment;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status != LINATTN_OK) return status;
@@ -1653,9 +1663,11 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
         !linattn__apart(&x.v, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
+    environment = linattn__enter();
     linattn__start(&w, &s, &h, state);
     linattn__use_keys(&w, &x.k, &x.v);
     linattn__do_update(&w, context);
+    linattn__leave(environment);
     linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
 }
@@ -1667,14 +1679,17 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
     linattn__header h;
     linattn__operands x;
     linattn__work w;
+    linattn__environment environment;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
     if (status != LINATTN_OK) return status;
     if (!linattn__apart(&x.out, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
+    environment = linattn__enter();
     linattn__start(&w, &s, &h, (void *)(uintptr_t)state);
     linattn__use_query(&w, &x.q, &x.out);
     linattn__do_query(&w, context);
+    linattn__leave(environment);
     return LINATTN_OK;
 }
 
@@ -1686,6 +1701,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     linattn__header h;
     linattn__operands x;
     linattn__work w;
+    linattn__environment environment;
     size_t bytes;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
@@ -1697,11 +1713,13 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
         !linattn__apart(&x.k, state, bytes) || !linattn__apart(&x.v, state, bytes))
         return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
+    environment = linattn__enter();
     linattn__start(&w, &s, &h, state);
     linattn__use_keys(&w, &x.k, &x.v);
     linattn__use_query(&w, &x.q, &x.out);
     w.kernel = linattn__kernels_active()->causal;
     linattn__do_causal(&w, context);
+    linattn__leave(environment);
     linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
 }
@@ -1793,6 +1811,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     linattn__header h;
     linattn__operands x;
     linattn__work w;
+    linattn__environment environment;
     void *state;
     linattn_status status = linattn_config_check(config);
     if (status != LINATTN_OK) return status;
@@ -1805,6 +1824,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     state = linattn__align(workspace);
     linattn__make_header(&s, &h);
     linattn__clear(state, &s, &h);
+    environment = linattn__enter();
     linattn__start(&w, &s, &h, state);
     if (n_k) {
         linattn__use_keys(&w, &x.k, &x.v);
@@ -1813,6 +1833,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     }
     linattn__use_query(&w, &x.q, &x.out);
     linattn__do_query(&w, context);
+    linattn__leave(environment);
     return LINATTN_OK;
 }
 
@@ -1848,10 +1869,14 @@ static void linattn__exact_job(void *arg, size_t index)
     linattn__leave(environment);
 }
 
-static void linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s,
-                                    const linattn__operands *x)
+static LINATTN__NOINLINE void linattn__exact_operands(linattn__exact_work *w,
+                                                      const linattn__shape *s,
+                                                      const linattn__operands *x)
 {
     linattn__exact *const e = &w->head;
+    const float scale = s->scale > 0.0f ? s->scale : (float)(1.0 / linattn__sqrt((double)s->d));
+    e->pre = scale < 1.0f ? scale : 1.0f;
+    e->post = scale < 1.0f ? 1.0f : scale;
     e->q = x->q.data;
     e->k = x->k.data;
     e->v = x->v.data;
@@ -1882,7 +1907,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__shape s;
     linattn__operands x;
     linattn__exact_work w;
-    float scale;
+    linattn__environment environment;
     linattn_status status = linattn_config_check(config);
     if (status != LINATTN_OK) return status;
     (void)linattn__read_config(config, &s);
@@ -1892,10 +1917,8 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     if (status != LINATTN_OK) return status;
     if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
+    environment = linattn__enter();
     linattn__exact_operands(&w, &s, &x);
-    scale = s.scale > 0.0f ? s.scale : (float)(1.0 / linattn__sqrt((double)s.d));
-    w.head.pre = scale < 1.0f ? scale : 1.0f;
-    w.head.post = scale < 1.0f ? 1.0f : scale;
     w.head.causal = causal != 0;
     w.head.offset = causal ? n_k - n_q : 0;
     w.head.scratch = (float *)linattn__align(workspace);
@@ -1904,6 +1927,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     w.jobs = linattn__threads(context, s.kv_heads * n_q);
     w.parts = s.kv_heads % w.jobs == 0 ? 1 : w.jobs;
     linattn__run_jobs(linattn__exact_job, &w, w.jobs, context);
+    linattn__leave(environment);
     return LINATTN_OK;
 }
 

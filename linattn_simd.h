@@ -554,6 +554,13 @@ LINATTN__INLINE la_vec LA_NAME(phi_query)(const linattn__params *p, const float 
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
+/* x, saturating at +-FLT_MAX; a NaN stays. */
+LINATTN__INLINE la_vec LA_NAME(clamp)(la_vec x)
+{
+    const la_vec big = la_set1(LINATTN__FLT_MAX);
+    return la_max(la_sub(la_zero(), big), la_min(big, x));
+}
+
 /* sum + term, and what rounding lost added to *lost (Knuth's TwoSum). */
 LINATTN__INLINE la_vec LA_NAME(two_sum)(la_vec sum, la_vec term, la_vec *lost)
 {
@@ -645,12 +652,10 @@ static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
 LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la_vec *den,
                                             la_vec *lost, const int map, const int feature)
 {
-    const la_vec big = la_set1(LINATTN__FLT_MAX);
     if (feature) {
         const la_vec by = map == LINATTN_MAP_IDENTITY ? la_add(z, low) : z;
         *den = la_add(*den, phi);
-        phi = la_max(la_sub(la_zero(), big), la_min(big, la_div(phi, by)));
-        return la_select(la_eq(by, la_zero()), la_zero(), phi);
+        return la_select(la_eq(by, la_zero()), la_zero(), LA_NAME(clamp)(la_div(phi, by)));
     }
     if (map == LINATTN_MAP_IDENTITY) {
         const la_vec term = la_mul(phi, z);
@@ -772,13 +777,11 @@ static void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t r
 /* scale[t] = 1 / denominator, 0 for 0, never infinite. */
 LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
 {
-    const la_vec big = la_set1(LINATTN__FLT_MAX);
     size_t t;
     for (t = 0; t < count; t += LA_W) {
         const la_vec den = la_load(scale + t);
-        const la_vec r = la_div(la_set1(1.0f), den);
-        const la_vec finite = la_max(la_sub(la_zero(), big), la_min(big, r));
-        la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), finite));
+        const la_vec r = LA_NAME(clamp)(la_div(la_set1(1.0f), den));
+        la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), r));
     }
 }
 
@@ -922,6 +925,7 @@ typedef struct LA_NAME(tile) {
     size_t count, heads; /* tokens and query heads of the block */
     size_t f0, f1;       /* features in scratch */
     int first, last;     /* the first, the last of the features */
+    int clamp;           /* the identity's quotients may exceed floats: saturate */
     int keep;            /* the last of these heads leaves the new S behind */
 } LA_NAME(tile);
 
@@ -949,6 +953,7 @@ LINATTN__INLINE void LA_NAME(tile_end)(const LA_NAME(tile) *a, size_t g, size_t 
         float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
         la_vec y = o[i * NR + j];
         if (a->last) y = la_mul(y, la_set1(a->w->scale[g * a->count + t + i]));
+        if (a->last && a->clamp) y = LA_NAME(clamp)(y);
         la_store_part(out, y, LA_NAME(lanes_left)(a->span->dv, c));
     }
 }
@@ -1088,6 +1093,7 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
     a.count = count;
     a.heads = heads;
     a.keep = keep;
+    a.clamp = s->params->map == LINATTN_MAP_IDENTITY;
     for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
     if (s->params->map == LINATTN_MAP_IDENTITY)
         for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
@@ -1524,6 +1530,10 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
 LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map)
 {
     la_vec n, y;
+    if (map == LINATTN_MAP_ELU1) { /* as plain, but exact down to FLT_MIN */
+        y = la_mul(x, la_set1(p->root));
+        return la_select(la_gt(la_zero(), y), LA_NAME(exp_full)(y), la_add(y, la_set1(1.0f)));
+    }
     if (map != LINATTN_MAP_EXP) return LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
     if (p->root == 1.0f) return LA_NAME(exp_full)(x);
     y = LA_NAME(split)(x, p, &n);
