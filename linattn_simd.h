@@ -675,8 +675,9 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
                                             size_t f, int keep, const int keys, const int map,
                                             const int feature, const size_t NF)
 {
-    const linattn__params *p = s->params;
-    const float *k = keys ? s->k + t0 * s->k_token : NULL;
+    const linattn__params local = *s->params, *p = &local; /* which no store can change */
+    const size_t k_token = s->k_token, q_token = s->q_token;
+    const float *k = keys ? s->k + t0 * k_token + f : NULL, *x = q + f;
     const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
@@ -686,7 +687,7 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
         z[j] = la_load(s->z + f + j * LA_W);
         low[j] = e[j] = la_load(s->e + f + j * LA_W);
     }
-    for (t = 0; t < count; t++) {
+    for (t = 0; t < count; t++, k += keys ? k_token : 0, x += q_token) {
         float *const den_at = w->den + (row0 + t) * 16 + f % 16;
         float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
@@ -697,18 +698,17 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
         }
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
-            const size_t at = f + j * LA_W;
+            const size_t at = f - f0 + j * LA_W;
             if (keys) {
-                phi = LA_NAME(phi_key)(p, k + t * s->k_token + at, lanes,
-                                       LA_NAME(key_exponent)(e[j]), map);
-                la_store(w->k + t * LA_ROW + (at - f0), phi);
+                phi = LA_NAME(phi_key)(p, k + j * LA_W, lanes, LA_NAME(key_exponent)(e[j]), map);
+                la_store(w->k + t * LA_ROW + at, phi);
                 z[j] = LA_NAME(add_key)(z[j], phi, &low[j], map);
             }
-            phi = LA_NAME(phi_query)(p, q + t * s->q_token + at, lanes, feature ? la_zero() : e[j],
+            phi = LA_NAME(phi_query)(p, x + j * LA_W, lanes, feature ? la_zero() : e[j],
                                      w->top[row0 + t], map);
             phi = LA_NAME(weigh_query)(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map,
                                        feature);
-            la_store(w->q + (row0 + t) * LA_ROW + (at - f0), phi);
+            la_store(w->q + (row0 + t) * LA_ROW + at, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
@@ -1202,24 +1202,44 @@ LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, c
     if (r < x->rows) LA_NAME(outer_tile)(x, r, masked, 1, NR);
 }
 
+/* phi(k) of NF vectors of features from f into scratch, and z. */
+LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, size_t t0,
+                                           size_t count, size_t f, const int map, const size_t NF)
+{
+    const linattn__params local = *s->params, *p = &local; /* which no store can change */
+    const size_t k_token = s->k_token;
+    const float *k = s->k + t0 * k_token + f;
+    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
+    la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
+    size_t t, j;
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        z[j] = la_load(s->z + f + j * LA_W);
+        low[j] = la_load(s->e + f + j * LA_W);
+        e[j] = LA_NAME(key_exponent)(low[j]);
+    }
+    for (t = 0; t < count; t++, k += k_token, phi += LA_PART_ROW)
+        LINATTN__UNROLL for (j = 0; j < NF; j++)
+        {
+            const la_vec y = LA_NAME(phi_key)(p, k + j * LA_W, lanes, e[j], map);
+            la_store(phi + j * LA_W, y);
+            z[j] = LA_NAME(add_key)(z[j], y, &low[j], map);
+        }
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        la_store(s->z + f + j * LA_W, z[j]);
+        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f + j * LA_W, low[j]);
+    }
+}
+
 LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t t0, size_t count,
                                       size_t f0, size_t f1, const int map)
 {
-    const linattn__params *p = s->params;
-    const float *k = s->k + t0 * s->k_token;
-    size_t f, t;
-    for (f = f0; f < f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const la_vec e = la_load(s->e + f), e_keys = LA_NAME(key_exponent)(e);
-        la_vec z = la_load(s->z + f), low = e;
-        for (t = 0; t < count; t++) {
-            const la_vec y = LA_NAME(phi_key)(p, k + t * s->k_token + f, lanes, e_keys, map);
-            la_store(phi + t * LA_PART_ROW + (f - f0), y);
-            z = LA_NAME(add_key)(z, y, &low, map);
-        }
-        la_store(s->z + f, z);
-        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f, low);
-    }
+    size_t f = f0;
+    for (; f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
+        LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, LA_STAGE_VECS);
+    for (; LA_STAGE_VECS > 1 && f < f1; f += LA_W)
+        LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, 1);
 }
 
 static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
