@@ -598,7 +598,7 @@ LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
 
 /* top[t] = max over the features of the exponent of phi(q), with the state's exponents where these
    weigh in (norm feature divides by z instead). */
-static void LA_NAME(peaks)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, const float *q,
+static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, const float *q,
                            size_t count)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
@@ -760,7 +760,7 @@ LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, LA_NAME(scratch)
     }
 }
 
-static void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
+static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
                            size_t count, const float *q, size_t f0, size_t f1, int keep, int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
@@ -786,7 +786,7 @@ LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
 }
 
 /* The output factors of one query head of a block, once its denominators are complete. */
-static void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
+static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
                             size_t count, const float *q, int keys)
 {
     const linattn__params *p = s->params;
@@ -881,7 +881,7 @@ static void LA_NAME(settle)(const linattn__span *s, const float *key)
 
 /* The longest run of tokens from t that can be taken at once, at most `most`: all masked (*masked
    is set), or none masked and no exponent moving after the first token, whose move is made here. */
-static size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most, int *masked)
+static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most, int *masked)
 {
     const int exponents = s->params->map == LINATTN_MAP_EXP;
     const int maskable = s->params->map != LINATTN_MAP_IDENTITY;
@@ -965,10 +965,16 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size
 {
     const size_t m = a->span->m;
     const float *k = a->w->k + t * LA_ROW, *q = a->w->q + (g * a->count + t) * LA_ROW;
-    float *row = LA_NAME(column)(a->span, u) + a->f0 * 16;
+    float *const start = LA_NAME(column)(a->span, u) + a->f0 * 16;
+    const float *row = start;
     const size_t features = a->f1 - a->f0;
     la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
+    /* heads before the last store their rows nowhere: a branch here would have clang move half of the
+       arithmetic behind it, and spill */
     const int keep = a->keep && g + 1 == a->heads;
+    float nowhere[16];
+    float *to = keep ? start : nowhere;
+    const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, i, j;
     LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
     LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -977,7 +983,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size
         v[i * NR + j] = la_load_part(a->v + (t + i) * a->span->v_token + c,
                                      LA_NAME(lanes_left)(a->span->dv, c));
     }
-    for (f = 0; f < features; f++, row += 16) {
+    for (f = 0; f < features; f++, row += 16, to += to_row) {
         la_vec s[LA_DECODE_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
@@ -989,9 +995,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size
                 o[i * NR + j] = la_fma(qf, s[j], o[i * NR + j]);
             }
         }
-        if (keep) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + LA_NAME(offset)(m, j), s[j]);
-        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + LA_NAME(offset)(to_m, j), s[j]);
     }
     LA_NAME(tile_end)(a, g, t, u, o, T, NR);
 }
@@ -1115,13 +1119,19 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
         LA_NAME(shift_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
+static LINATTN__NOINLINE void LA_NAME(query_block)(const linattn__span *s, LA_NAME(scratch) *w,
+                                                   size_t t0, size_t count, size_t g)
+{
+    LA_NAME(block)(s, w, t0, count, g, 1, 0, 0);
+}
+
 static void LA_NAME(query)(const linattn__span *s)
 {
     LA_NAME(scratch) w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
         for (t = 0; t < s->n; t += LA_BLOCK)
-            LA_NAME(block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g, 1, 0, 0);
+            LA_NAME(query_block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
@@ -1132,7 +1142,7 @@ static void LA_NAME(masked_block)(const linattn__span *s, LA_NAME(scratch) *w, s
     size_t t, g;
     for (t = t0; t < t0 + count; t++) {
         one.seen = s->seen + t + 1;
-        for (g = 0; g < s->group; g++) LA_NAME(block)(&one, w, t, 1, g, 1, 0, 0);
+        for (g = 0; g < s->group; g++) LA_NAME(query_block)(&one, w, t, 1, g);
     }
 }
 
@@ -1242,7 +1252,7 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t
         LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, 1);
 }
 
-static void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
+static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
                           size_t f1)
 {
     switch (LA_W == 1 ? -1 : s->params->map) {
