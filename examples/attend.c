@@ -1,0 +1,1195 @@
+/* attend: linear or exact attention over NumPy files, from the command line.       SPDX: MIT
+
+       cc -O3 examples/attend.c -o attend
+       ./attend --dir examples/data/lm --causal --compare
+       ./attend --dir examples/data/lm --causal --map exp --out out.npy
+
+   Needs linattn.h and a POSIX C library, nothing else. Where pthreads are a library of their own
+   (glibc before 2.34), add -pthread to have --threads. */
+
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* POSIX under -std=c11 too */
+#endif
+
+#define LINATTN_IMPLEMENTATION
+#include "../linattn.h"
+
+#include <errno.h>
+#include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#if !defined(__GLIBC__) || defined(_REENTRANT)
+#define ATTEND_THREADS 1
+#elif __GLIBC_PREREQ(2, 34)
+#define ATTEND_THREADS 1
+#else
+#define ATTEND_THREADS 0
+#endif
+#if ATTEND_THREADS
+#include <pthread.h>
+#endif
+
+enum { MAX_THREADS = 256 };
+
+static const char help[] =
+    "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
+    "       attend (--dir D | --q F --k F --v F) --compare [options]\n"
+    "\n"
+    "Reads queries, keys and values, attends, writes the outputs. Files are .npy: float32, little\n"
+    "endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head. Keys and values\n"
+    "may have fewer heads than queries: query head h reads head h / (heads / kv_heads). The\n"
+    "output has the shape of the queries, with the dimension of the values.\n"
+    "\n"
+    "  --dir D             read D/q.npy, D/k.npy and D/v.npy\n"
+    "  --q F --k F --v F   or each from its own file\n"
+    "  --out F             write the outputs here; F changes only when all has succeeded\n"
+    "  --causal            token i sees keys 0..i only (default: every query sees every key, and\n"
+    "                      there may be more or fewer queries than keys)\n"
+    "  --attention KIND    linear (default) or softmax: exact attention\n"
+    "  --scale X           multiplies q.k (default: 1 for linear, 1/sqrt(dim) for softmax)\n"
+    "  --split N1,N2,...   work in calls of so many tokens, the last number repeated; same bytes\n"
+    "  --threads T         use T threads, 1 to 256; same bytes\n"
+    "  --isa NAME          auto (default), scalar, neon, avx2 or avx512; same bytes\n"
+    "  --help              print this\n"
+    "\n"
+    "Linear attention only:\n"
+    "  --map NAME          elu1 (default), identity, relu, exp or softmax\n"
+    "  --norm NAME         sum, feature, length or none (default: feature for --map softmax, else\n"
+    "                      sum)\n"
+    "  --eps X             added to the denominator of --norm sum (default: 0)\n"
+    "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
+    "                      options and shapes: the sequence goes on where that one ended. Without\n"
+    "                      --causal, every query sees the earlier keys and the new ones\n"
+    "  --state-out F       save the state after the last key\n"
+    "\n"
+    "  --compare           write no file; print, for every map with its default norm, how far its\n"
+    "                      outputs are from exact attention on this data, and how fast it is.\n"
+    "                      Goes with --causal, --scale, --eps, --threads and --isa; --scale then\n"
+    "                      holds for the maps and for exact attention alike\n"
+    "\n"
+    "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
+
+/* ---- Failure -------------------------------------------------------------------------------- */
+
+/* Files under way. Each is written under a temporary name beside its target and renamed at the end,
+   so that nobody sees half a file; `present` is the name under which it exists by now, to be
+   removed if anything fails, or NULL for what must stay (a device, a pipe, a symbolic link). */
+typedef struct output_file {
+    const char *path;
+    FILE *stream;
+    char *temporary;
+    const char *present;
+} output_file;
+
+static output_file outputs[2];
+static size_t output_count;
+
+/* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
+_Noreturn static void fail(const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    for (char *c = line; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 127) {
+            *c = '?';
+        }
+    }
+    fprintf(stderr, "attend: %s\n", line);
+    for (size_t i = 0; i < output_count; i++) {
+        if (outputs[i].present) {
+            remove(outputs[i].present);
+        }
+    }
+    exit(2);
+}
+
+static void require(linattn_status status, const char *what)
+{
+    if (status != LINATTN_OK) {
+        fail("%s: %s", what, linattn_status_string(status));
+    }
+}
+
+/* Aligned to a cache line: values that straddle lines cost some speed. */
+static void *allocate(size_t bytes)
+{
+    const size_t line = 64;
+    void *memory;
+    if (posix_memalign(&memory, line, bytes ? bytes : 1) != 0) {
+        fail("out of memory: %zu bytes are needed", bytes);
+    }
+    return memory;
+}
+
+/* ---- Options -------------------------------------------------------------------------------- */
+
+typedef enum option {
+    OPTION_DIR,
+    OPTION_Q,
+    OPTION_K,
+    OPTION_V,
+    OPTION_OUT,
+    OPTION_ATTENTION,
+    OPTION_MAP,
+    OPTION_NORM,
+    OPTION_SCALE,
+    OPTION_EPS,
+    OPTION_ISA,
+    OPTION_SPLIT,
+    OPTION_THREADS,
+    OPTION_STATE_IN,
+    OPTION_STATE_OUT,
+    OPTION_CAUSAL, /* from here on without a value */
+    OPTION_COMPARE,
+    OPTION_HELP,
+    OPTION_COUNT
+} option;
+
+static const char *const option_names[OPTION_COUNT] = {
+    [OPTION_DIR] = "--dir",
+    [OPTION_Q] = "--q",
+    [OPTION_K] = "--k",
+    [OPTION_V] = "--v",
+    [OPTION_OUT] = "--out",
+    [OPTION_ATTENTION] = "--attention",
+    [OPTION_MAP] = "--map",
+    [OPTION_NORM] = "--norm",
+    [OPTION_SCALE] = "--scale",
+    [OPTION_EPS] = "--eps",
+    [OPTION_ISA] = "--isa",
+    [OPTION_SPLIT] = "--split",
+    [OPTION_THREADS] = "--threads",
+    [OPTION_STATE_IN] = "--state-in",
+    [OPTION_STATE_OUT] = "--state-out",
+    [OPTION_CAUSAL] = "--causal",
+    [OPTION_COMPARE] = "--compare",
+    [OPTION_HELP] = "--help",
+};
+
+/* What was given: the text of the value, "" for an option without one, NULL for not given. */
+typedef struct options {
+    const char *text[OPTION_COUNT];
+} options;
+
+static const struct {
+    option a, b;
+    const char *why;
+} conflicts[] = {
+    {OPTION_DIR, OPTION_Q, "--dir names all three inputs"},
+    {OPTION_DIR, OPTION_K, "--dir names all three inputs"},
+    {OPTION_DIR, OPTION_V, "--dir names all three inputs"},
+    {OPTION_COMPARE, OPTION_OUT, "--compare writes no file"},
+    {OPTION_COMPARE, OPTION_STATE_IN, "--compare begins every run with an empty state"},
+    {OPTION_COMPARE, OPTION_STATE_OUT, "--compare writes no file"},
+    {OPTION_COMPARE, OPTION_ATTENTION, "--compare runs both kinds"},
+    {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
+    {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
+    {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
+};
+
+static option option_named(const char *text, size_t length)
+{
+    int i = 0;
+    while (i < OPTION_COUNT &&
+           !(strlen(option_names[i]) == length && memcmp(option_names[i], text, length) == 0)) {
+        i++;
+    }
+    return (option)i;
+}
+
+static void print_help(void)
+{
+    if (fputs(help, stdout) == EOF || fflush(stdout) == EOF) {
+        fail("standard output: cannot be written: %s", strerror(errno));
+    }
+    exit(0);
+}
+
+/* Takes `--name value` and `--name=value`. */
+static options read_options(int count, char **arguments)
+{
+    options given = {{NULL}};
+    for (int i = 1; i < count; i++) {
+        const char *text = arguments[i];
+        size_t length = strcspn(text, "=");
+        option o = option_named(text, length);
+        if (o == OPTION_COUNT) {
+            fail("unknown option '%s', see --help", text);
+        }
+        if (given.text[o]) {
+            fail("%s is given twice", option_names[o]);
+        }
+        const char *value = text[length] ? text + length + 1 : NULL;
+        if (o >= OPTION_CAUSAL) {
+            if (value) {
+                fail("%s takes no value", option_names[o]);
+            }
+            value = "";
+        } else {
+            if (!value && i + 1 < count && strncmp(arguments[i + 1], "--", 2) != 0) {
+                value = arguments[++i];
+            }
+            if (!value || !*value) {
+                fail("%s needs a value, see --help", option_names[o]);
+            }
+        }
+        if (o == OPTION_HELP) {
+            print_help();
+        }
+        given.text[o] = value;
+    }
+    return given;
+}
+
+static void check_conflicts(const options *given)
+{
+    for (size_t i = 0; i < sizeof conflicts / sizeof conflicts[0]; i++) {
+        option a = conflicts[i].a, b = conflicts[i].b;
+        if (given->text[a] && given->text[b]) {
+            fail("%s and %s exclude each other: %s", option_names[a], option_names[b],
+                 conflicts[i].why);
+        }
+    }
+    if (!given->text[OPTION_DIR]) {
+        for (option o = OPTION_Q; o <= OPTION_V; o++) {
+            if (!given->text[o]) {
+                fail("%s is missing: give --dir, or --q, --k and --v (see --help)",
+                     option_names[o]);
+            }
+        }
+    }
+    if (!given->text[OPTION_OUT] && !given->text[OPTION_COMPARE]) {
+        fail("--out is missing: give --out, or --compare (see --help)");
+    }
+    const char *out = given->text[OPTION_OUT], *state_out = given->text[OPTION_STATE_OUT];
+    if (out && state_out && strcmp(out, state_out) == 0) {
+        fail("--out and --state-out name the same file");
+    }
+}
+
+/* ---- Numbers and names ---------------------------------------------------------------------- */
+
+/* Reads decimal digits and moves on behind them; 0 if there are none, or too many for a size_t. */
+static int read_size(const char **at, size_t *value)
+{
+    const char *c = *at;
+    *value = 0;
+    for (; *c >= '0' && *c <= '9'; c++) {
+        size_t digit = (size_t)(*c - '0');
+        if (*value > (SIZE_MAX - digit) / 10) {
+            return 0;
+        }
+        *value = *value * 10 + digit;
+    }
+    int any = c != *at;
+    *at = c;
+    return any;
+}
+
+static size_t parse_threads(const char *text)
+{
+    const char *at = text;
+    size_t threads;
+    if (!read_size(&at, &threads) || *at || threads < 1 || threads > MAX_THREADS) {
+        fail("--threads: '%s' is not a whole number from 1 to %d", text, MAX_THREADS);
+    }
+    if (threads > 1 && !ATTEND_THREADS) {
+        fail("--threads: this build has none, compile it with -pthread");
+    }
+    return threads;
+}
+
+static void check_split(const char *text)
+{
+    size_t n;
+    const char *at = text;
+    int legal = read_size(&at, &n) && n > 0;
+    while (legal && *at == ',') {
+        at++;
+        legal = read_size(&at, &n) && n > 0;
+    }
+    if (!legal || *at) {
+        fail("--split: '%s' is not a list of whole numbers from 1 like 100,1,27", text);
+    }
+}
+
+/* The size of the next call when `left` tokens remain: *split is what is left of a checked list,
+   or NULL where everything is one call. */
+static size_t next_piece(const char **split, size_t left)
+{
+    if (!*split) {
+        return left;
+    }
+    size_t n;
+    const char *at = *split;
+    read_size(&at, &n);
+    if (*at == ',') {
+        *split = at + 1;
+    }
+    return n < left ? n : left;
+}
+
+static float parse_float(option o, const char *text, int zero_allowed)
+{
+    /* strtod alone would also take inf, nan, hexadecimals and leading blanks. */
+    int decimal = text[strspn(text, "0123456789.eE+-")] == '\0';
+    char *end;
+    double x = strtod(text, &end);
+    if (decimal && !*end && x == 0 && zero_allowed) {
+        return 0;
+    }
+    if (!decimal || *end || !(x >= FLT_MIN && x <= FLT_MAX)) {
+        fail("%s: '%s' is not a number from %.3g to %.3g%s", option_names[o], text, (double)FLT_MIN,
+             (double)FLT_MAX, zero_allowed ? ", or 0" : "");
+    }
+    return (float)x;
+}
+
+static const char *const map_names[] = {
+    [LINATTN_MAP_ELU1] = "elu1", [LINATTN_MAP_IDENTITY] = "identity", [LINATTN_MAP_RELU] = "relu",
+    [LINATTN_MAP_EXP] = "exp",   [LINATTN_MAP_SOFTMAX] = "softmax",
+};
+_Static_assert(sizeof map_names / sizeof map_names[0] == LINATTN_MAP_COUNT, "name every map");
+
+static const char *const norm_names[] = {
+    [LINATTN_NORM_SUM] = "sum",
+    [LINATTN_NORM_FEATURE] = "feature",
+    [LINATTN_NORM_LENGTH] = "length",
+    [LINATTN_NORM_NONE] = "none",
+};
+_Static_assert(sizeof norm_names / sizeof norm_names[0] == LINATTN_NORM_COUNT, "name every norm");
+
+static linattn_normaliser effective_norm(const linattn_config *config)
+{
+    if (config->normaliser != LINATTN_NORM_DEFAULT) {
+        return config->normaliser;
+    }
+    return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+}
+
+/* The index of the name in a list, in which gaps are NULL. */
+static int parse_name(option o, const char *text, const char *const *names, int count)
+{
+    char known[128] = "";
+    for (int i = 0; i < count; i++) {
+        if (names[i] && strcmp(names[i], text) == 0) {
+            return i;
+        }
+        if (names[i]) {
+            size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", names[i]);
+        }
+    }
+    fail("%s: unknown name '%s', expected one of: %s", option_names[o], text, known);
+}
+
+static void select_isa(const char *text)
+{
+    const char *names[LINATTN_ISA_COUNT];
+    char available[128] = "";
+    for (int i = 0; i < LINATTN_ISA_COUNT; i++) {
+        names[i] = linattn_isa_name((linattn_isa)i);
+        if (linattn_isa_available() & (1u << i)) {
+            size_t used = strlen(available);
+            snprintf(available + used, sizeof available - used, " %s", names[i]);
+        }
+    }
+    linattn_isa isa = (linattn_isa)parse_name(OPTION_ISA, text, names, LINATTN_ISA_COUNT);
+    if (linattn_isa_select(isa) != LINATTN_OK) {
+        fail("--isa: this CPU or this build lacks %s, available:%s", text, available);
+    }
+}
+
+/* ---- Reading files -------------------------------------------------------------------------- */
+
+/* A file whose size is known before anything is allocated for it. */
+typedef struct input_file {
+    const char *path;
+    FILE *stream;
+    size_t bytes;
+} input_file;
+
+static input_file open_input(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0) {
+        fail("%s: cannot be opened: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(about.st_mode)) {
+        fail("%s: not a regular file", path);
+    }
+    if ((uintmax_t)about.st_size > SIZE_MAX) {
+        fail("%s: too large", path);
+    }
+    input_file in = {path, fopen(path, "rb"), (size_t)about.st_size};
+    if (!in.stream) {
+        fail("%s: cannot be opened: %s", path, strerror(errno));
+    }
+    return in;
+}
+
+static void read_bytes(const input_file *in, void *to, size_t bytes, const char *what)
+{
+    if (fread(to, 1, bytes, in->stream) != bytes) {
+        if (ferror(in->stream)) {
+            fail("%s: cannot be read: %s", in->path, strerror(errno));
+        }
+        fail("%s: truncated, it ends within its %s", in->path, what);
+    }
+}
+
+/* Queries, keys or values: [tokens][heads][dim], dense. */
+typedef struct tensor {
+    const char *path;
+    float *data;
+    size_t tokens, heads, dim;
+    int has_heads; /* the file has an axis for them */
+} tensor;
+
+/* What the header of a .npy file says: a Python dictionary like
+   {'descr': '<f4', 'fortran_order': False, 'shape': (512, 4, 64), } and padding. */
+typedef struct npy_header {
+    const char *path, *begin, *at;
+    int has_descr, has_order, has_shape;
+    size_t shape[3], rank;
+} npy_header;
+
+static void skip_blanks(npy_header *h) { h->at += strspn(h->at, " \t\r\n"); }
+
+static int accept(npy_header *h, char c)
+{
+    skip_blanks(h);
+    int accepted = *h->at == c;
+    h->at += accepted;
+    return accepted;
+}
+
+_Noreturn static void fail_header(const npy_header *h, const char *expected)
+{
+    fail("%s: malformed .npy header at its character %td, expected %s", h->path,
+         h->at - h->begin + 1, expected);
+}
+
+static void expect(npy_header *h, char c, const char *name)
+{
+    if (!accept(h, c)) {
+        fail_header(h, name);
+    }
+}
+
+static void parse_string(npy_header *h, char text[32])
+{
+    skip_blanks(h);
+    char quote = *h->at;
+    size_t length = quote == '\'' || quote == '"' ? strcspn(h->at + 1, "'\"\\") : 32;
+    if (length >= 32 || h->at[1 + length] != quote) {
+        fail_header(h, "a short quoted string");
+    }
+    memcpy(text, h->at + 1, length);
+    text[length] = '\0';
+    h->at += length + 2;
+}
+
+static void parse_descr(npy_header *h)
+{
+    char descr[32];
+    if (h->has_descr++) {
+        fail_header(h, "'descr' only once");
+    }
+    parse_string(h, descr);
+    if (strcmp(descr, "<f4") != 0) {
+        fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
+    }
+}
+
+static void parse_order(npy_header *h)
+{
+    if (h->has_order++) {
+        fail_header(h, "'fortran_order' only once");
+    }
+    skip_blanks(h);
+    if (strncmp(h->at, "True", 4) == 0) {
+        fail("%s: Fortran order, expected C order", h->path);
+    }
+    if (strncmp(h->at, "False", 5) != 0) {
+        fail_header(h, "True or False");
+    }
+    h->at += 5;
+}
+
+static void parse_shape(npy_header *h)
+{
+    int comma = 1;
+    if (h->has_shape++) {
+        fail_header(h, "'shape' only once");
+    }
+    expect(h, '(', "'('");
+    while (!accept(h, ')')) {
+        size_t size;
+        skip_blanks(h);
+        int leading_zero = h->at[0] == '0' && h->at[1] >= '0' && h->at[1] <= '9';
+        if (!comma || leading_zero || !read_size(&h->at, &size)) {
+            fail_header(h, "a tuple of sizes");
+        }
+        if (h->rank < 3) {
+            h->shape[h->rank] = size;
+        }
+        h->rank++;
+        comma = accept(h, ',');
+    }
+    if (h->rank != 2 && h->rank != 3) {
+        fail("%s: shape of %zu dimensions, expected (tokens, heads, dim) or (tokens, dim)", h->path,
+             h->rank);
+    }
+}
+
+static void parse_header(npy_header *h, size_t length)
+{
+    h->at = h->begin;
+    expect(h, '{', "'{'");
+    int comma = 1;
+    while (!accept(h, '}')) {
+        char key[32];
+        if (!comma) {
+            fail_header(h, "',' or '}'");
+        }
+        parse_string(h, key);
+        expect(h, ':', "':'");
+        if (strcmp(key, "descr") == 0) {
+            parse_descr(h);
+        } else if (strcmp(key, "fortran_order") == 0) {
+            parse_order(h);
+        } else if (strcmp(key, "shape") == 0) {
+            parse_shape(h);
+        } else {
+            fail("%s: unknown key '%s' in the .npy header", h->path, key);
+        }
+        comma = accept(h, ',');
+    }
+    skip_blanks(h);
+    if (h->at != h->begin + length) {
+        fail_header(h, "blanks to its end");
+    }
+    if (!h->has_descr || !h->has_order || !h->has_shape) {
+        fail("%s: malformed .npy header, expected descr, fortran_order and shape", h->path);
+    }
+}
+
+/* Leaves the stream at the data and returns its offset. */
+static size_t read_header(const input_file *in, npy_header *h)
+{
+    enum { LONGEST = 10000 }; /* NumPy's own limit */
+    char text[LONGEST + 1];
+    unsigned char start[12];
+    if (in->bytes < 8 || fread(start, 1, 8, in->stream) != 8 || memcmp(start, "\x93NUMPY", 6)) {
+        fail("%s: not a .npy file, its first bytes are not \\x93NUMPY", in->path);
+    }
+    if (start[6] < 1 || start[6] > 3 || start[7] != 0) {
+        fail("%s: .npy version %d.%d, expected 1.0, 2.0 or 3.0", in->path, start[6], start[7]);
+    }
+    size_t length = 0, offset = start[6] == 1 ? 10 : 12;
+    read_bytes(in, start + 8, offset - 8, "header");
+    for (size_t i = offset; i-- > 8;) {
+        length = length << 8 | start[i];
+    }
+    if (length > LONGEST) {
+        fail("%s: .npy header of %zu bytes, expected at most %d", in->path, length, LONGEST);
+    }
+    read_bytes(in, text, length, "header");
+    text[length] = '\0';
+    *h = (npy_header){.path = in->path, .begin = text};
+    parse_header(h, length);
+    h->begin = h->at = NULL;
+    return offset + length;
+}
+
+/* The bytes of a dense array of floats, or 0 where that overflows. */
+static int array_bytes(size_t tokens, size_t heads, size_t dim, size_t *bytes)
+{
+    size_t most = SIZE_MAX / sizeof(float);
+    if ((dim && heads > most / dim) || (tokens && heads * dim > most / tokens)) {
+        return 0;
+    }
+    *bytes = tokens * heads * dim * sizeof(float);
+    return 1;
+}
+
+/* From the byte order of the file to that of the machine, or back. */
+static void swap_if_big_endian(float *data, size_t count)
+{
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    for (size_t i = 0; i < count && !low; i++) {
+        unsigned char b[4];
+        memcpy(b, &data[i], 4);
+        const unsigned char swapped[4] = {b[3], b[2], b[1], b[0]};
+        memcpy(&data[i], swapped, 4);
+    }
+}
+
+static tensor read_tensor(const char *path)
+{
+    npy_header h;
+    input_file in = open_input(path);
+    size_t offset = read_header(&in, &h), bytes;
+    int has_heads = h.rank == 3;
+    tensor t = {path, NULL, h.shape[0], has_heads ? h.shape[1] : 1, h.shape[h.rank - 1], has_heads};
+    if (t.heads < 1 || t.dim < 1 || t.dim > LINATTN_MAX_DIM) {
+        fail("%s: %zu heads of dimension %zu, expected at least 1 head of dimension 1 to %d", path,
+             t.heads, t.dim, LINATTN_MAX_DIM);
+    }
+    if (!array_bytes(t.tokens, t.heads, t.dim, &bytes)) {
+        fail("%s: its shape (%zu, %zu, %zu) is too large", path, t.tokens, t.heads, t.dim);
+    }
+    if (in.bytes < offset || in.bytes - offset != bytes) {
+        fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
+             in.bytes - offset < bytes ? "truncated" : "bytes behind its end", in.bytes - offset,
+             bytes);
+    }
+    t.data = allocate(bytes);
+    read_bytes(&in, t.data, bytes, "data");
+    fclose(in.stream);
+    swap_if_big_endian(t.data, bytes / sizeof(float));
+    return t;
+}
+
+/* ---- Writing files -------------------------------------------------------------------------- */
+
+static void create_temporary(output_file *file)
+{
+    size_t size = strlen(file->path) + 16;
+    file->temporary = allocate(size);
+    for (int i = 0; i < 1000 && !file->stream; i++) {
+        snprintf(file->temporary, size, "%s.tmp%d", file->path, i);
+        file->stream = fopen(file->temporary, "wbx"); /* x: never one that somebody else made */
+        if (!file->stream && errno != EEXIST) {
+            break;
+        }
+    }
+    file->present = file->stream ? file->temporary : NULL;
+}
+
+/* Renaming onto a device, a pipe or a symbolic link would put a plain file in its place: these are
+   written directly. */
+static output_file *open_output(const char *path)
+{
+    struct stat about;
+    int exists = lstat(path, &about) == 0;
+    output_file *file = &outputs[output_count++];
+    *file = (output_file){.path = path};
+    if (exists && S_ISDIR(about.st_mode)) {
+        fail("%s: is a directory, expected a file", path);
+    }
+    if (exists && !S_ISREG(about.st_mode)) {
+        file->stream = fopen(path, "wb");
+    } else if (!exists || access(path, W_OK) == 0) {
+        create_temporary(file);
+    }
+    if (!file->stream) {
+        fail("%s: cannot be created: %s", path, strerror(errno));
+    }
+    return file;
+}
+
+static void write_bytes(const output_file *file, const void *from, size_t bytes)
+{
+    if (fwrite(from, 1, bytes, file->stream) != bytes) {
+        fail("%s: cannot be written: %s", file->path, strerror(errno));
+    }
+}
+
+/* Gives every file its name, once all are whole. */
+static void publish_outputs(void)
+{
+    for (size_t i = 0; i < output_count; i++) {
+        if (fclose(outputs[i].stream) != 0) {
+            fail("%s: cannot be written: %s", outputs[i].path, strerror(errno));
+        }
+    }
+    for (size_t i = 0; i < output_count; i++) {
+        if (outputs[i].temporary && rename(outputs[i].temporary, outputs[i].path) != 0) {
+            fail("%s: cannot be created: %s", outputs[i].path, strerror(errno));
+        }
+        outputs[i].present = outputs[i].temporary ? outputs[i].path : NULL;
+    }
+    for (size_t i = 0; i < output_count; i++) {
+        free(outputs[i].temporary);
+    }
+    output_count = 0;
+}
+
+static void write_tensor(const tensor *t)
+{
+    enum { START = 10, BLOCK = 64 };
+    char header[4 * BLOCK] = "\x93NUMPY\x01";
+    char heads[32] = "";
+    if (t->has_heads) {
+        snprintf(heads, sizeof heads, "%zu, ", t->heads);
+    }
+    int length = snprintf(header + START, sizeof header - START,
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %s%zu), }",
+                          t->tokens, heads, t->dim);
+    size_t used = START + (size_t)length;
+    size_t size = (used / BLOCK + 1) * BLOCK;
+    memset(header + used, ' ', size - used - 1);
+    header[size - 1] = '\n';
+    header[8] = (char)(size - START);
+    header[9] = 0;
+
+    size_t count = t->tokens * t->heads * t->dim;
+    output_file *file = open_output(t->path);
+    write_bytes(file, header, size);
+    swap_if_big_endian(t->data, count);
+    write_bytes(file, t->data, count * sizeof(float));
+}
+
+/* ---- Attending ------------------------------------------------------------------------------ */
+
+#if ATTEND_THREADS
+typedef struct thread_job {
+    linattn_job *job;
+    void *arg;
+    size_t index;
+} thread_job;
+
+static void *run_thread(void *p)
+{
+    const thread_job *mine = p;
+    mine->job(mine->arg, mine->index);
+    return NULL;
+}
+
+/* The callback of linattn_context: job 0 here, each other one in a thread of its own, or here too
+   if the system gives no thread. */
+static void parallel_for(void *user, size_t count, linattn_job *job, void *arg)
+{
+    pthread_t threads[MAX_THREADS];
+    thread_job jobs[MAX_THREADS];
+    int started[MAX_THREADS];
+    (void)user;
+    for (size_t i = 1; i < count; i++) {
+        jobs[i] = (thread_job){job, arg, i};
+        started[i] = pthread_create(&threads[i], NULL, run_thread, &jobs[i]) == 0;
+    }
+    if (count > 0) {
+        job(arg, 0);
+    }
+    for (size_t i = 1; i < count; i++) {
+        if (started[i]) {
+            pthread_join(threads[i], NULL);
+        } else {
+            job(arg, i);
+        }
+    }
+}
+#endif
+
+static linattn_context make_context(size_t threads)
+{
+    linattn_context context = {0};
+#if ATTEND_THREADS
+    if (threads > 1) {
+        context.parallel_for = parallel_for;
+        context.threads = threads;
+    }
+#else
+    (void)threads;
+#endif
+    return context;
+}
+
+/* One attention over the three tensors. `memory` is a state where the tokens come in several calls
+   or a state is kept, and a workspace otherwise. */
+typedef struct task {
+    linattn_config config;
+    linattn_context context;
+    tensor q, k, v;
+    int exact, causal, with_state;
+    const char *split; /* a checked list, or NULL */
+    void *memory;
+    size_t bytes;
+} task;
+
+static linattn_view rows_from(const tensor *x, size_t token)
+{
+    return linattn_rows(x->data + token * x->heads * x->dim);
+}
+
+static linattn_output output_from(const tensor *x, size_t token)
+{
+    return linattn_output_rows(x->data + token * x->heads * x->dim);
+}
+
+/* A causal piece sees the keys up to its own end, as with a cache of keys and values. */
+static void attend_exact(const task *t, const tensor *out)
+{
+    const char *split = t->split;
+    for (size_t done = 0, n; done < out->tokens; done += n) {
+        n = next_piece(&split, out->tokens - done);
+        require(linattn_softmax(&t->config, rows_from(&t->q, done), n, rows_from(&t->k, 0),
+                                rows_from(&t->v, 0), t->causal ? done + n : t->k.tokens,
+                                output_from(out, done), t->causal, t->memory, t->bytes,
+                                &t->context),
+                "exact attention");
+    }
+}
+
+static void attend_causal(const task *t, const tensor *out)
+{
+    const char *split = t->split;
+    for (size_t done = 0, n; done < out->tokens; done += n) {
+        n = next_piece(&split, out->tokens - done);
+        require(linattn_causal(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
+                               rows_from(&t->v, done), output_from(out, done), n, &t->context),
+                "causal linear attention");
+    }
+}
+
+/* All keys, then all queries. */
+static void attend_in_pieces(const task *t, const tensor *out)
+{
+    const char *split = t->split;
+    for (size_t done = 0, n; done < t->k.tokens; done += n) {
+        n = next_piece(&split, t->k.tokens - done);
+        require(linattn_update(t->memory, rows_from(&t->k, done), rows_from(&t->v, done), n,
+                               &t->context),
+                "update");
+    }
+    split = t->split;
+    for (size_t done = 0, n; done < out->tokens; done += n) {
+        n = next_piece(&split, out->tokens - done);
+        require(linattn_query(t->memory, rows_from(&t->q, done), output_from(out, done), n,
+                              &t->context),
+                "query");
+    }
+}
+
+static void attend_at_once(const task *t, const tensor *out)
+{
+    require(linattn_bidirectional(&t->config, rows_from(&t->q, 0), t->q.tokens, rows_from(&t->k, 0),
+                                  rows_from(&t->v, 0), t->k.tokens, output_from(out, 0), t->memory,
+                                  t->bytes, &t->context),
+            "bidirectional linear attention");
+}
+
+static void attend(const task *t, const tensor *out)
+{
+    if (t->exact) {
+        attend_exact(t, out);
+    } else if (t->causal) {
+        attend_causal(t, out);
+    } else if (t->with_state) {
+        attend_in_pieces(t, out);
+    } else {
+        attend_at_once(t, out);
+    }
+}
+
+static void prepare(task *t)
+{
+    require(linattn_config_check(&t->config), "these shapes and options");
+    if (t->with_state) {
+        t->bytes = linattn_state_size(&t->config);
+        t->memory = allocate(t->bytes);
+        require(linattn_state_init(&t->config, t->memory, t->bytes), "the state");
+    } else {
+        t->bytes = linattn_workspace_size(
+            &t->config, t->exact ? LINATTN_WORKSPACE_SOFTMAX : LINATTN_WORKSPACE_BIDIRECTIONAL,
+            &t->context);
+        t->memory = allocate(t->bytes);
+    }
+}
+
+static tensor make_output(const task *t, const char *path)
+{
+    tensor out = {path, NULL, t->q.tokens, t->q.heads, t->v.dim, t->q.has_heads};
+    size_t bytes;
+    if (!array_bytes(out.tokens, out.heads, out.dim, &bytes)) {
+        fail("the output of %zu tokens, %zu heads and dimension %zu is too large", out.tokens,
+             out.heads, out.dim);
+    }
+    out.data = allocate(bytes);
+    return out;
+}
+
+static void read_state(const task *t, const char *path)
+{
+    input_file in = open_input(path);
+    if (in.bytes != t->bytes) {
+        fail("%s: %zu bytes, the state for these options and shapes has %zu", path, in.bytes,
+             t->bytes);
+    }
+    read_bytes(&in, t->memory, t->bytes, "state");
+    fclose(in.stream);
+    linattn_status status = linattn_state_check(&t->config, t->memory, t->bytes);
+    if (status != LINATTN_OK) {
+        fail("%s: not a state for these options and shapes: %s", path,
+             linattn_status_string(status));
+    }
+}
+
+/* ---- The comparison ------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double run_seconds(const task *t, const tensor *out)
+{
+    double begin = now();
+    if (t->with_state) {
+        require(linattn_state_reset(t->memory), "the state");
+    }
+    attend(t, out);
+    return now() - begin;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of at least 3 runs after one to warm up, and of as many as fit in some 50 ms. */
+static double median_seconds(task *t, const tensor *out)
+{
+    enum { FEWEST = 3, MOST = 201 };
+    double seconds[MOST], sum = 0;
+    int runs = 0;
+    prepare(t);
+    run_seconds(t, out);
+    while (runs < FEWEST || (runs < MOST && sum < 0.05)) {
+        seconds[runs] = run_seconds(t, out);
+        sum += seconds[runs++];
+    }
+    free(t->memory);
+    qsort(seconds, (size_t)runs, sizeof seconds[0], by_size);
+    return seconds[runs / 2];
+}
+
+/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
+static double square_root(double x)
+{
+    double y = x > 1 ? x : 1;
+    if (!(x > 0 && x <= DBL_MAX)) {
+        return x;
+    }
+    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
+        y = next;
+    }
+    return y;
+}
+
+/* |x - exact| / |exact| in the Frobenius norm; nan and inf come through. */
+static double relative_error(const tensor *x, const tensor *exact)
+{
+    size_t count = exact->tokens * exact->heads * exact->dim;
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        double e = exact->data[i], d = x->data[i] - e;
+        difference += d * d;
+        norm += e * e;
+    }
+    return difference == 0 ? 0 : square_root(difference / norm);
+}
+
+static void print_setting(const task *t, const char *from, size_t threads)
+{
+    printf("%s: %zu queries, %zu keys, %zu heads over %zu key/value heads, dimension %zu, values "
+           "%zu\n",
+           from, t->q.tokens, t->k.tokens, t->q.heads, t->k.heads, t->q.dim, t->v.dim);
+    printf("%s, %s, %zu thread%s, ", t->causal ? "causal" : "every query sees every key",
+           linattn_isa_name(linattn_isa_active()), threads, threads == 1 ? "" : "s");
+    if (t->config.scale > 0) {
+        printf("scale %g\n\n", (double)t->config.scale);
+    } else {
+        printf("scale 1 for the maps, 1/sqrt(%zu) for exact attention\n\n", t->q.dim);
+    }
+}
+
+static void compare(task *t, const char *from, size_t threads)
+{
+    if (t->q.tokens == 0 || t->k.tokens == 0) {
+        fail("--compare: there is nothing to compare in 0 tokens");
+    }
+    tensor exact = make_output(t, NULL), out = make_output(t, NULL);
+    t->exact = 1;
+    t->with_state = 0;
+    double exact_seconds = median_seconds(t, &exact), per_token = 1e6 / (double)t->q.tokens;
+    print_setting(t, from, threads);
+    printf("attention  norm     relative error   us/token   speed-up\n");
+    printf("exact      -        %14s %10.3f %10.2f\n", "-", exact_seconds * per_token, 1.0);
+
+    t->exact = 0;
+    t->with_state = t->causal;
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        t->config.map = (linattn_feature_map)map;
+        double seconds = median_seconds(t, &out);
+        printf("%-10s %-8s %#14.4g %10.3f %10.2f\n", map_names[map],
+               norm_names[effective_norm(&t->config)], relative_error(&out, &exact),
+               seconds * per_token, exact_seconds / seconds);
+    }
+    printf("\n"
+           "relative error: |linear - exact| / |exact| over all outputs. On a layer trained with\n"
+           "softmax it is large: a linear map has to be trained with, it does not replace softmax "
+           "in a\nfinished model.\n");
+    free(exact.data);
+    free(out.data);
+}
+
+/* ---- Main ----------------------------------------------------------------------------------- */
+
+static linattn_config read_config(const options *given)
+{
+    linattn_config config = {0};
+    if (given->text[OPTION_MAP]) {
+        config.map = (linattn_feature_map)parse_name(OPTION_MAP, given->text[OPTION_MAP], map_names,
+                                                     LINATTN_MAP_COUNT);
+    }
+    if (given->text[OPTION_NORM]) {
+        config.normaliser = (linattn_normaliser)parse_name(OPTION_NORM, given->text[OPTION_NORM],
+                                                           norm_names, LINATTN_NORM_COUNT);
+    }
+    if (given->text[OPTION_SCALE]) {
+        config.scale = parse_float(OPTION_SCALE, given->text[OPTION_SCALE], 0);
+    }
+    if (given->text[OPTION_EPS]) {
+        config.epsilon = parse_float(OPTION_EPS, given->text[OPTION_EPS], 1);
+        if (effective_norm(&config) != LINATTN_NORM_SUM) {
+            fail("--eps belongs to --norm sum alone");
+        }
+    }
+    return config;
+}
+
+static int read_attention(const options *given)
+{
+    static const char *const kinds[] = {"linear", "softmax"};
+    static const option linear_only[] = {OPTION_MAP, OPTION_NORM, OPTION_EPS, OPTION_STATE_IN,
+                                         OPTION_STATE_OUT};
+    if (!given->text[OPTION_ATTENTION]) {
+        return 0;
+    }
+    int exact = parse_name(OPTION_ATTENTION, given->text[OPTION_ATTENTION], kinds, 2);
+    for (size_t i = 0; exact && i < sizeof linear_only / sizeof linear_only[0]; i++) {
+        if (given->text[linear_only[i]]) {
+            fail("%s belongs to linear attention, not to --attention softmax",
+                 option_names[linear_only[i]]);
+        }
+    }
+    return exact;
+}
+
+static tensor read_input(const options *given, option which)
+{
+    static const char *const in_dir[] = {"/q.npy", "/k.npy", "/v.npy"};
+    const char *dir = given->text[OPTION_DIR];
+    if (!dir) {
+        return read_tensor(given->text[which]);
+    }
+    const char *name = in_dir[which - OPTION_Q];
+    size_t size = strlen(dir) + strlen(name) + 1;
+    char *path = allocate(size);
+    snprintf(path, size, "%s%s", dir, name);
+    tensor t = read_tensor(path);
+    free(path);
+    t.path = in_dir[which - OPTION_Q] + 1;
+    return t;
+}
+
+static void check_shapes(const task *t)
+{
+    const tensor *q = &t->q, *k = &t->k, *v = &t->v;
+    if (k->tokens != v->tokens || k->heads != v->heads) {
+        fail("%s has %zu tokens and %zu heads, %s has %zu and %zu: keys and values must agree",
+             k->path, k->tokens, k->heads, v->path, v->tokens, v->heads);
+    }
+    if (q->dim != k->dim) {
+        fail("%s has dimension %zu, %s has %zu: queries and keys must agree", q->path, q->dim,
+             k->path, k->dim);
+    }
+    if (q->heads % k->heads != 0) {
+        fail("%s has %zu heads, expected a multiple of the %zu heads of %s", q->path, q->heads,
+             k->heads, k->path);
+    }
+    if (t->causal && q->tokens != k->tokens) {
+        fail("%s has %zu tokens, %s has %zu: --causal needs as many queries as keys", q->path,
+             q->tokens, k->path, k->tokens);
+    }
+}
+
+static task read_task(const options *given)
+{
+    task t = {.config = read_config(given),
+              .exact = read_attention(given),
+              .causal = given->text[OPTION_CAUSAL] != NULL,
+              .split = given->text[OPTION_SPLIT]};
+    if (t.split) {
+        check_split(t.split);
+    }
+    t.with_state = !t.exact && (t.causal || t.split || given->text[OPTION_STATE_IN] ||
+                                given->text[OPTION_STATE_OUT]);
+    t.q = read_input(given, OPTION_Q);
+    t.k = read_input(given, OPTION_K);
+    t.v = read_input(given, OPTION_V);
+    check_shapes(&t);
+    t.config.heads = t.q.heads;
+    t.config.kv_heads = t.k.heads;
+    t.config.dim_key = t.k.dim;
+    t.config.dim_value = t.v.dim;
+    return t;
+}
+
+static void run_and_write(task *t, const options *given)
+{
+    tensor out = make_output(t, given->text[OPTION_OUT]);
+    prepare(t);
+    if (given->text[OPTION_STATE_IN]) {
+        read_state(t, given->text[OPTION_STATE_IN]);
+    }
+    attend(t, &out);
+    write_tensor(&out);
+    if (given->text[OPTION_STATE_OUT]) {
+        write_bytes(open_output(given->text[OPTION_STATE_OUT]), t->memory, t->bytes);
+    }
+    publish_outputs();
+    free(t->memory);
+    free(out.data);
+}
+
+int main(int argc, char **argv)
+{
+    options given = read_options(argc, argv);
+    check_conflicts(&given);
+    if (given.text[OPTION_ISA]) {
+        select_isa(given.text[OPTION_ISA]);
+    }
+    size_t threads = given.text[OPTION_THREADS] ? parse_threads(given.text[OPTION_THREADS]) : 1;
+    task t = read_task(&given);
+    t.context = make_context(threads);
+    if (given.text[OPTION_COMPARE]) {
+        compare(&t, given.text[OPTION_DIR] ? given.text[OPTION_DIR] : t.q.path, threads);
+    } else {
+        run_and_write(&t, &given);
+    }
+    free(t.q.data);
+    free(t.k.data);
+    free(t.v.data);
+    if (fflush(stdout) == EOF) {
+        fail("standard output: cannot be written: %s", strerror(errno));
+    }
+    return 0;
+}

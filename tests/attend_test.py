@@ -1,0 +1,697 @@
+#!/usr/bin/env python3
+"""Checks examples/attend.c from outside: its results against an oracle in double precision, written
+from the formulas alone, and its manners with files and options.
+
+    attend_test.py PATH_TO_ATTEND [DATA_DIR]
+
+DATA_DIR (examples/data beside this file's folder) holds lm/ and encoder/ with q, k and v.npy.
+ATTEND_RUN is put before the command, say "qemu-aarch64 -L /usr/aarch64-linux-gnu". Prints one line
+for each check and exits with 1 if any failed. Needs Python 3 and NumPy.
+"""
+import itertools
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+MAPS = ["elu1", "identity", "relu", "exp", "softmax"]
+NORMS = ["sum", "feature", "length", "none"]
+ISAS = ["scalar", "avx2", "avx512", "neon"]
+TOLERANCE = 1e-5
+
+
+# ---- The oracle: loops over heads, matrices over tokens, all in double precision ---------------
+
+def phi(x, name, keys, scale):
+    x = x * np.sqrt(scale)
+    if name == "identity":
+        return x
+    if name == "elu1":
+        return np.where(x >= 0, x + 1, np.exp(np.minimum(x, 0)))
+    if name == "relu":
+        return np.maximum(x, 0)
+    if name == "softmax" and not keys:
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+    return np.exp(x)
+
+
+def divide(a, b):
+    """a / b, and zero where b is exactly zero."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b != 0)
+
+
+def linear_head(q, k, v, name, norm, causal, scale, eps):
+    """The outputs of one head, and how much rounding they can amplify: the same sums over absolute
+    values, each term weighed by the cancellation in its denominator."""
+    fq, fk = phi(q, name, False, scale), phi(k, name, True, scale)
+    visible = np.tri(len(q), len(k)) if causal else np.ones((len(q), len(k)))
+    z, abs_z = visible @ fk, visible @ abs(fk)
+    if norm == "feature":
+        weights = (divide(fq, z) @ fk.T) * visible
+        abs_weights = (divide(abs(fq) * abs_z, z * z) @ abs(fk).T) * visible
+    else:
+        if norm == "sum":
+            below = ((fq * z).sum(axis=1) + eps)[:, None]
+            abs_below = ((abs(fq) * abs_z).sum(axis=1) + eps)[:, None]
+        elif norm == "length":
+            below = abs_below = visible.sum(axis=1)[:, None]
+        else:
+            below = abs_below = np.ones((len(q), 1))
+        weights = divide((fq @ fk.T) * visible, below)
+        abs_weights = divide((abs(fq) @ abs(fk).T) * visible * abs_below, below * below)
+    return weights @ v, abs_weights @ abs(v)
+
+
+def exact_head(q, k, v, causal, scale):
+    score = scale * (q @ k.T)
+    if causal:
+        score = np.where(np.tri(len(q), len(k)) > 0, score, -np.inf)
+    if len(k) == 0:
+        return np.zeros((len(q), v.shape[1])), np.zeros((len(q), v.shape[1]))
+    e = np.exp(score - score.max(axis=1, keepdims=True))
+    a = e / e.sum(axis=1, keepdims=True)
+    return a @ v, a @ abs(v)
+
+
+def oracle(data, attention="linear", map="elu1", norm=None, causal=False, scale=None, eps=0.0):
+    q, k, v = [x.astype(np.float64) for x in data]
+    if q.ndim == 2:
+        out, size = oracle([x[:, None] for x in data], attention, map, norm, causal, scale, eps)
+        return out[:, 0], size[:, 0]
+    group = q.shape[1] // k.shape[1]
+    out = np.zeros((len(q), q.shape[1], v.shape[2]))
+    size = np.zeros_like(out)
+    for h in range(q.shape[1]):
+        head = q[:, h], k[:, h // group], v[:, h // group]
+        if attention == "softmax":
+            s = scale or 1 / np.sqrt(q.shape[2])
+            out[:, h], size[:, h] = exact_head(*head, causal, s)
+        else:
+            n = norm or ("feature" if map == "softmax" else "sum")
+            out[:, h], size[:, h] = linear_head(*head, map, n, causal, scale or 1.0, eps)
+    return out, size
+
+
+# ---- Running attend ----------------------------------------------------------------------------
+
+def bytes_of(path):
+    """The bytes of a file, or None."""
+    return path.read_bytes() if path.exists() else None
+
+
+class Checks:
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def __call__(self, name, passed, detail=""):
+        self.count += 1
+        self.failed += not passed
+        print(("ok - " if passed else "not ok - ") + name + (f" ({detail})" if detail else ""),
+              flush=True)
+
+
+check = Checks()
+command = []
+
+
+def run(*arguments, **keywords):
+    return subprocess.run(command + [str(a) for a in arguments], capture_output=True, timeout=120,
+                          **keywords)
+
+
+def options(causal=False, **given):
+    """attend's options for the keywords of the oracle."""
+    result = ["--causal"] if causal else []
+    for name, value in given.items():
+        result += ["--" + name.replace("_", "-"), str(value)]
+    return result
+
+
+class Case:
+    """Queries, keys and values in files of their own folder."""
+
+    def __init__(self, folder, data):
+        self.folder, self.data = pathlib.Path(folder), data
+        self.folder.mkdir()
+        for name, x in zip("qkv", data):
+            np.save(self.folder / (name + ".npy"), x)
+
+    def attend(self, *more, **given):
+        """The bytes of the output file."""
+        out = self.folder / "out.npy"
+        done = run("--dir", self.folder, "--out", out, *options(**given), *more)
+        if done.returncode != 0 or done.stderr or done.stdout:
+            raise RuntimeError(f"{done.args}: {done.returncode} {done.stderr!r} {done.stdout!r}")
+        content = out.read_bytes()
+        out.unlink()
+        return content
+
+    def output(self, *more, **given):
+        path = self.folder / "read.npy"
+        path.write_bytes(self.attend(*more, **given))
+        return np.load(path)
+
+
+def random_case(folder, seed, n_q, n_k, heads, kv_heads, dim, dim_value, flat=False):
+    g = np.random.default_rng(seed)
+    shapes = [(n_q, heads, dim), (n_k, kv_heads, dim), (n_k, kv_heads, dim_value)]
+    data = [g.standard_normal(s).astype(np.float32) for s in shapes]
+    return Case(folder, [x[:, 0] for x in data] if flat else data)
+
+
+def error_of(case, **given):
+    """The relative error in the norm of the output, and the limit for it. The identity map lets the
+    denominators of sum and feature come near zero, where any arithmetic in single precision is far
+    off: there the error is relative to the absolute sums, row by row."""
+    expected, size = oracle(case.data, **given)
+    got = case.output(**given)
+    if got.shape != expected.shape or got.dtype != np.float32 or not np.isfinite(got).all():
+        return np.inf, TOLERANCE
+    norm, error = np.linalg.norm(expected), got - expected
+    if norm == 0:
+        return np.linalg.norm(error), 0.0
+    if given.get("map") == "identity" and given.get("norm", "sum") in ("sum", "feature"):
+        rows = np.linalg.norm(size, axis=-1)
+        return np.max(np.linalg.norm(error, axis=-1) / rows), TOLERANCE / 10
+    return np.linalg.norm(error) / norm, TOLERANCE
+
+
+def check_errors(name, cases, **given):
+    errors = [error_of(case, **given) for case in cases]
+    worst = max(errors, key=lambda e: e[0] / (e[1] or 1e-30))
+    check(name, all(e <= limit for e, limit in errors), f"{worst[0]:.1e}, limit {worst[1]:.1e}")
+
+
+def variants():
+    """Every attention there is, as keywords, with its name."""
+    for causal in [False, True]:
+        mode = "causal" if causal else "not causal"
+        for map, norm in itertools.product(MAPS, NORMS):
+            yield f"{map}, {norm}, {mode}", dict(map=map, norm=norm, causal=causal)
+        yield f"exact, {mode}", dict(attention="softmax", causal=causal)
+
+
+def main_variants():
+    """One for every kernel family: every map with its default norm, and exact attention."""
+    for causal in [False, True]:
+        mode = "causal" if causal else "not causal"
+        for map in MAPS:
+            yield f"{map}, {mode}", dict(map=map, causal=causal)
+        yield f"exact, {mode}", dict(attention="softmax", causal=causal)
+
+
+# ---- Results -----------------------------------------------------------------------------------
+
+def make_cases(work, data_dir):
+    real = {}
+    for name in ["lm", "encoder"]:
+        data = [np.load(data_dir / name / (x + ".npy")) for x in "qkv"]
+        real[name] = Case(work / name, data)
+    square = [random_case(work / "flat", 1, 7, 7, 1, 1, 1, 1, flat=True),
+              random_case(work / "grouped", 2, 33, 33, 3, 1, 3, 17),
+              random_case(work / "wide-values", 3, 19, 19, 6, 2, 17, 65),
+              random_case(work / "wide-keys", 4, 130, 130, 4, 4, 65, 3),
+              random_case(work / "one-token", 5, 1, 1, 2, 1, 17, 1),
+              random_case(work / "no-token", 6, 0, 0, 2, 2, 3, 5)]
+    cross = [random_case(work / "few-queries", 7, 5, 37, 4, 2, 17, 3),
+             random_case(work / "one-key", 8, 37, 1, 2, 2, 65, 17),
+             random_case(work / "no-key", 9, 9, 0, 2, 1, 3, 3),
+             random_case(work / "no-query", 10, 0, 9, 1, 1, 17, 17)]
+    return real, square, cross
+
+
+def test_accuracy(_, real, square, cross):
+    for name, given in variants():
+        for data, case in real.items():
+            check_errors(f"{data}: {name}", [case], **given)
+        check_errors(f"odd shapes: {name}", square + ([] if given["causal"] else cross), **given)
+
+
+def test_scale_and_epsilon(_, real, square):
+    for map in MAPS:
+        check_errors(f"scale 0.3: {map}", [real["lm"], square[2]], map=map, scale=0.3)
+    check_errors("scale 0.05: exact", [real["lm"], square[2]], attention="softmax", scale=0.05)
+    check_errors("scale 2, causal: elu1", square[:4], scale=2, causal=True)
+    check_errors("epsilon 0.5", [real["lm"], square[2]], eps=0.5)
+    check_errors("epsilon 1e3, causal, relu", [real["encoder"]], map="relu", eps=1e3, causal=True)
+    plain = square[1].attend()
+    check("the defaults are elu1 and sum, scale 1, epsilon 0",
+          plain == square[1].attend(map="elu1", norm="sum", scale=1, eps=0, attention="linear"))
+    check("the default norm of the softmax map is feature",
+          square[1].attend(map="softmax") == square[1].attend(map="softmax", norm="feature"))
+    folder = square[1].folder
+    run(*[f"--{x}={folder / (x + '.npy')}" for x in "qkv"], f"--out={folder / 'named.npy'}")
+    check("a file per option, and --name=value", plain == bytes_of(folder / "named.npy"))
+
+
+def test_same_bytes(_, brief, square, cross):
+    for name, given in main_variants():
+        cases = [brief["lm"], square[2], square[3]] + ([] if given["causal"] else cross[:2])
+        whole = [case.attend(**given) for case in cases]
+        for split in ["1", "64", "3,1,40,7"]:
+            same = [c.attend(split=split, **given) == w for c, w in zip(cases, whole)]
+            check(f"same bytes in calls of {split}: {name}", all(same))
+        for threads in [2, 5]:
+            same = [c.attend(threads=threads, **given) == w for c, w in zip(cases, whole)]
+            check(f"same bytes with {threads} threads: {name}", all(same))
+
+
+def state_of(case, **given):
+    path = case.folder / "state"
+    case.attend("--state-out", path, causal=True, **given)
+    return path.read_bytes()
+
+
+def test_isas(_, brief, square):
+    cases = [brief["lm"], brief["encoder"], *square[1:4]]
+    automatic = {name: [c.attend(**given) for c in cases] for name, given in main_variants()}
+    check("the automatic instruction set is the default",
+          cases[0].attend(isa="auto") == automatic["elu1, not causal"][0])
+    for isa in ISAS:
+        done = run("--dir", cases[0].folder, "--out", cases[0].folder / "out.npy", "--isa", isa)
+        if done.returncode != 0:
+            check(f"{isa} is absent and refused", done.returncode == 2 and b"lacks" in done.stderr
+                  and isa != "scalar")
+            continue
+        for name, given in main_variants():
+            same = [c.attend(isa=isa, **given) == a for c, a in zip(cases, automatic[name])]
+            check(f"same bytes with {isa}: {name}", all(same))
+        for map in MAPS:
+            check(f"same state with {isa}: {map}",
+                  state_of(cases[3], map=map, isa=isa) == state_of(cases[3], map=map))
+
+
+def test_masks_and_extremes(work):
+    g = np.random.default_rng(11)
+    q, k, v = [g.standard_normal((40, 2, 17)).astype(np.float32) for _ in range(3)]
+    kept = g.random(40) < 0.6
+    k[~kept] = -np.inf
+    masked, absent = Case(work / "masked", [q, k, v]), Case(work / "absent", [q, k[kept], v[kept]])
+    for given in [dict(map=m) for m in MAPS if m != "identity"] + [dict(attention="softmax")]:
+        name = given.get("map", "exact attention")
+        check(f"a masked key is as if absent: {name}",
+              masked.attend(**given) == absent.attend(**given))
+    k[~kept] = 0
+    q, k = [np.clip(x.astype(np.float64) * 2e38, -3e38, 3e38).astype(np.float32) for x in (q, k)]
+    huge = Case(work / "huge", [q, k, v * np.float32(1e29)])
+    for map, causal in itertools.product(["exp", "softmax"], [False, True]):
+        out = huge.output(map=map, causal=causal)
+        check(f"huge queries and keys stay finite: {map}, {'causal' if causal else 'not causal'}",
+              np.isfinite(out).all() and abs(out).max() < 1e31)
+    v[7, 1, 3] = np.nan
+    q, k = np.sign(q), np.sign(k)
+    out = Case(work / "nan", [q, k, v]).output(causal=True)
+    check("a NaN stays in its head and is not hidden",
+          np.isfinite(out[:, 0]).all() and np.isnan(out[7:, 1, 3]).all())
+
+
+# ---- States ------------------------------------------------------------------------------------
+
+def test_states(work, case):
+    q, k, v = case.data
+    first = Case(work / "first", [x[:100] for x in case.data])
+    second = Case(work / "second", [x[100:] for x in case.data])
+    a, b, c = [work / f"state-{x}" for x in "abc"]
+    for map in MAPS:
+        whole = case.output("--state-out", c, map=map, causal=True)
+        parts = [first.output("--state-out", a, map=map, causal=True),
+                 second.output("--state-in", a, "--state-out", b, map=map, causal=True)]
+        check(f"a causal sequence continues with the same bytes: {map}",
+              np.concatenate(parts).tobytes() == whole.tobytes() and bytes_of(b) == bytes_of(c))
+        before = bytes_of(a)
+        second.attend("--state-in", a, "--state-out", a, map=map, causal=True)
+        check(f"a state file is continued in place: {map}",
+              bytes_of(a) == bytes_of(b) != before)
+
+        ahead = Case(work / f"ahead-{map}", [q[:0], k[:100], v[:100]])
+        rest = Case(work / f"rest-{map}", [q, k[100:], v[100:]])
+        ahead.attend("--state-out", a, map=map)
+        check(f"without --causal, queries see the keys of the state too: {map}",
+              rest.attend("--state-in", a, map=map) == case.attend(map=map))
+
+
+def test_foreign_states(work, lm, encoder):
+    state = work / "state"
+    lm.attend("--state-out", state, causal=True)
+    content = state.read_bytes()
+    # More query heads leave the size of the state as it is, so that only its contents can tell.
+    same_size = Case(work / "other-heads", [np.repeat(lm.data[0], 2, axis=1), *lm.data[1:]])
+    others = {"another map": (lm, dict(map="relu")), "another norm": (lm, dict(norm="none")),
+              "another scale": (lm, dict(scale=0.5)), "another epsilon": (lm, dict(eps=1)),
+              "other shapes": (encoder, {}), "other query heads": (same_size, {})}
+    for name, (case, given) in others.items():
+        refuse(f"a state of {name}", "--dir", case.folder, "--out", OUT, "--causal", "--state-in",
+               state, *options(**given), says=[b"state"])
+    files = {"a truncated state": content[:-1], "a state with bytes behind it": content + b"\0",
+             "an empty state file": b"", "a state of zeros": bytes(len(content)),
+             "a state of another byte order": content[3::-1] + content[4:],
+             "no state at all": (b"To be, or not to be. " * len(content))[:len(content)]}
+    for name, damaged in files.items():
+        state.write_bytes(damaged)
+        refuse(name, "--dir", lm.folder, "--out", OUT, "--causal", "--state-in", state)
+    refuse("a missing state", "--dir", lm.folder, "--out", OUT, "--causal", "--state-in",
+           work / "none")
+    g = np.random.default_rng(12)
+    small = Case(work / "small", [g.standard_normal((5, 1, 3)).astype(np.float32)] * 3)
+    small.attend("--state-out", state, causal=True, map="exp")
+    content, survived = state.read_bytes(), True
+    for i in range(0, len(content), max(1, len(content) // 100)):
+        state.write_bytes(content[:i] + b"\xff" + content[i + 1:])
+        survived &= run("--dir", small.folder, "--out", small.folder / "out.npy", "--causal",
+                        "--map", "exp", "--state-in", state).returncode in (0, 2)
+    check("a damaged state is refused or used, never a crash", survived)
+
+
+# ---- What is refused ---------------------------------------------------------------------------
+
+OUT = "OUT"  # stands for an output path in a folder that must stay empty
+
+
+def refuse(name, *arguments, says=(), stdout=None):
+    """Exit status 2, one line on stderr, nothing written."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out.npy")
+        done = subprocess.run(command + [out if a is OUT else str(a) for a in arguments],
+                              stdout=stdout or subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        line = done.stderr
+        good = (done.returncode == 2 and line.startswith(b"attend: ") and line.count(b"\n") == 1
+                and line.endswith(b"\n") and not done.stdout and not os.listdir(folder)
+                and all(word in line for word in says))
+        check(f"refused: {name}", good, "" if good else f"{done.returncode} {line!r}")
+
+
+def npy(header, data=b"", version=(1, 0), magic=b"\x93NUMPY", length=None):
+    if isinstance(header, str):
+        header = header.encode()
+    size = len(header) if length is None else length
+    return magic + bytes(version) + size.to_bytes(2 if version[0] == 1 else 4, "little") + header \
+        + data
+
+
+def header(descr="'<f4'", order="False", shape="(4, 2, 3)"):
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n"
+
+
+DATA = bytes(4 * 4 * 2 * 3)
+
+BAD_FILES = {
+    "an empty file": b"",
+    "half a magic string": b"\x93NUM",
+    "a text file": b"one,two,three\n" * 20,
+    "version 0.0": npy(header(), DATA, (0, 0)),
+    "version 1.1": npy(header(), DATA, (1, 1)),
+    "version 4.0": npy(header(), DATA, (4, 0)),
+    "a file that ends in its prelude": b"\x93NUMPY\x01\x00\x50",
+    "a file that ends in its header": npy(header())[:40],
+    "a header length beyond the file": npy(header(), length=5000),
+    "a giant header length": npy(header(), DATA, (2, 0), length=0xfffffff0),
+    "a header length of 0": npy("", DATA),
+    "float64": npy(header("'<f8'"), DATA * 2),
+    "big-endian float32": npy(header("'>f4'"), DATA),
+    "float16": npy(header("'<f2'"), DATA[:48]),
+    "int32": npy(header("'<i4'"), DATA),
+    "a structured dtype": npy(header("[('x', '<f4')]"), DATA),
+    "a dtype with a line break": npy(header("'<f4\n'"), DATA),
+    "a dtype without quotes": npy(header("f4"), DATA),
+    "an endless dtype": npy(header("'" + "f" * 3000 + "'"), DATA),
+    "Fortran order": npy(header(order="True"), DATA),
+    "an order that is no truth value": npy(header(order="0"), DATA),
+    "an order with a tail": npy(header(order="Falsehood"), DATA),
+    "no dimension": npy(header(shape="()"), DATA[:4]),
+    "one dimension": npy(header(shape="(24,)"), DATA),
+    "four dimensions": npy(header(shape="(4, 2, 3, 1)"), DATA),
+    "a hundred dimensions": npy(header(shape="(" + "1, " * 100 + ")"), DATA),
+    "a negative size": npy(header(shape="(-4, 2, 3)"), DATA),
+    "a size that is no number": npy(header(shape="(4, two, 3)"), DATA),
+    "a fraction as size": npy(header(shape="(4.0, 2, 3)"), DATA),
+    "a leading zero": npy(header(shape="(04, 2, 3)"), DATA),
+    "sizes without commas": npy(header(shape="(4 2 3)"), DATA),
+    "two commas": npy(header(shape="(4,, 2, 3)"), DATA),
+    "a shape that is a list": npy(header(shape="[4, 2, 3]"), DATA),
+    "an open shape": npy(header(shape="(4, 2, 3"), DATA),
+    "a size of 2^64": npy(header(shape="(18446744073709551616, 2, 3)"), DATA),
+    "a product of 2^64": npy(header(shape="(4294967296, 4294967296, 1)")),
+    "a product of heads and dimension of 2^64": npy(header(shape="(1, 4611686018427387904, 4)")),
+    "a product of bytes of 2^64": npy(header(shape="(4611686018427387904, 1, 1)")),
+    "no head": npy(header(shape="(4, 0, 3)")),
+    "dimension 0": npy(header(shape="(4, 2, 0)")),
+    "dimension 65537": npy(header(shape="(1, 1, 65537)"), bytes(4 * 65537)),
+    "a terabyte that is not there": npy(header(shape="(1000000000, 16, 16)"), DATA),
+    "one byte missing": npy(header(), DATA[:-1]),
+    "one token missing": npy(header(), DATA[:-24]),
+    "one byte too many": npy(header(), DATA + b"\0"),
+    "no dtype": npy("{'fortran_order': False, 'shape': (4, 2, 3)}", DATA),
+    "no order": npy("{'descr': '<f4', 'shape': (4, 2, 3)}", DATA),
+    "no shape": npy("{'descr': '<f4', 'fortran_order': False}", DATA),
+    "two shapes": npy(header()[:-3] + "'shape': (4, 2, 3)}", DATA),
+    "two dtypes": npy(header()[:-3] + "'descr': '<f4'}", DATA),
+    "an unknown key": npy(header()[:-3] + "'colour': 'red'}", DATA),
+    "no braces": npy(header()[1:-2], DATA),
+    "an open dictionary": npy(header()[:-2], DATA),
+    "text behind the dictionary": npy(header() + "x", DATA),
+    "a zero byte in the header": npy(header() + "\0   ", DATA),
+    "a colon missing": npy(header().replace(":", " ", 1), DATA),
+}
+
+GOOD_FILES = {
+    "version 1.0": npy(header(), DATA),
+    "version 2.0": npy(header(), DATA, (2, 0)),
+    "version 3.0": npy(header(), DATA, (3, 0)),
+    "another order of keys": npy('{"shape":(4,2,3),"descr":"<f4","fortran_order":False}', DATA),
+    "blanks everywhere": npy(header().replace(",", " , ").replace(":", " : ") + " " * 300, DATA),
+}
+
+
+def test_files(work):
+    plain = Case(work / "plain", [np.zeros((4, 2, 3), np.float32)] * 3)
+    expected, path = plain.attend(), plain.folder / "other.npy"
+    for name, content in BAD_FILES.items():
+        path.write_bytes(content)
+        # As all three, so that no difference of shapes is what is refused.
+        refuse(name, "--q", path, "--k", path, "--v", path, "--out", OUT, says=[b"other.npy"])
+    path.write_bytes(BAD_FILES["one byte missing"])
+    for bad in "qkv":
+        files = [x for y in "qkv" for x in
+                 ("--" + y, path if y == bad else plain.folder / (y + ".npy"))]
+        refuse(f"one byte missing in {bad}", *files, "--out", OUT, says=[b"other", b"truncated"])
+    for name, content in GOOD_FILES.items():
+        path.write_bytes(content)
+        shutil.copy(path, plain.folder / "k.npy")
+        check(f"read: {name}", plain.attend() == expected)
+    valid = npy(header(), DATA)
+    survived = True
+    g = np.random.default_rng(13)
+    for _ in range(100):
+        damaged = bytearray(valid)
+        for _ in range(g.integers(1, 4)):
+            damaged[g.integers(0, len(valid) - len(DATA))] = g.integers(0, 256)
+        (plain.folder / "k.npy").write_bytes(damaged)
+        done = run("--dir", plain.folder, "--out", plain.folder / "out.npy")
+        survived &= done.returncode in (0, 2) and done.stderr.count(b"\n") == done.returncode // 2
+    check("100 damaged headers are refused or read, never a crash", survived)
+
+
+def test_shapes(work):
+    def case(name, q, k, v):
+        return Case(work / name, [np.ones(s, np.float32) for s in (q, k, v)]).folder
+
+    bad = {"keys and values of different lengths": ((4, 2, 3), (4, 2, 3), (5, 2, 3)),
+           "keys and values of different heads": ((4, 2, 3), (4, 2, 3), (4, 1, 3)),
+           "queries and keys of different dimensions": ((4, 2, 3), (4, 2, 5), (4, 2, 3)),
+           "heads that are no multiple": ((4, 3, 3), (4, 2, 3), (4, 2, 3)),
+           "fewer heads than key/value heads": ((4, 1, 3), (4, 2, 3), (4, 2, 3))}
+    for i, (name, shapes) in enumerate(bad.items()):
+        refuse(name, "--dir", case(f"bad-{i}", *shapes), "--out", OUT)
+    uneven = case("uneven", (4, 2, 3), (5, 2, 3), (5, 2, 3))
+    refuse("--causal with more keys", "--dir", uneven, "--out", OUT, "--causal")
+    refuse("--causal with more keys, exact", "--dir", uneven, "--out", OUT, "--causal",
+           "--attention", "softmax")
+    refuse("--compare with 0 tokens", "--dir", case("none", (0, 1, 3), (0, 1, 3), (0, 1, 3)),
+           "--compare")
+
+
+def test_options(work):
+    d = Case(work / "data", [np.ones((4, 2, 3), np.float32)] * 3).folder
+    base = ["--dir", d, "--out", OUT]
+    q, k, v = [d / (x + ".npy") for x in "qkv"]
+    refuse("no arguments")
+    refuse("no output", "--dir", d)
+    refuse("no input", "--out", OUT)
+    refuse("no values", "--q", q, "--k", k, "--out", OUT, says=[b"--v"])
+    refuse("--dir and --q", *base, "--q", q)
+    refuse("an unknown option", *base, "--frobnicate", says=[b"--frobnicate"])
+    refuse("an unknown option with line breaks", *base, "--x\ny\n")
+    refuse("an abbreviated option", *base, "--caus")
+    refuse("a short option", *base, "-c")
+    refuse("an argument that is no option", *base, "causal")
+    refuse("an empty argument", *base, "")
+    refuse("an option twice", *base, "--map", "relu", "--map", "exp")
+    refuse("a flag twice", *base, "--causal", "--causal")
+    refuse("a flag with a value", *base, "--causal=1")
+    refuse("an option without its value", *base, "--map")
+    refuse("an option before its value", *base, "--map", "--causal")
+    refuse("an empty value", *base, "--map=")
+    wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor"],
+             "--norm": ["default", "rows"], "--isa": ["sse2", "AVX2", "1"],
+             "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1x", " 1", "0x1p3", "1e", "."],
+             "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "0.1.2", "--"],
+             "--threads": ["0", "-2", "257", "2.0", "two", "18446744073709551617", "+2"],
+             "--split": ["0", "3,0", "3,", ",3", "3,,4", "-1", "3;4", "3 4", "x", "1e3",
+                         "99999999999999999999"]}
+    for option, values in wrong.items():
+        for value in values:
+            refuse(f"{option} {value!r}", *base, f"{option}={value}", says=[option.encode()])
+    state = ["--state-in", d / "s"]
+    for extra in [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state,
+                  ["--state-out", OUT]]:
+        refuse(f"{extra[0]} with exact attention", *base, "--attention", "softmax", *extra)
+    for extra in [["--out", OUT], ["--map", "exp"], ["--norm", "sum"], ["--split", "2"], state,
+                  ["--attention", "linear"], ["--state-out", OUT]]:
+        refuse(f"{extra[0]} with --compare", "--dir", d, "--compare", *extra)
+    for extra in [["--norm", "none"], ["--norm", "length"], ["--map", "softmax"]]:
+        refuse(f"--eps with {extra[0]} {extra[1]}", *base, "--eps", "1", *extra)
+    refuse("one file for --out and --state-out", *base, "--state-out", OUT)
+
+
+def test_paths(work, case):
+    d = case.folder
+    refuse("a missing folder", "--dir", work / "nowhere", "--out", OUT, says=[b"nowhere/q.npy"])
+    refuse("a missing file", "--q", d / "q.npy", "--k", work / "k\n.npy", "--v", d / "v.npy",
+           "--out", OUT)
+    refuse("a folder as input", "--q", d, "--k", d / "k.npy", "--v", d / "v.npy", "--out", OUT)
+    refuse("a device as input", "--q", "/dev/zero", "--k", d / "k.npy", "--v", d / "v.npy",
+           "--out", OUT)
+    refuse("an output in a missing folder", "--dir", d, "--out", work / "nowhere" / "out.npy",
+           says=[b"nowhere"])
+    refuse("a folder as output", "--dir", d, "--out", work)
+    refuse("a state in a missing folder", "--dir", d, "--out", OUT, "--state-out",
+           work / "nowhere" / "state")
+    if os.path.exists("/dev/full"):
+        # By a link: a program that renames onto its output must not get at the device as root.
+        device = work / "full"
+        device.symlink_to("/dev/full")
+        refuse("an output on a full device", "--dir", d, "--out", device, says=[b"full"])
+        tiny = random_case(work / "tiny", 14, 1, 1, 1, 1, 1, 1).folder
+        refuse("a small output on a full device", "--dir", tiny, "--out", device, says=[b"full"])
+        refuse("a state on a full device", "--dir", d, "--out", OUT, "--state-out", device)
+        with open("/dev/full", "wb") as full:
+            refuse("--compare on a full device", "--dir", d, "--compare", stdout=full)
+            refuse("--help on a full device", "--help", stdout=full)
+        check("a link to a device stays one", device.is_symlink())
+
+
+def test_replacing(folder, case):
+    out, link = folder / "out.npy", folder / "link.npy"
+    expected = case.attend()
+    out.write_bytes(b"older")
+    done = run("--dir", case.folder, "--out", out, "--state-out", folder / "nowhere" / "state")
+    check("an older output survives a failure",
+          done.returncode == 2 and bytes_of(out) == b"older")
+    run("--dir", case.folder, "--out", out)
+    check("an older output is replaced", bytes_of(out) == expected)
+    out.write_bytes(b"")
+    link.symlink_to(out)
+    run("--dir", case.folder, "--out", link)
+    check("a symbolic link is written through", link.is_symlink() and bytes_of(out) == expected)
+    (folder / "out.npy.tmp0").write_bytes(b"someone else's")
+    run("--dir", case.folder, "--out", out)
+    check("a file with the temporary's name is left alone",
+          bytes_of(folder / "out.npy.tmp0") == b"someone else's"
+          and sorted(os.listdir(folder)) == ["link.npy", "out.npy", "out.npy.tmp0"])
+    run("--dir", case.folder, "--out", "plain.npy", cwd=folder)
+    check("an output in the current folder", bytes_of(folder / "plain.npy") == expected)
+    os.mkfifo(folder / "pipe")
+    pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    run("--dir", case.folder, "--out", folder / "pipe")
+    check("an output to a pipe, which holds all of it", os.read(pipe, 65536) == expected)
+    os.close(pipe)
+
+
+# ---- The comparison ----------------------------------------------------------------------------
+
+def table(case, *more):
+    """The rows of --compare: name -> (norm, error, microseconds, speed-up)."""
+    done = run("--dir", case.folder, "--compare", *more)
+    if done.returncode != 0 or done.stderr:
+        return {}
+    rows = [line.split() for line in done.stdout.decode().splitlines()]
+    return {r[0]: r[1:] for r in rows if len(r) == 5 and r[0] in MAPS + ["exact"]}
+
+
+def test_compare(work, real):
+    for data, causal in [("lm", True), ("lm", False), ("encoder", False)]:
+        case, exact = real[data], oracle(real[data].data, "softmax", causal=causal)[0]
+        begin = time.monotonic()
+        rows = table(case, *options(causal=causal))
+        seconds = time.monotonic() - begin
+        name = f"--compare on {data}, {'causal' if causal else 'not causal'}"
+        check(f"{name}: a row for each map and for exact attention",
+              sorted(rows) == sorted(MAPS + ["exact"]), f"{seconds:.1f} s")
+        for map in MAPS:
+            error = np.linalg.norm(case.output(map=map, causal=causal) - exact)
+            expected = error / np.linalg.norm(exact)
+            norm, shown, time_taken, speed_up = rows.get(map, ["", "nan", "0", "0"])
+            check(f"{name}: {map}", abs(float(shown) / expected - 1) < 1e-2 and float(speed_up) > 0
+                  and float(time_taken) > 0 and norm == ("feature" if map == "softmax" else "sum"),
+                  f"{shown}, expected {expected:.4g}; {speed_up} times as fast")
+    q, k, v = [x[:32].copy() for x in real["lm"].data]
+    v[3, 0, 0] = np.nan
+    rows = table(Case(work / "compare-nan", [q, k, v]), "--threads", "2", "--scale", "0.5")
+    check("--compare does not hide a NaN",
+          len(rows) == 6 and all(rows[map][1].strip("-") == "nan" for map in MAPS))
+    rows = table(Case(work / "compare-inf", [np.full((32, 1, 8), x, np.float32)
+                                             for x in (1e5, 1e5, 1e30)]))
+    check("--compare does not hide an overflow of the maps that grow like a polynomial",
+          len(rows) == 6 and not any(np.isfinite(float(rows[m][1])) for m in ["elu1", "relu"])
+          and all(np.isfinite(float(rows[m][1])) for m in ["exp", "softmax"]))
+    done = run("--dir", real["lm"].folder, "--compare", "--isa", "scalar")
+    check("--compare names the instruction set and says why errors are large",
+          b"scalar" in done.stdout and b"trained with" in done.stdout)
+
+
+def test_help(_):
+    done = run("--help")
+    names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
+             "isa", "split", "threads", "state-in", "state-out", "compare", "help"]
+    check("--help names every option", done.returncode == 0 and not done.stderr
+          and all(b"--" + name.encode() in done.stdout for name in names))
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    here = pathlib.Path(__file__).resolve().parent
+    data_dir = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else here.parent / "examples/data")
+    command.extend(shlex.split(os.environ.get("ATTEND_RUN", "")) + [os.path.abspath(sys.argv[1])])
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        real, square, cross = make_cases(work, data_dir)
+        # Where bytes are compared, a part of the real heads tells as much, sooner.
+        brief = {name: Case(work / f"{name}-brief", [x[:101] for x in case.data])
+                 for name, case in real.items()}
+        tests = {test_accuracy: (real, square, cross), test_scale_and_epsilon: (real, square),
+                 test_same_bytes: (brief, square, cross), test_isas: (brief, square),
+                 test_masks_and_extremes: (), test_states: (real["lm"],),
+                 test_foreign_states: (real["lm"], real["encoder"]), test_files: (),
+                 test_shapes: (), test_options: (), test_paths: (square[2],),
+                 test_replacing: (square[2],), test_compare: (real,), test_help: ()}
+        for test, cases in tests.items():
+            own = work / test.__name__
+            own.mkdir()
+            try:
+                test(own, *cases)
+            except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                check(f"{test.__name__} runs to its end", False, repr(error))
+    print(f"{check.count} checks, {check.failed} failed")
+    sys.exit(1 if check.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
