@@ -724,17 +724,18 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
     }
 }
 
-/* Maps features [f0, f1) of a block into scratch. */
+/* Maps features [f0, f1) of a block into scratch. The rare variants are not unrolled. */
 LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
                                        size_t t0, size_t count, const float *q, size_t f0,
                                        size_t f1, int keep, const int keys, const int map,
                                        const int feature)
 {
+    const int wide = LA_STAGE_VECS > 1 && map != LINATTN_MAP_IDENTITY && !feature;
     size_t f = f0;
-    for (; f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
+    for (; wide && f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
         LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature,
                                LA_STAGE_VECS);
-    for (; LA_STAGE_VECS > 1 && f < f1; f += LA_W)
+    for (; f < f1; f += LA_W)
         LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, 1);
 }
 
@@ -1208,8 +1209,8 @@ LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, c
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         LA_NAME(outer_tile)(x, r, masked, LA_UPDATE_ROWS, NR);
-    for (; x->rows - r >= 2; r += 2) LA_NAME(outer_tile)(x, r, masked, 2, NR);
-    if (r < x->rows) LA_NAME(outer_tile)(x, r, masked, 1, NR);
+    for (; !masked && x->rows - r >= 2; r += 2) LA_NAME(outer_tile)(x, r, masked, 2, NR);
+    for (; r < x->rows; r++) LA_NAME(outer_tile)(x, r, masked, 1, NR);
 }
 
 /* phi(k) of NF vectors of features from f into scratch, and z. */
