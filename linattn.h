@@ -1489,14 +1489,31 @@ static void linattn__use_keys(linattn__work *w, const linattn__extent *k, const 
     w->span.n = k->n;
 }
 
-static void linattn__run_jobs(linattn_job *job, void *work, size_t jobs,
+/* What parallel_for is given: jobs on other threads need the floating-point environment, too. */
+typedef struct linattn__jobs {
+    linattn_job *job;
+    void *work;
+} linattn__jobs;
+
+static void linattn__threaded_job(void *arg, size_t index)
+{
+    const linattn__jobs *jobs = (const linattn__jobs *)arg;
+    const linattn__environment environment = linattn__enter();
+    jobs->job(jobs->work, index);
+    linattn__leave(environment);
+}
+
+static void linattn__run_jobs(linattn_job *job, void *work, size_t count,
                               const linattn_context *context)
 {
-    if (jobs > 1) {
-        context->parallel_for(context->user, jobs, job, work);
-    } else {
+    linattn__jobs jobs;
+    if (count <= 1) {
         job(work, 0);
+        return;
     }
+    jobs.job = job;
+    jobs.work = work;
+    context->parallel_for(context->user, count, linattn__threaded_job, &jobs);
 }
 
 /* Part `part` of `parts` of `count` things, in whole units. */
@@ -1515,7 +1532,6 @@ static void linattn__share(size_t count, size_t unit, size_t part, size_t parts,
 static void linattn__update_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
-    const linattn__environment environment = linattn__enter();
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
     for (; i < end; i++) {
@@ -1523,14 +1539,12 @@ static void linattn__update_job(void *arg, size_t index)
         linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
         if (s.row_begin < s.row_end) w->kernel(&s);
     }
-    linattn__leave(environment);
 }
 
 /* query: heads, and parts of the tokens of each. */
 static void linattn__query_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
-    const linattn__environment environment = linattn__enter();
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
     for (; i < end; i++) {
@@ -1542,7 +1556,6 @@ static void linattn__query_job(void *arg, size_t index)
         s.n = t1 - t0;
         if (s.n) w->kernel(&s);
     }
-    linattn__leave(environment);
 }
 
 /* causal: whole heads first. The heads left over are split by columns of the values: each job walks
@@ -1551,7 +1564,6 @@ static void linattn__query_job(void *arg, size_t index)
 static void linattn__causal_job(void *arg, size_t index)
 {
     linattn__work *w = (linattn__work *)arg;
-    const linattn__environment environment = linattn__enter();
     const size_t m16 = linattn__round16(w->span.m);
     size_t head, end;
     linattn__share(w->whole, 1, index, w->jobs, &head, &end);
@@ -1570,7 +1582,6 @@ static void linattn__causal_job(void *arg, size_t index)
         s.e = private_z + m16;
         w->kernel(&s);
     }
-    linattn__leave(environment);
 }
 
 static void linattn__do_causal(linattn__work *w, const linattn_context *context)
@@ -1849,7 +1860,6 @@ typedef struct linattn__exact_work {
 static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
-    const linattn__environment environment = linattn__enter();
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
     for (; i < end; i++) {
@@ -1866,7 +1876,6 @@ static void linattn__exact_job(void *arg, size_t index)
                        &x.end);
         if (x.begin < x.end) w->kernel(&x);
     }
-    linattn__leave(environment);
 }
 
 static LINATTN__NOINLINE void linattn__exact_operands(linattn__exact_work *w,
