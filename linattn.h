@@ -36,7 +36,7 @@
 
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
-   - A call uses up to 48 KiB of stack (12 KiB in a scalar-only build).
+   - A call uses up to 52 KiB of stack (16 KiB in a scalar-only build).
    - gcc >= 5 or clang >= 7, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM.
 
