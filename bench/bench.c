@@ -1,0 +1,432 @@
+#include "bench.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include "gbench.h"
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+/* Large blocks begin where a huge page may. */
+static void *take_raw(size_t bytes)
+{
+    const size_t page = bytes >= ((size_t)4 << 20) ? (size_t)2 << 20 : 64;
+    const size_t rounded = (bytes / page + 1) * page;
+    void *p;
+#ifdef __linux__
+    const double half = 0.5 * (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if ((double)rounded > half) return NULL;
+#endif
+    p = aligned_alloc(page, rounded);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (p && page > 64) (void)madvise(p, rounded, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
+enum { MAX_BLOCKS = 64 };
+static void *blocks[MAX_BLOCKS];
+static size_t block_count;
+
+void *bench_take(size_t bytes)
+{
+    void *p = block_count < MAX_BLOCKS ? take_raw(bytes) : NULL;
+    if (!p) return NULL;
+    memset(p, 0, bytes);
+    return blocks[block_count++] = p;
+}
+
+float *bench_floats(size_t count) { return bench_take(count * sizeof(float)); }
+
+static void release(void)
+{
+    while (block_count) free(blocks[--block_count]);
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t scramble(uint64_t x)
+{
+    x *= 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The sum of four uniform numbers, with variance 1. */
+static float normal(uint64_t index)
+{
+    const uint64_t x = scramble(index + 1);
+    const uint32_t sum = (uint32_t)(x & 0xffff) + (uint32_t)(x >> 16 & 0xffff) +
+                         (uint32_t)(x >> 32 & 0xffff) + (uint32_t)(x >> 48);
+    return ((float)sum - 131070.0f) * (1.7320508f / 65536.0f);
+}
+
+float *bench_random(size_t count)
+{
+    static float *pool;
+    static size_t size;
+    if (count > size) {
+        free(pool);
+        size = 0;
+        pool = take_raw(count * sizeof(float));
+        if (!pool) return NULL;
+        size = count;
+        for (size_t i = 0; i < size; i++) pool[i] = normal(i);
+    }
+    return pool;
+}
+
+/* ---- Operands ------------------------------------------------------------------------------- */
+
+const char *bench_map_name(linattn_feature_map map)
+{
+    static const char *const names[LINATTN_MAP_COUNT] = {
+        [LINATTN_MAP_ELU1] = "elu1",       [LINATTN_MAP_IDENTITY] = "identity",
+        [LINATTN_MAP_RELU] = "relu",       [LINATTN_MAP_EXP] = "exp",
+        [LINATTN_MAP_SOFTMAX] = "softmax",
+    };
+    return names[map] ? names[map] : "unnamed";
+}
+
+linattn_config bench_config(const bench *b)
+{
+    linattn_config config = {0};
+    config.heads = b->heads;
+    config.dim_key = b->m;
+    config.dim_value = b->dv;
+    config.map = b->map;
+    config.normaliser = LINATTN_NORM_SUM;
+    if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;
+    if (b->map == LINATTN_MAP_IDENTITY) config.normaliser = LINATTN_NORM_LENGTH;
+    return config;
+}
+
+void bench_check(linattn_status status)
+{
+    if (status == LINATTN_OK) return;
+    fprintf(stderr, "linattn: %s\n", linattn_status_string(status));
+    exit(1);
+}
+
+/* Exponential maps: e^-88 and less. The others: products of about 1e-40. */
+static void make_denormal(const bench *b, float *x, size_t floats)
+{
+    const bool exponential =
+        b->map == LINATTN_MAP_ELU1 || b->map == LINATTN_MAP_EXP || b->map == LINATTN_MAP_SOFTMAX;
+    for (size_t i = 0; i < floats; i++)
+        x[i] = exponential ? 4.0f * normal(i) - 88.0f : 1e-20f * normal(i);
+}
+
+static linattn_view view_of(const bench *b, const float *data, size_t dim)
+{
+    linattn_view view = {data, dim, b->n * dim};
+    if (b->variant == VARIANT_HEADS) {
+        view.stride_token = b->heads * dim;
+        view.stride_head = dim;
+    }
+    return view;
+}
+
+static size_t rounded(size_t floats) { return (floats + 15) / 16 * 16; }
+
+const char *bench_operands(const bench *b, operands *x)
+{
+    static const char none[] = "not enough memory";
+    const size_t keys = rounded(b->heads * b->n * b->m), values = rounded(b->heads * b->n * b->dv);
+    const size_t shift = b->variant == VARIANT_MISALIGNED;
+    float *in = b->variant == VARIANT_DENORMAL ? bench_floats(2 * keys + values + shift)
+                                               : bench_random(2 * keys + values + shift);
+    float *out = bench_floats(values + shift);
+    if (!in || !out) return none;
+    if (b->variant == VARIANT_DENORMAL) {
+        make_denormal(b, in, 2 * keys);
+        for (size_t i = 0; i < values; i++) in[2 * keys + i] = 1e-20f * normal(i);
+    }
+    in += shift;
+    x->q = view_of(b, in, b->m);
+    x->k = view_of(b, in + keys, b->m);
+    x->v = view_of(b, in + 2 * keys, b->dv);
+    x->out.data = out + shift;
+    x->out.stride_token = view_of(b, out, b->dv).stride_token;
+    x->out.stride_head = view_of(b, out, b->dv).stride_head;
+    return NULL;
+}
+
+oracle_problem bench_problem(const bench *b, const operands *x, bool causal)
+{
+    return (oracle_problem){
+        .q = x->q.data,
+        .k = x->k.data,
+        .v = x->v.data,
+        .q_token = x->q.stride_token,
+        .k_token = x->k.stride_token,
+        .v_token = x->v.stride_token,
+        .n = b->n,
+        .m = b->m,
+        .dv = b->dv,
+        .map = b->map,
+        .normaliser = bench_config(b).normaliser,
+        .causal = causal,
+    };
+}
+
+void *bench_state(const bench *b)
+{
+    const linattn_config config = bench_config(b);
+    const size_t bytes = linattn_state_size(&config);
+    void *state = bench_take(bytes);
+    if (state) bench_check(linattn_state_init(&config, state, bytes));
+    return state;
+}
+
+/* ---- Measuring ------------------------------------------------------------------------------ */
+
+/* Long enough for the clock, short enough that most samples escape the machine's other work. */
+static const double sample_seconds = 150e-6, limit_seconds = 15e-6;
+
+/* One thread's benchmarks are timed by its processor time, which stands still while other programs
+   have the processor. */
+static clockid_t the_clock = CLOCK_THREAD_CPUTIME_ID;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(the_clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of one call. */
+static double time_calls(bench *b, void (*call)(bench *b), size_t count)
+{
+    const double start = now();
+    for (size_t i = 0; i < count; i++) call(b);
+    return (now() - start) / (double)count;
+}
+
+/* How many calls make a sample. */
+static size_t calls_per_sample(bench *b)
+{
+    size_t count = 1;
+    b->call(b);
+    for (;;) {
+        const double seconds = time_calls(b, b->call, count) * (double)count;
+        if (seconds >= sample_seconds) return count;
+        count *= seconds < 0.1 * sample_seconds ? 8 : 2;
+    }
+}
+
+/* The benchmark that is open. Google Benchmark calls several times, with more and more iterations.
+   */
+static struct {
+    bench *b;
+    const char *problem;
+    size_t calls;         /* of a sample */
+    size_t rounds, steps; /* of each limit's loop */
+    size_t at;            /* where memory is updated next */
+    bool memory_binds;
+} current;
+
+/* Seconds of a loop of FMAs, and how many flops these are. */
+static double multiply(size_t rounds, double *flops)
+{
+    const double start = now();
+    *flops = peak_of(current.b->isa)->multiply(rounds);
+    return now() - start;
+}
+
+/* Seconds of updating memory where the benchmark's lies, and how many bytes are moved. A large
+   place is walked through a piece at a time, in turn from one sample to the next. */
+static double update(size_t steps, double *bytes)
+{
+    enum { MOST = 1 << 16 };
+    const bench *b = current.b;
+    const peak *p = peak_of(b->isa);
+    const double start = now();
+    size_t moved = 0;
+    for (size_t i = 0; i < steps; i++) {
+        const size_t left = b->memory_floats - current.at, floats = left < MOST ? left : MOST;
+        p->update(b->memory + current.at, floats);
+        current.at = floats == left ? 0 : current.at + floats;
+        moved += 2 * floats * sizeof(float);
+    }
+    *bytes = (double)moved;
+    return now() - start;
+}
+
+/* Seconds that the arithmetic of a call takes at least, and that it takes to move its bytes. */
+static double arithmetic_limit(void)
+{
+    const size_t threads = current.b->threads > 1 ? current.b->threads : 1;
+    double flops;
+    const double seconds = multiply(current.rounds, &flops);
+    return current.b->flops * seconds / (flops * (double)threads);
+}
+
+static double memory_limit(void)
+{
+    double bytes;
+    const double seconds = update(current.steps, &bytes);
+    return current.b->bytes * seconds / bytes;
+}
+
+/* The one that binds. Disturbances only add, and weigh more in a short loop than in a long sample:
+   the smallest of three. */
+static double binding_limit(void)
+{
+    double least = HUGE_VAL;
+    for (int i = 0; i < 3; i++)
+        least = fmin(least, current.memory_binds ? memory_limit() : arithmetic_limit());
+    return least;
+}
+
+/* How long the loops must be for the clock. */
+static void size_limits(const bench *b)
+{
+    double count;
+    current.rounds = current.steps = 1;
+    current.at = 0;
+    while (multiply(current.rounds, &count) < limit_seconds) current.rounds *= 2;
+    while (b->memory_floats && update(current.steps, &count) < limit_seconds) current.steps *= 2;
+}
+
+/* Which limit binds; the smallest of a few trials each, as disturbances only add. */
+static bool memory_binds(const bench *b)
+{
+    double arithmetic = HUGE_VAL, memory = HUGE_VAL;
+    if (b->flops == 0.0) return true;
+    if (b->memory_floats == 0) return false;
+    for (int i = 0; i < 5; i++) {
+        arithmetic = fmin(arithmetic, arithmetic_limit());
+        memory = fmin(memory, memory_limit());
+    }
+    return memory > arithmetic;
+}
+
+typedef struct series {
+    double *x;
+    size_t count, capacity;
+} series;
+
+static void push(series *s, double x)
+{
+    if (s->count == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 256;
+        s->x = realloc(s->x, s->capacity * sizeof(double));
+        if (!s->x) exit(1);
+    }
+    s->x[s->count++] = x;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The value that a share of the series lies below. */
+static double quantile(series *s, double share)
+{
+    qsort(s->x, s->count, sizeof(double), ascending);
+    return s->count ? s->x[(size_t)(share * (double)(s->count - 1) + 0.5)] : 0.0;
+}
+
+static double worst_error;
+
+double bench_worst_error(void) { return worst_error; }
+
+static void open_bench(bench *b)
+{
+    if (current.b == b) return;
+    release();
+    current.b = b;
+    b->error = -1.0;
+    b->memory_floats = 0;
+    bench_check(linattn_isa_select(b->isa));
+    the_clock = b->threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+    current.problem = b->open(b);
+    if (current.problem) return;
+    worst_error = fmax(worst_error, b->error);
+    b->memory_floats -= b->memory_floats % 128; /* a step of the loop in peak.c, at most */
+    current.calls = calls_per_sample(b);
+    size_limits(b);
+    current.memory_binds = memory_binds(b);
+}
+
+typedef struct samples {
+    series seconds, share, against;
+} samples;
+
+/* Threads that have waited for long sleep: a call wakes them. */
+static double time_warm(bench *b)
+{
+    if (b->threads > 1) b->call(b);
+    return time_calls(b, b->call, current.calls);
+}
+
+static void sample(gbench_state *state, bench *b, samples *s)
+{
+    const double before = binding_limit();
+    const double base = b->base ? time_calls(b, b->base, current.calls) : 0.0;
+    const double seconds = time_warm(b);
+    const double after = binding_limit();
+    gbench_time(state, seconds * (double)current.calls);
+    push(&s->seconds, seconds);
+    push(&s->share, 0.5 * (before + after) / seconds);
+    if (!b->base) return;
+    if (strcmp(b->base_counter, "overhead") == 0)
+        push(&s->against, 1e9 * (seconds - base));
+    else
+        push(&s->against, strcmp(b->base_counter, "speedup") ? seconds / base : base / seconds);
+}
+
+static void report(gbench_state *state, const bench *b, samples *s)
+{
+    const double seconds = quantile(&s->seconds, 0.5);
+    const double quartiles = quantile(&s->seconds, 0.75) - quantile(&s->seconds, 0.25);
+    gbench_counter(state, "ns", 1e9 * seconds / b->items);
+    gbench_counter(state, "spread", quartiles / seconds);
+    if (b->flops > 0.0) gbench_counter(state, "gflops", 1e-9 * b->flops / seconds);
+    gbench_counter(state, "peak", quantile(&s->share, 0.5));
+    gbench_counter(state, "memory_bound", current.memory_binds);
+    if (b->base) gbench_counter(state, b->base_counter, quantile(&s->against, 0.5));
+    if (b->error >= 0.0) gbench_counter(state, "error", b->error);
+    free(s->seconds.x);
+    free(s->share.x);
+    free(s->against.x);
+}
+
+static void run(gbench_state *state, void *argument)
+{
+    bench *b = argument;
+    samples s = {0};
+    open_bench(b);
+    if (current.problem) {
+        gbench_skip(state, current.problem);
+        return;
+    }
+    while (gbench_next(state, current.calls)) sample(state, b, &s);
+    report(state, b, &s);
+}
+
+/* ---- Registration --------------------------------------------------------------------------- */
+
+void bench_add(const bench *b, const char *format, ...)
+{
+    bench *copy = malloc(sizeof *copy); /* lives as long as the process */
+    va_list args;
+    if (!copy) exit(1);
+    *copy = *b;
+    va_start(args, format);
+    vsnprintf(copy->name, sizeof copy->name, format, args);
+    va_end(args);
+    gbench_register(copy->name, run, copy);
+}

@@ -1,0 +1,580 @@
+/* The library, and a benchmark for every kernel in its list. A kernel is driven by its type: one
+   that is added to the list with a type that is here already needs nothing in this file. Compiled
+   twice, with LINATTN_USE_SLEEF for the second time. */
+#ifdef LINATTN_USE_SLEEF
+#define LINATTN_STATIC
+#define REGISTER register_kernels_sleef
+#define SUFFIX "-sleef"
+#else
+#define REGISTER register_kernels
+#define SUFFIX ""
+#endif
+#define LINATTN_IMPLEMENTATION
+#include "linattn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bench.h"
+
+/* A kernel of one instruction set, and what it was seen to do. */
+typedef struct subject {
+    void (*kernel)(void);
+    bool writes_state, writes_out;
+} subject;
+
+/* A kernel on all of them; NULL where it is absent. */
+typedef struct family {
+    const char *name;
+    subject of[LINATTN_ISA_COUNT];
+} family;
+
+static const char no_memory[] = "not enough memory";
+
+#ifndef LINATTN_USE_SLEEF
+void bench_memory_is_state(bench *b, void *state)
+{
+    const linattn_config config = bench_config(b);
+    const size_t header = sizeof(linattn__header) / sizeof(float);
+    b->memory = (float *)state + header;
+    b->memory_floats = linattn_state_size(&config) / sizeof(float) - header;
+}
+#endif
+
+/* ---- Kernels on a span of tokens ------------------------------------------------------------ */
+
+typedef struct span_run {
+    linattn__work work;
+    linattn__span span[8]; /* of each head */
+    size_t heads;
+    linattn__span_kernel *kernel;
+} span_run;
+
+/* The state is empty, but for a kernel that only reads it: that is given the keys' state. */
+static void span_begin(span_run *r, const bench *b, void *state, const operands *o, size_t n)
+{
+    const subject *kernel = b->subject;
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    bench_check(linattn__read_state(state, &h, &s));
+    bench_check(linattn__read_keys(&s, o->k, o->v, n, &x));
+    bench_check(linattn__read_queries(&s, o->q, o->out, n, &x));
+    if (!kernel->writes_state) {
+        bench_check(linattn_update(state, o->k, o->v, n, NULL));
+        bench_check(linattn__read_state(state, &h, &s));
+    }
+    linattn__start(&r->work, &s, &h, state);
+    linattn__use_keys(&r->work, &x.k, &x.v);
+    linattn__use_query(&r->work, &x.q, &x.out);
+    r->heads = b->heads;
+    r->kernel = (linattn__span_kernel *)kernel->kernel;
+    for (size_t head = 0; head < b->heads; head++) r->span[head] = linattn__span_of(&r->work, head);
+}
+
+static void span_walk(const span_run *r)
+{
+    for (size_t head = 0; head < r->heads; head++) r->kernel(&r->span[head]);
+}
+
+typedef struct span_pair {
+    span_run call, base;
+} span_pair;
+
+static void span_call(bench *b) { span_walk(&((const span_pair *)b->data)->call); }
+static void span_base(bench *b) { span_walk(&((const span_pair *)b->data)->base); }
+
+/* The first tokens of the first head from an empty state, against double. What a kernel that only
+   writes left behind is read with a query. */
+static double span_error(const bench *b, const operands *o)
+{
+    const subject *kernel = b->subject;
+    oracle_problem p = bench_problem(b, o, kernel->writes_state && kernel->writes_out);
+    void *state = bench_state(b);
+    span_run r;
+    if (!state) return -1.0;
+    p.n = oracle_tokens(&p);
+    span_begin(&r, b, state, o, p.n);
+    span_walk(&r);
+    linattn__set_tokens(state, p.n);
+    if (!kernel->writes_out) bench_check(linattn_query(state, o->q, o->out, p.n, NULL));
+    return oracle_error(&p, o->out.data, o->out.stride_token);
+}
+
+static void span_limits(bench *b, void *state)
+{
+    const subject *kernel = b->subject;
+    const int sides = kernel->writes_state + kernel->writes_out; /* k and v, q and out */
+    const double each = (double)(b->heads * b->m * b->dv), tokens = (double)(b->heads * b->n);
+    b->items = tokens;
+    b->flops = sides * 2.0 * each * (double)b->n;
+    b->bytes = sizeof(float) *
+               (tokens * sides * (double)(b->m + b->dv) + (1.0 + kernel->writes_state) * each);
+    bench_memory_is_state(b, state);
+    if (tokens * (double)(2 * b->m + b->dv) > each && b->variant == VARIANT_PLAIN) {
+        b->memory = bench_random(0); /* q, k and v */
+        b->memory_floats = b->heads * b->n * (2 * b->m + b->dv);
+    }
+}
+
+/* The plain operands that a variant is compared with: as many tokens of as many heads. */
+static const char *span_open_base(const bench *b, span_pair *pair)
+{
+    bench plain = *b;
+    operands o;
+    void *state = bench_state(b);
+    const char *problem;
+    plain.variant = VARIANT_PLAIN;
+    problem = bench_operands(&plain, &o);
+    if (problem || !state) return problem ? problem : no_memory;
+    span_begin(&pair->base, &plain, state, &o, b->n);
+    return NULL;
+}
+
+static const char *span_open(bench *b)
+{
+    span_pair *pair = bench_take(sizeof *pair);
+    void *state = bench_state(b);
+    operands o;
+    const char *problem;
+    if (!pair || !state) return no_memory;
+    b->data = pair;
+    /* the larger block of random numbers first: later ones are parts of it */
+    problem = bench_operands(b, &o);
+    if (!problem && b->base) problem = span_open_base(b, pair);
+    if (problem) return problem;
+    if (b->variant != VARIANT_DENORMAL) b->error = span_error(b, &o);
+    span_begin(&pair->call, b, state, &o, b->n);
+    span_limits(b, state);
+    return NULL;
+}
+
+/* Does the kernel write the state, the output? It is run once to see. */
+static void probe(subject *kernel)
+{
+    enum { dim = 16, floats = 4096 };
+    static float state[floats], before[floats], in[dim], out[dim];
+    const bench b = {.m = dim, .dv = dim, .n = 1, .heads = 1, .subject = kernel};
+    const operands o = {{in, 0, 0}, {in, 0, 0}, {in, 0, 0}, {out, 0, 0}};
+    const linattn_config config = bench_config(&b);
+    span_run r;
+    bench_check(linattn_state_init(&config, state, sizeof state));
+    for (size_t i = 0; i < dim; i++) {
+        in[i] = 2.5f;
+        out[i] = -1.0f; /* not what comes out: a mean of 2.5, or 0 */
+    }
+    span_begin(&r, &b, state, &o, 1);
+    memcpy(before, state, sizeof state);
+    span_walk(&r);
+    kernel->writes_state = memcmp(before, state, sizeof state) != 0;
+    kernel->writes_out = out[0] != -1.0f || !kernel->writes_state;
+}
+
+static const char *const variant_names[VARIANT_COUNT] = {
+    [VARIANT_PLAIN] = "",
+    [VARIANT_MISALIGNED] = "/misaligned",
+    [VARIANT_HEADS] = "/heads8",
+    [VARIANT_DENORMAL] = "/denormal",
+};
+
+/* A sample of them holds the usual map, and what may be denormal in the others. */
+static bool variant_wanted(const selection *s, variant v, linattn_feature_map map)
+{
+    if (s->full || s->given || v == VARIANT_PLAIN || map == LINATTN_MAP_ELU1) return true;
+    return v == VARIANT_DENORMAL && (map == LINATTN_MAP_EXP || map == LINATTN_MAP_IDENTITY);
+}
+
+static void add_span(const selection *s, const family *f, bench b)
+{
+    b.open = span_open;
+    b.call = span_call;
+    b.heads = b.variant == VARIANT_HEADS ? 8 : 1;
+    if (b.variant != VARIANT_PLAIN) {
+        b.base = span_base;
+        b.base_counter = "times";
+    }
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        if (!f->of[isa].kernel) continue;
+        b.isa = (linattn_isa)isa;
+        b.subject = &f->of[isa];
+        if (bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) &&
+            variant_wanted(s, b.variant, b.map))
+            bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu%s", f->name, bench_map_name(b.map),
+                      linattn_isa_name(b.isa), b.m, b.dv, b.n, variant_names[b.variant]);
+    }
+}
+
+static void register_span(const selection *s, family *f)
+{
+    bench b = {0};
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
+        if (f->of[isa].kernel) probe(&f->of[isa]);
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        b.map = (linattn_feature_map)map;
+        for (size_t i = 0; i < s->shape_count; i++) {
+            b.m = s->shapes[i].m;
+            b.dv = s->shapes[i].dv;
+            b.variant = VARIANT_PLAIN;
+            for (size_t j = 0; j < s->n_count; j++) {
+                b.n = s->n[j];
+                add_span(s, f, b);
+            }
+            b.n = bench_usual_length;
+            for (int v = VARIANT_PLAIN + 1; v < VARIANT_COUNT && b.m == 64 && b.dv == 64; v++) {
+                b.variant = (variant)v;
+                add_span(s, f, b);
+            }
+        }
+    }
+}
+
+/* ---- What a call costs beside its kernel ----------------------------------------------------- */
+
+#ifndef LINATTN_USE_SLEEF
+typedef struct verb_run {
+    span_pair pair; /* base is the kernel alone */
+    operands o;
+    void *state;
+} verb_run;
+
+static void verb_call(bench *b)
+{
+    const verb_run *r = b->data;
+    bench_check(linattn_causal(r->state, r->o.q, r->o.k, r->o.v, r->o.out, b->n, NULL));
+}
+
+static const char *verb_open(bench *b)
+{
+    verb_run *r = bench_take(sizeof *r);
+    const char *problem;
+    if (!r) return no_memory;
+    b->data = r;
+    r->state = bench_state(b);
+    problem = bench_operands(b, &r->o);
+    if (problem || !r->state) return problem ? problem : no_memory;
+    span_begin(&r->pair.base, b, r->state, &r->o, b->n);
+    span_limits(b, r->state);
+    b->items = 1.0;
+    return NULL;
+}
+
+static void register_call(const selection *s, const subject *causal, linattn_isa isa)
+{
+    const bench b = {.open = verb_open,
+                     .call = verb_call,
+                     .base = span_base,
+                     .base_counter = "overhead",
+                     .subject = causal,
+                     .isa = isa,
+                     .m = 16,
+                     .dv = 16,
+                     .n = 1,
+                     .heads = 1};
+    if (s->isas >> isa & 1u) bench_add(&b, "call/elu1/%s/16x16/1", linattn_isa_name(isa));
+}
+#endif
+
+/* ---- Exact attention ------------------------------------------------------------------------ */
+
+typedef struct exact_run {
+    linattn__exact exact;
+    linattn__exact_kernel *kernel;
+} exact_run;
+
+static void exact_call(bench *b)
+{
+    const exact_run *r = b->data;
+    r->kernel(&r->exact);
+}
+
+/* One head, scale 1 / sqrt(m), as linattn_softmax sets it up. */
+static void exact_begin(exact_run *r, const bench *b, const operands *o, float *scratch, size_t n)
+{
+    const linattn_config config = bench_config(b);
+    linattn__exact_work w;
+    linattn__shape s;
+    linattn__operands x;
+    bench_check(linattn__read_config(&config, &s));
+    bench_check(linattn__read_keys(&s, o->k, o->v, n, &x));
+    bench_check(linattn__read_queries(&s, o->q, o->out, n, &x));
+    linattn__exact_operands(&w, &s, &x);
+    r->kernel = (linattn__exact_kernel *)((const subject *)b->subject)->kernel;
+    r->exact = w.head;
+    r->exact.pre = (float)(1.0 / sqrt((double)b->m));
+    r->exact.post = 1.0f;
+    r->exact.causal = b->causal;
+    r->exact.offset = 0;
+    r->exact.scratch = scratch;
+    r->exact.begin = 0;
+    r->exact.end = n;
+}
+
+static double exact_error(const bench *b, exact_run *r, const operands *o, float *scratch)
+{
+    oracle_problem p = bench_problem(b, o, b->causal);
+    p.exact = true;
+    p.n = oracle_tokens(&p);
+    exact_begin(r, b, o, scratch, p.n);
+    r->kernel(&r->exact);
+    return oracle_error(&p, o->out.data, b->dv);
+}
+
+static const char *exact_open(bench *b)
+{
+    exact_run *r = bench_take(sizeof *r);
+    float *scratch = bench_floats(linattn__exact_floats(b->m, b->dv));
+    const double n = (double)b->n, pairs = b->causal ? 0.5 * n * (n + 1.0) : n * n;
+    operands o;
+    const char *problem = bench_operands(b, &o);
+    if (problem) return problem;
+    if (!r || !scratch) return no_memory;
+    b->data = r;
+    b->error = exact_error(b, r, &o, scratch);
+    exact_begin(r, b, &o, scratch, b->n);
+    b->items = n;
+    b->flops = 2.0 * pairs * (double)(b->m + b->dv);
+    b->bytes = 0.0;
+    return NULL;
+}
+
+static void add_exact(const selection *s, const family *f, bench b)
+{
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        if (!f->of[isa].kernel) continue;
+        b.isa = (linattn_isa)isa;
+        b.subject = &f->of[isa];
+        if (bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) &&
+            bench_sampled(s, (shape){b.m, b.dv}))
+            bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu", f->name, b.causal ? "causal" : "full",
+                      linattn_isa_name(b.isa), b.m, b.dv, b.n);
+    }
+}
+
+static void register_exact(const selection *s, family *f)
+{
+    bench b = {.open = exact_open, .call = exact_call, .heads = 1};
+    for (size_t i = 0; i < s->shape_count; i++) {
+        b.m = s->shapes[i].m;
+        b.dv = s->shapes[i].dv;
+        for (size_t j = 0; j < s->n_count; j++) {
+            b.n = s->n[j];
+            if (b.n > bench_longest_exact) continue;
+            for (int causal = 0; causal < 2; causal++) {
+                b.causal = causal;
+                add_exact(s, f, b);
+            }
+        }
+    }
+}
+
+/* ---- merge ---------------------------------------------------------------------------------- */
+
+typedef struct merge_run {
+    linattn__work to, from;
+    linattn__merge_kernel *kernel;
+} merge_run;
+
+static void merge_call(bench *b)
+{
+    const merge_run *r = b->data;
+    r->kernel(&r->to.span, &r->from.span);
+}
+
+static void merge_side(linattn__work *w, void *state)
+{
+    linattn__shape s;
+    linattn__header h;
+    bench_check(linattn__read_state(state, &h, &s));
+    linattn__start(w, &s, &h, state);
+    w->span.params = &w->params;
+}
+
+/* Each half of the tokens in a state of its own; their sum is read with all queries. */
+static double merge_error(bench *b, const operands *o, void *to, void *from)
+{
+    const size_t half = b->n / 2;
+    const linattn_view k = {o->k.data + half * b->m, b->m, 0};
+    const linattn_view v = {o->v.data + half * b->dv, b->dv, 0};
+    const oracle_problem p = bench_problem(b, o, false);
+    bench_check(linattn_update(to, o->k, o->v, half, NULL));
+    bench_check(linattn_update(from, k, v, b->n - half, NULL));
+    merge_call(b);
+    linattn__set_tokens(to, b->n);
+    bench_check(linattn_query(to, o->q, o->out, b->n, NULL));
+    return oracle_error(&p, o->out.data, b->dv);
+}
+
+static const char *merge_open(bench *b)
+{
+    const linattn_config config = bench_config(b);
+    const size_t bytes = (linattn_state_size(&config) + 63) / 64 * 64;
+    merge_run *r = bench_take(sizeof *r);
+    char *states = bench_take(2 * bytes);
+    operands o;
+    const char *problem = bench_operands(b, &o);
+    if (problem) return problem;
+    if (!r || !states) return no_memory;
+    bench_check(linattn_state_init(&config, states, bytes));
+    bench_check(linattn_state_init(&config, states + bytes, bytes));
+    merge_side(&r->to, states);
+    merge_side(&r->from, states + bytes);
+    r->kernel = (linattn__merge_kernel *)((const subject *)b->subject)->kernel;
+    b->data = r;
+    b->error = merge_error(b, &o, states, states + bytes);
+    b->items = 1.0;
+    b->flops = 0.0;
+    b->bytes = 3.0 * (double)(bytes - sizeof(linattn__header));
+    b->memory = (float *)(void *)states + sizeof(linattn__header) / sizeof(float);
+    b->memory_floats = (bytes - sizeof(linattn__header)) / sizeof(float);
+    return NULL;
+}
+
+static void register_merge(const selection *s, family *f)
+{
+    bench b = {.open = merge_open, .call = merge_call, .heads = 1, .n = bench_usual_length};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t i = 0; i < s->shape_count; i++)
+            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+                b.map = (linattn_feature_map)map;
+                b.m = s->shapes[i].m;
+                b.dv = s->shapes[i].dv;
+                b.isa = (linattn_isa)isa;
+                b.subject = &f->of[isa];
+                if (!f->of[isa].kernel) continue;
+                if (bench_wanted(s, b.isa, b.map, s->shapes[i], b.n) &&
+                    bench_sampled(s, s->shapes[i]))
+                    bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu", f->name, bench_map_name(b.map),
+                              linattn_isa_name(b.isa), b.m, b.dv);
+            }
+}
+
+/* ---- Maps on arrays ------------------------------------------------------------------------- */
+
+typedef struct map_run {
+    linattn__params params;
+    linattn__span span;
+    float *x, *y;
+    void (*kernel)(void);
+} map_run;
+
+static void map_call(bench *b)
+{
+    const map_run *r = b->data;
+    ((linattn__map_kernel *)r->kernel)(r->x, r->y, b->n, &r->params);
+}
+
+/* n numbers in rows of m. */
+static void row_call(bench *b)
+{
+    const map_run *r = b->data;
+    for (size_t i = 0; i + b->m <= b->n; i += b->m)
+        ((linattn__row_kernel *)r->kernel)(&r->span, r->x + i, r->y + i);
+}
+
+static double map_error(const bench *b, const map_run *r)
+{
+    double phi[64], worst = 0.0;
+    if (b->call == map_call) return oracle_map_error(b->map, r->x, r->y, b->n);
+    for (size_t i = 0; i + b->m <= b->n; i += b->m) {
+        oracle_features(b->map, false, r->x + i, phi, b->m);
+        for (size_t f = 0; f < b->m; f++)
+            worst = fmax(worst, fabs((double)r->y[i + f] - phi[f]) / phi[f]);
+    }
+    return worst;
+}
+
+/* x and y lie in one block, which the bandwidth is measured in. */
+static const char *map_open(bench *b)
+{
+    const size_t n = (b->n + 15) / 16 * 16;
+    const linattn_config config = bench_config(b);
+    map_run *r = bench_take(sizeof *r);
+    float *block = bench_floats(2 * n);
+    const float *random = bench_random(b->n);
+    linattn__shape s;
+    if (!r || !block || !random) return no_memory;
+    bench_check(linattn__read_config(&config, &s));
+    linattn__read_params(&s, &r->params);
+    r->span.params = &r->params;
+    r->span.m = b->m;
+    r->x = block;
+    r->y = block + n;
+    r->kernel = ((const subject *)b->subject)->kernel;
+    for (size_t i = 0; i < b->n; i++) r->x[i] = 4.0f * random[i];
+    b->data = r;
+    b->call(b);
+    b->error = map_error(b, r);
+    b->items = (double)b->n;
+    b->flops = 0.0;
+    b->bytes = 2.0 * sizeof(float) * (double)b->n;
+    b->memory = block;
+    b->memory_floats = 2 * n;
+    return NULL;
+}
+
+static void add_map(const selection *s, const family *f, bench b)
+{
+    for (size_t j = 0; j < s->n_count; j++)
+        for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+            b.isa = (linattn_isa)isa;
+            b.subject = &f->of[isa];
+            b.n = s->n[j];
+            if (f->of[isa].kernel && bench_wanted_array(s, b.isa, b.map, b.n))
+                bench_add(&b, "%s/%s/%s" SUFFIX "/array/%zu", f->name, bench_map_name(b.map),
+                          linattn_isa_name(b.isa), b.n);
+        }
+}
+
+static void register_map(const selection *s, family *f)
+{
+    bench b = {.open = map_open, .call = map_call, .m = 64, .dv = 64, .heads = 1};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        b.map = (linattn_feature_map)map;
+        if (map != LINATTN_MAP_SOFTMAX) add_map(s, f, b); /* the softmax map is a row kernel's */
+    }
+}
+
+static void register_row(const selection *s, family *f)
+{
+    const bench b = {.open = map_open,
+                     .call = row_call,
+                     .map = LINATTN_MAP_SOFTMAX,
+                     .m = 64,
+                     .dv = 64,
+                     .heads = 1};
+    add_map(s, f, b);
+}
+
+/* ---- The list ------------------------------------------------------------------------------- */
+
+/* How a kernel's type is driven: a new type needs a line here. */
+#define REGISTER_OF(kernel)                                                                        \
+    _Generic((kernel), linattn__span_kernel *                                                      \
+             : register_span, linattn__exact_kernel *                                              \
+             : register_exact, linattn__merge_kernel *                                             \
+             : register_merge, linattn__map_kernel *                                               \
+             : register_map, linattn__row_kernel *                                                 \
+             : register_row)
+
+void REGISTER(const selection *s)
+{
+    enum { tables = sizeof linattn__tables / sizeof linattn__tables[0] };
+    static family families[64];
+    family *f = families;
+#define REGISTER_KERNEL(member, type)                                                              \
+    f->name = #member;                                                                             \
+    for (size_t i = 0; i < tables; i++) {                                                          \
+        const int isa = linattn__tables[i]->isa;                                                   \
+        if (linattn_isa_available() >> isa & 1u)                                                   \
+            f->of[isa].kernel = (void (*)(void))linattn__tables[i]->member;                        \
+    }                                                                                              \
+    REGISTER_OF(linattn__tables[0]->member)(s, f);                                                 \
+    f++;
+    LINATTN__KERNEL_LIST(REGISTER_KERNEL)
+#undef REGISTER_KERNEL
+#ifndef LINATTN_USE_SLEEF
+    for (f = families; strcmp(f->name, "causal") != 0; f++) continue;
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
+        if (f->of[isa].kernel) register_call(s, &f->of[isa], (linattn_isa)isa);
+#endif
+}

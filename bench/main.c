@@ -1,0 +1,200 @@
+/* linattn_bench: see `usage`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "gbench.h"
+
+static const char usage[] =
+    "usage: linattn_bench [OPTION...] [Google Benchmark's options, see --help]\n"
+    "  --full               every map, shape and length; default: a sample of a minute or two\n"
+    "  --shapes=64x64,...   features x dim_value\n"
+    "  --n=1,4096,...       tokens\n"
+    "  --maps=elu1,...      elu1, identity, relu, exp, softmax\n"
+    "  --isas=avx2,...      scalar, neon, avx2, avx512\n"
+    "  --check              fail if a result is wrong\n"
+    "With --shapes, --n or --maps: all their combinations.\n"
+    "Names: kernel/map/isa or peer/features x dim_value/n[/variant]. Counters:\n"
+    "  ns            per token and head, per element, per merge or per call; a median\n"
+    "  spread        of the samples' middle half, relative to that\n"
+    "  gflops        2 m dv for each of adding a key and reading a query\n"
+    "  peak          the least possible time over the time taken: see memory_bound\n"
+    "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
+    "  error         the largest against double precision, relative to its row's largest element\n"
+    "  times         as long as on aligned, dense, ordinary operands\n"
+    "  speedup       over one thread\n"
+    "  overhead      ns of a call, beside its kernel\n";
+
+static const shape all_shapes[] = {{16, 16}, {32, 32},   {40, 40},   {64, 64}, {72, 72},
+                                   {96, 96}, {100, 100}, {128, 128}, {256, 64}};
+static const size_t all_lengths[] = {1, 2, 3, 5, 8, 16, 64, 256, 1024, 4096, 16384, 65536, 1048576};
+
+/* ---- What is wanted ------------------------------------------------------------------------- */
+
+linattn_isa bench_best(const selection *s)
+{
+    linattn_isa best = LINATTN_ISA_SCALAR;
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
+        if (s->isas >> isa & 1u) best = (linattn_isa)isa;
+    return best;
+}
+
+static bool in_sets(const selection *s, linattn_isa isa, linattn_feature_map map)
+{
+    return (s->isas >> isa & 1u) && (s->maps >> map & 1u);
+}
+
+bool bench_wanted(const selection *s, linattn_isa isa, linattn_feature_map map, shape x, size_t n)
+{
+    const bool usual_map = map == LINATTN_MAP_ELU1, usual_shape = x.m == 64 && x.dv == 64;
+    const bool scalar = isa == LINATTN_ISA_SCALAR;
+    const bool usual_n = n == (size_t)(scalar ? bench_scalar_length : bench_usual_length);
+    if (!in_sets(s, isa, map)) return false;
+    if (s->given) return true;
+    if (s->full) return usual_n || (usual_map && !scalar);
+    return (usual_n && (usual_shape || (usual_map && !scalar))) ||
+           (usual_map && usual_shape && isa == bench_best(s));
+}
+
+bool bench_sampled(const selection *s, shape x)
+{
+    return s->full || s->given || x.m >= 256 || (x.m == x.dv && (x.m & (x.m - 1)) == 0);
+}
+
+bool bench_wanted_array(const selection *s, linattn_isa isa, linattn_feature_map map, size_t n)
+{
+    if (!in_sets(s, isa, map)) return false;
+    if (s->given) return true;
+    return n == bench_usual_length || (n >= 64 && (s->full || map == LINATTN_MAP_EXP));
+}
+
+/* ---- The command line ----------------------------------------------------------------------- */
+
+static void refuse(const char *what)
+{
+    fprintf(stderr, "linattn_bench: %s\n%s", what, usage);
+    exit(1);
+}
+
+static void read_shapes(selection *s, char *list)
+{
+    s->shape_count = 0;
+    for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+        shape x;
+        if (sscanf(word, "%zux%zu", &x.m, &x.dv) != 2 || x.m == 0 || x.dv == 0) refuse(word);
+        if (s->shape_count == sizeof s->shapes / sizeof s->shapes[0]) refuse("too many shapes");
+        s->shapes[s->shape_count++] = x;
+    }
+}
+
+static void read_lengths(selection *s, char *list)
+{
+    s->n_count = 0;
+    for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+        const size_t n = strtoul(word, NULL, 10);
+        if (n == 0) refuse(word);
+        if (s->n_count == sizeof s->n / sizeof s->n[0]) refuse("too many lengths");
+        s->n[s->n_count++] = n;
+    }
+}
+
+/* The set of those of `count` things whose names are in the list. */
+static unsigned read_set(char *list, int count, const char *(*name)(int index))
+{
+    unsigned set = 0;
+    for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+        int i = 0;
+        while (i < count && strcmp(word, name(i)) != 0) i++;
+        if (i == count) refuse(word);
+        set |= 1u << i;
+    }
+    return set;
+}
+
+static const char *map_name(int map) { return bench_map_name((linattn_feature_map)map); }
+static const char *isa_name(int isa) { return linattn_isa_name((linattn_isa)isa); }
+
+/* What follows "--option=", or NULL. */
+static char *value_of(char *argument, const char *option)
+{
+    const size_t length = strlen(option);
+    return strncmp(argument, option, length) == 0 ? argument + length : NULL;
+}
+
+static void read_option(selection *s, char *argument)
+{
+    char *value;
+    if (strcmp(argument, "--full") == 0) {
+        s->full = true;
+    } else if (strcmp(argument, "--check") == 0) {
+        s->check = true;
+    } else if ((value = value_of(argument, "--isas="))) {
+        s->isas &= read_set(value, LINATTN_ISA_COUNT, isa_name);
+        if (!s->isas) refuse("none of these instruction sets is available");
+    } else {
+        s->given = true;
+        if ((value = value_of(argument, "--shapes=")))
+            read_shapes(s, value);
+        else if ((value = value_of(argument, "--n=")))
+            read_lengths(s, value);
+        else if ((value = value_of(argument, "--maps=")))
+            s->maps = read_set(value, LINATTN_MAP_COUNT, map_name);
+        else
+            refuse(argument);
+    }
+}
+
+/* What was not given beside something that was is the usual. */
+static void fill_in(selection *s)
+{
+    if (s->given) {
+        if (!s->shape_count) s->shapes[s->shape_count++] = (shape){64, 64};
+        if (!s->n_count) s->n[s->n_count++] = bench_usual_length;
+        if (!s->maps) s->maps = 1u << LINATTN_MAP_ELU1;
+        return;
+    }
+    s->maps = ~0u;
+    s->shape_count = sizeof all_shapes / sizeof all_shapes[0];
+    s->n_count = sizeof all_lengths / sizeof all_lengths[0];
+    memcpy(s->shapes, all_shapes, sizeof all_shapes);
+    memcpy(s->n, all_lengths, sizeof all_lengths);
+}
+
+static void describe(const selection *s)
+{
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", LINATTN_VERSION_MAJOR, LINATTN_VERSION_MINOR,
+             LINATTN_VERSION_PATCH);
+    gbench_context("linattn", version);
+    gbench_context("isa", linattn_isa_name(bench_best(s)));
+#if defined(__clang__)
+    gbench_context("compiler", "clang " __clang_version__);
+#elif defined(__GNUC__)
+    gbench_context("compiler", "gcc " __VERSION__);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    selection s = {0};
+    size_t ran;
+    s.isas = linattn_isa_available();
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) fputs(usage, stdout);
+    gbench_init(&argc, argv, 0.05);
+    for (int i = 1; i < argc; i++) read_option(&s, argv[i]);
+    fill_in(&s);
+    describe(&s);
+    register_kernels(&s);
+#ifdef BENCH_KERNELS_SLEEF
+    if (s.full || s.given) register_kernels_sleef(&s);
+#endif
+    register_verbs(&s);
+    register_peers(&s);
+    ran = gbench_run();
+    if (s.check && !(bench_worst_error() < 1e-3)) {
+        fprintf(stderr, "linattn_bench: an error of %g\n", bench_worst_error());
+        return 1;
+    }
+    return ran ? 0 : 1;
+}

@@ -1,0 +1,33 @@
+/* Linear and exact attention in double precision, in plain loops. */
+#ifndef LINATTN_BENCH_ORACLE_H
+#define LINATTN_BENCH_ORACLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "linattn.h"
+
+/* One head. Strides in floats, from one token to the next. */
+typedef struct oracle_problem {
+    const float *q, *k, *v;
+    size_t q_token, k_token, v_token;
+    size_t n, m, dv;
+    linattn_feature_map map;
+    linattn_normaliser normaliser; /* not DEFAULT */
+    bool exact;                    /* exact attention, with scale 1 / sqrt(m) */
+    bool causal;
+} oracle_problem;
+
+/* How many tokens can be checked in reasonable time, at most n. */
+size_t oracle_tokens(const oracle_problem *p);
+
+/* The largest |out - expected|, relative to the largest |expected| of its row. */
+double oracle_error(const oracle_problem *p, const float *out, size_t out_token);
+
+/* The same for a map on an array: relative to each element. */
+double oracle_map_error(linattn_feature_map map, const float *x, const float *y, size_t n);
+
+/* phi of one vector. keys: of a key, not of a query. */
+void oracle_features(linattn_feature_map map, bool keys, const float *x, double *phi, size_t m);
+
+#endif

@@ -1,0 +1,60 @@
+/* What linattn is compared with. Each takes one head of dense tokens with the map elu1 and the
+   normaliser `sum`, in the calling thread. */
+#ifndef LINATTN_BENCH_PEERS_H
+#define LINATTN_BENCH_PEERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* q and k [n][m], v and out [n][dv]; the state s [m][dv] and z [m] goes on from what it holds. */
+typedef struct peer_problem {
+    const float *q, *k, *v;
+    float *out, *s, *z;
+    float *scratch; /* as many floats as peer_scratch says */
+    size_t n, m, dv;
+    size_t chunk; /* tokens that are taken at once; n is a multiple */
+    const void *gemm;
+} peer_problem;
+
+size_t peer_scratch(size_t m, size_t dv, size_t chunk);
+
+/* ---- Plain C: plain.c, compiled with -O3 -march=native, and with -ffast-math ------------------
+   */
+
+void plain_causal(const peer_problem *p);
+void plain_bidirectional(const peer_problem *p);
+void plain_fast_causal(const peer_problem *p);
+void plain_fast_bidirectional(const peer_problem *p);
+
+/* ---- Products of matrices over chunks of tokens: chunked.c ------------------------------------
+   */
+
+/* The four products, for one shape. Matrices are dense and row-major, [chunk][m], [chunk][dv],
+   [chunk][chunk]; `transposed` is [m][chunk], where wanted. */
+typedef struct gemm {
+    size_t m, dv, chunk;
+    bool wants_transposed;
+    void *kernel[4];
+    void (*transpose)(const struct gemm *g, const float *keys, float *transposed);
+    void (*scores)(const struct gemm *g, const float *queries, const float *keys,
+                   const float *transposed, float *a); /* a = q k' */
+    void (*read)(const struct gemm *g, const float *queries, const float *s, float *out); /* = */
+    void (*weigh)(const struct gemm *g, const float *a, const float *v, float *out);      /* += */
+    void (*write)(const struct gemm *g, const float *keys, const float *transposed, const float *v,
+                  float *s); /* s += k' v */
+} gemm;
+
+void chunked_causal(const peer_problem *p);
+void chunked_bidirectional(const peer_problem *p);
+
+/* Fill the gemm in for a shape; false if the library cannot. */
+bool openblas_gemm(gemm *g, size_t m, size_t dv, size_t chunk);
+bool libxsmm_gemm(gemm *g, size_t m, size_t dv, size_t chunk);
+
+/* ---- exp on arrays: exp.c, compiled once per instruction set; n is a multiple of 16 -----------
+   */
+
+typedef void peer_exp(const float *x, float *y, size_t n);
+extern peer_exp sleef_exp_avx2, sleef_exp_avx512, libmvec_exp_avx2, libmvec_exp_avx512;
+
+#endif

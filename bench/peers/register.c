@@ -1,0 +1,197 @@
+/* The peers that were found at configure time. */
+#include "bench.h"
+#include "peers/peers.h"
+
+/* ---- Attention ------------------------------------------------------------------------------ */
+
+typedef struct peer {
+    const char *name;
+    void (*causal)(const peer_problem *p);
+    void (*bidirectional)(const peer_problem *p);
+    bool (*gemm)(gemm *g, size_t m, size_t dv, size_t chunk); /* or NULL: token by token */
+} peer;
+
+static const peer peers[] = {
+    {"plain", plain_causal, plain_bidirectional, NULL},
+    {"plain-fast", plain_fast_causal, plain_fast_bidirectional, NULL},
+#ifdef BENCH_OPENBLAS
+    {"openblas", chunked_causal, chunked_bidirectional, openblas_gemm},
+#endif
+#ifdef BENCH_LIBXSMM
+    {"libxsmm", chunked_causal, chunked_bidirectional, libxsmm_gemm},
+#endif
+};
+
+typedef struct peer_run {
+    peer_problem problem; /* of the first head */
+    gemm gemm;
+    void (*function)(const peer_problem *p);
+} peer_run;
+
+/* One head after the other; operands are [heads][tokens][dim]. */
+static void peer_call(bench *b)
+{
+    const peer_run *r = b->data;
+    for (size_t head = 0; head < b->heads; head++) {
+        peer_problem p = r->problem;
+        p.q += head * b->n * b->m;
+        p.k += head * b->n * b->m;
+        p.v += head * b->n * b->dv;
+        p.out += head * b->n * b->dv;
+        p.s += head * b->m * b->dv;
+        p.z += head * b->m;
+        r->function(&p);
+    }
+}
+
+/* The states of all heads lie together, as a caller would have it. */
+static const char *peer_begin(bench *b, peer_run *r, const operands *o)
+{
+    const peer *subject = b->subject;
+    peer_problem *p = &r->problem;
+    const size_t states = b->heads * b->m * b->dv;
+    *p = (peer_problem){.q = o->q.data,
+                        .k = o->k.data,
+                        .v = o->v.data,
+                        .out = o->out.data,
+                        .n = b->n,
+                        .m = b->m,
+                        .dv = b->dv,
+                        .chunk = b->chunk,
+                        .gemm = &r->gemm};
+    p->s = bench_floats(states);
+    p->z = bench_floats(b->heads * b->m);
+    p->scratch = bench_floats(peer_scratch(b->m, b->dv, b->chunk));
+    r->function = b->causal ? subject->causal : subject->bidirectional;
+    if (!p->s || !p->z || !p->scratch) return "not enough memory";
+    if (subject->gemm && !subject->gemm(&r->gemm, b->m, b->dv, b->chunk))
+        return "the library has no kernel for this shape";
+    b->memory = p->s;
+    b->memory_floats = states;
+    return NULL;
+}
+
+static const char *peer_open(bench *b)
+{
+    const double tokens = (double)(b->heads * b->n), each = (double)(b->m * b->dv);
+    peer_run *r = bench_take(sizeof *r);
+    operands o;
+    const char *problem = r ? bench_operands(b, &o) : "not enough memory";
+    oracle_problem p;
+    if (!problem) problem = peer_begin(b, r, &o);
+    if (problem) return problem;
+    b->data = r;
+    b->items = tokens;
+    b->flops = 4.0 * tokens * each;
+    b->bytes =
+        b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->m + b->dv)) : 0.0;
+    peer_call(b);
+    p = bench_problem(b, &o, b->causal);
+    if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, o.out.data, b->dv);
+    return NULL;
+}
+
+static void add_sequence(const selection *s, bench b)
+{
+    static const size_t chunks[] = {16, 32, 64, 128};
+    const peer *subject = b.subject;
+    const char *kernel = b.causal ? "causal" : "bidirectional";
+    if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n)) return;
+    if (!bench_sampled(s, (shape){b.m, b.dv})) return;
+    if (!subject->gemm)
+        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.m, b.dv, b.n);
+    for (size_t i = 0; subject->gemm && i < sizeof chunks / sizeof chunks[0]; i++) {
+        b.chunk = chunks[i];
+        if (b.n % b.chunk == 0)
+            bench_add(&b, "%s/elu1/%s-%zu/%zux%zu/%zu", kernel, subject->name, b.chunk, b.m, b.dv,
+                      b.n);
+    }
+}
+
+static void register_attention(const selection *s, bench b)
+{
+    static const size_t heads[] = {1, 32, 512};
+    for (size_t i = 0; i < sizeof peers / sizeof peers[0]; i++) {
+        b.subject = &peers[i];
+        b.heads = 1;
+        for (size_t j = 0; j < s->n_count; j++)
+            for (int causal = 0; causal < 2; causal++) {
+                b.causal = causal;
+                b.n = s->n[j];
+                if (s->given || b.n == bench_usual_length) add_sequence(s, b);
+            }
+        b.n = 1;
+        b.causal = true;
+        for (size_t h = 0; h < sizeof heads / sizeof heads[0] && !peers[i].gemm; h++) {
+            b.heads = heads[h];
+            if (s->given || s->full || ((b.m == 64 || b.m == 128) && b.m == b.dv))
+                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", peers[i].name, b.m, b.dv, b.heads);
+        }
+    }
+}
+
+/* ---- exp on arrays -------------------------------------------------------------------------- */
+
+typedef struct array_peer {
+    const char *name;
+    linattn_isa isa;
+    peer_exp *function;
+} array_peer;
+
+static const array_peer array_peers[] = {
+#ifdef BENCH_SLEEF
+    {"sleef-avx2", LINATTN_ISA_AVX2, sleef_exp_avx2},
+    {"sleef-avx512", LINATTN_ISA_AVX512, sleef_exp_avx512},
+#endif
+#ifdef BENCH_LIBMVEC
+    {"libmvec-avx2", LINATTN_ISA_AVX2, libmvec_exp_avx2},
+    {"libmvec-avx512", LINATTN_ISA_AVX512, libmvec_exp_avx512},
+#endif
+    {0},
+};
+
+static void array_call(bench *b)
+{
+    const float *x = b->data;
+    ((const array_peer *)b->subject)->function(x, (float *)b->data + b->n, b->n);
+}
+
+static const char *array_open(bench *b)
+{
+    float *x = bench_floats(2 * b->n);
+    const float *random = bench_random(b->n);
+    if (!x || !random) return "not enough memory";
+    for (size_t i = 0; i < b->n; i++) x[i] = 4.0f * random[i];
+    b->data = b->memory = x;
+    b->memory_floats = 2 * b->n;
+    b->items = (double)b->n;
+    b->bytes = 2.0 * sizeof(float) * (double)b->n;
+    array_call(b);
+    b->error = oracle_map_error(LINATTN_MAP_EXP, x, x + b->n, b->n);
+    return NULL;
+}
+
+static void register_arrays(const selection *s)
+{
+    for (const array_peer *a = array_peers; a->name; a++)
+        for (size_t j = 0; j < s->n_count; j++) {
+            const bench b = {
+                .open = array_open, .call = array_call, .subject = a, .isa = a->isa, .n = s->n[j]};
+            if (b.n % 16 == 0 && bench_wanted_array(s, b.isa, LINATTN_MAP_EXP, b.n))
+                bench_add(&b, "map/exp/%s/array/%zu", a->name, b.n);
+        }
+}
+
+void register_peers(const selection *s)
+{
+    register_arrays(s);
+    for (size_t i = 0; i < s->shape_count; i++) {
+        const bench b = {.open = peer_open,
+                         .call = peer_call,
+                         .isa = bench_best(s),
+                         .m = s->shapes[i].m,
+                         .dv = s->shapes[i].dv};
+        if (b.isa != LINATTN_ISA_SCALAR && (s->maps & 1u << LINATTN_MAP_ELU1))
+            register_attention(s, b);
+    }
+}

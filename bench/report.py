@@ -1,0 +1,409 @@
+#!/usr/bin/env python3
+"""Turns what linattn_bench measured into bench/results, and results into tables and pictures.
+
+    report.py collect OUT.csv RUN.json... [--rows MORE.csv...] [--note KEY=VALUE...]
+    report.py render RESULTS.csv... [--readme README.md]
+
+collect takes the median of each benchmark over the runs. render writes a .md and a .png beside each
+csv, and puts a summary of all of them between the markers in the README. It can be repeated: the
+csv is its only source.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "speedup", "overhead"]
+COLUMNS = ["kernel", "map", "by", "m", "dv", "n", "variant"] + VALUES + ["bytes"]
+ISAS = ["avx512", "avx2", "neon", "scalar"]
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+# ---- Collecting ---------------------------------------------------------------------------------
+
+
+def split_name(name):
+    """kernel/map/by/shape[/n][/variant], see linattn_bench --help."""
+    parts = name.removesuffix("/manual_time").split("/")
+    row = dict(zip(["kernel", "map", "by"], parts))
+    rest = parts[3:]
+    shape = rest.pop(0)
+    if "x" in shape:
+        row["m"], row["dv"] = shape.split("x")
+    if rest and rest[0].isdigit():
+        row["n"] = rest.pop(0)
+    row["variant"] = "/".join(rest)
+    return row
+
+
+def median_row(name, runs):
+    row = split_name(name)
+    for value in VALUES:
+        seen = [run[value] for run in runs if value in run]
+        if not seen:
+            continue
+        row[value] = max(seen) if value == "error" else statistics.median(seen)
+    return row
+
+
+def collect(out, run_files, row_files, notes):
+    runs, context = {}, {}
+    for path in run_files:
+        document = json.loads(pathlib.Path(path).read_text())
+        context = document["context"]
+        for run in document["benchmarks"]:
+            if run.get("error_occurred"):
+                print(f"{run['name']}: {run['error_message']}", file=sys.stderr)
+            else:
+                runs.setdefault(run["name"], []).append(run)
+    rows = [median_row(name, seen) for name, seen in runs.items()]
+    for path in row_files:
+        with open(path, newline="") as file:
+            rows += list(csv.DictReader(file))
+    head = {key: context[key] for key in ["linattn", "compiler", "date"]}
+    head |= dict(note.split("=", 1) for note in notes)
+    write_csv(out, head, rows)
+
+
+def rounded(value):
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def write_csv(path, head, rows):
+    with open(path, "w", newline="") as file:
+        for key, value in head.items():
+            file.write(f"# {key}: {value}\n")
+        table = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        table.writeheader()
+        for row in rows:
+            table.writerow({key: rounded(value) for key, value in row.items()})
+
+
+# ---- Looking up ---------------------------------------------------------------------------------
+
+
+class Results:
+    """One csv: its head, and its rows by what they are."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        lines = self.path.read_text().splitlines()
+        head = [line for line in lines if line.startswith("# ")]
+        self.head = dict(line[2:].split(": ", 1) for line in head)
+        self.rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+        for row in self.rows:
+            for key in ["m", "dv", "n"] + VALUES + ["bytes"]:
+                row[key] = float(row[key]) if row.get(key) else None
+        present = {row["by"] for row in self.rows if row["ns"]}
+        self.isas = [isa for isa in ISAS if isa in present]
+
+    def find(self, **wanted):
+        return [row for row in self.rows if all(row[key] == want for key, want in wanted.items())]
+
+    def one(self, **wanted):
+        found = self.find(**({"variant": ""} | wanted))
+        return found[0] if found else None
+
+    def shapes(self, kernel):
+        found = {(row["m"], row["dv"]) for row in self.find(kernel=kernel) if row["m"]}
+        return sorted(found, key=lambda shape: (shape[0] * shape[1], shape))
+
+    def peers(self, kernel, shape, n, variant=""):
+        """The best row of each peer: some come in several chunk sizes."""
+        best = {}
+        for row in self.find(kernel=kernel, m=shape[0], dv=shape[1], n=n, variant=variant):
+            peer = re.sub(r"-\d+$", "", row["by"])
+            if peer in ISAS or not row["ns"] or peer.endswith("-sleef"):
+                continue
+            if peer not in best or row["ns"] < best[peer]["ns"]:
+                best[peer] = row
+        return best
+
+
+def faster(ours, theirs):
+    """How many times as fast. Each was timed beside the machine's limit: where that was the same
+    limit, the ratio of the shares is free of what the machine did between the two."""
+    if ours["peak"] and theirs["peak"] and ours["memory_bound"] == theirs["memory_bound"]:
+        return ours["peak"] / theirs["peak"]
+    return theirs["ns"] / ours["ns"]
+
+
+def shape_name(shape):
+    return f"({shape[0]:.0f},{shape[1]:.0f})"
+
+
+# ---- Tables -------------------------------------------------------------------------------------
+
+
+def time(row):
+    if not row or row["ns"] is None:
+        return "–"
+    ns = row["ns"]
+    return f"{ns:.3g}" if ns < 100 else f"{ns:.0f}"
+
+
+def share(row):
+    return f"{row['peak']:.2f}" if row and row["peak"] else "–"
+
+
+def error(row):
+    return f"{row['error']:.0e}".replace("e-0", "e-") if row and row["error"] else "–"
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows] + [""]
+
+
+def peers_table(results, kernel, n, shapes, variant="", map_name="elu1"):
+    """ns per token and head, error, and beside each peer's ns how many times as fast linattn is."""
+    best = results.isas[0]
+    found = {shape: results.peers(kernel, shape, n, variant) for shape in shapes}
+    names = sorted({peer for peers in found.values() for peer in peers})
+    rows = []
+    for shape in shapes:
+        ours = results.one(kernel=kernel, map=map_name, by=best, m=shape[0], dv=shape[1], n=n,
+                           variant=variant)
+        if not ours:
+            continue
+        row = [shape_name(shape), f"**{time(ours)}** ± {error(ours)}", share(ours)]
+        for name in names:
+            peer = found[shape].get(name)
+            row.append(f"{time(peer)} ({faster(ours, peer):.2f}×)" if peer else "–")
+        rows.append(row)
+    return table(["shape", f"linattn, {best}", "of the limit"] + names, rows)
+
+
+def shares_table(results):
+    """Time and share of the limit of every kernel on every instruction set, elu1, n = 4096."""
+    isas = [isa for isa in results.isas if isa != "scalar"]
+    rows = []
+    for kernel in dict.fromkeys(row["kernel"] for row in results.rows):
+        for shape in results.shapes(kernel):
+            cells = [
+                results.one(kernel=kernel, map="elu1", by=isa, m=shape[0], dv=shape[1], n=4096.0)
+                for isa in isas
+            ]
+            if any(cells):
+                rows.append([kernel, shape_name(shape)])
+                rows[-1] += [f"{time(row)} ({share(row)})" for row in cells]
+                rows[-1].append(error(next(row for row in cells if row)))
+    return table(["kernel", "shape"] + [f"{isa}: ns (share)" for isa in isas] + ["error"], rows)
+
+
+def lengths_table(results):
+    """Linear and exact attention against n: where they cross."""
+    best = results.isas[0]
+    fixed = {"by": best, "m": 64.0, "dv": 64.0}
+    rows = []
+    for n in sorted({row["n"] for row in results.find(kernel="causal", map="elu1", **fixed)}):
+        linear = results.one(kernel="causal", map="elu1", n=n, **fixed)
+        exact = results.one(kernel="softmax", map="causal", n=n, **fixed)
+        rows.append([f"{n:,.0f}", time(linear), share(linear), time(exact), share(exact)])
+    return table(["n", "linear: ns", "share", "exact: ns", "share"], rows)
+
+
+def maps_table(results):
+    rows = []
+    for row in results.rows:
+        if row["m"] is None and row["n"] == 4096.0 and row["ns"]:
+            sleef = results.one(kernel="map", map=row["map"], by=f"sleef-{row['by']}", n=4096.0)
+            ratio = f"{faster(row, sleef):.2f}×" if sleef else ""
+            rows.append([row["map"], row["by"], f"{row['ns']:.3f}", share(row), error(row), ratio])
+    header = ["map", "by", "ns per element", "of the bandwidth", "error", "against SLEEF"]
+    return table(header, rows)
+
+
+def merges_table(results):
+    rows = [[row["map"], row["by"], shape_name((row["m"], row["dv"])), time(row), share(row)]
+            for row in results.find(kernel="merge") if row["by"] in results.isas]
+    return table(["map", "by", "shape", "ns per head", "of the bandwidth"], rows)
+
+
+def variants_table(results):
+    rows = []
+    for row in results.rows:
+        for what in ["times", "speedup", "overhead"]:
+            if row[what] is None:
+                continue
+            unit = " ns" if what == "overhead" else "×"
+            name = "/".join(filter(None, [row["kernel"], row["map"], row["by"]]))
+            rows.append([name, shape_name((row["m"], row["dv"])), f"{row['n']:.0f}",
+                         row["variant"] or what, f"{row[what]:.2f}{unit}"])
+    return table(["benchmark", "shape", "n", "", "against its base"], rows)
+
+
+def sizes_table(results):
+    rows = [[row["by"], f"{row['bytes'] / 1024:.1f}"] for row in results.find(kernel="size")]
+    return table(["code", "KiB"], rows)
+
+
+def decode_tables(results):
+    lines = []
+    for heads in ["h1", "h32", "h512"]:
+        shapes = results.shapes("decode")
+        rows = peers_table(results, "decode", 1.0, shapes, heads)
+        if len(rows) > 3:
+            lines += [f"**{heads[1:]} heads**", ""] + rows
+    return lines
+
+
+def describe(results):
+    return ", ".join(f"{key} {value}" for key, value in results.head.items())
+
+
+def document(results):
+    stem = results.path.stem
+    lines = [f"# {stem}", "", describe(results) + ".", "", f"![{stem}]({stem}.png)", ""]
+    lines += ["Made by `bench/report.py` from the csv beside it. ns are per token and head, one "
+              "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
+              "place, whichever takes longer, timed beside every sample. Errors are the largest "
+              "against double precision, relative to the largest element of a row.", ""]
+    sections = [
+        ("Causal, elu1, n = 4096", peers_table(results, "causal", 4096.0,
+                                               results.shapes("causal"))),
+        ("Bidirectional, elu1, n = 4096", peers_table(results, "bidirectional", 4096.0,
+                                                      results.shapes("bidirectional"))),
+        ("Decode", decode_tables(results)),
+        ("Every kernel, elu1, n = 4096", shares_table(results)),
+        ("Linear and exact, (64,64), causal", lengths_table(results)),
+        ("Maps on arrays of 4096", maps_table(results)),
+        ("Merging two states", merges_table(results)),
+        ("Other operands, threads, calls", variants_table(results)),
+        ("Code size", sizes_table(results)),
+    ]
+    for title, rows in sections:
+        lines += [f"## {title}", ""] + rows
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def summary(results, folder):
+    """For the README: the causal table and the picture."""
+    shapes = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0), (256.0, 64.0)]
+    stem = results.path.stem
+    machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
+    lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
+             "and how many times as fast as each "
+             f"([all figures]({folder}/{stem}.md))", ""]
+    lines += peers_table(results, "causal", 4096.0, shapes)
+    return lines + [f"![Time and speed-up on {stem}]({folder}/{stem}.png)", ""]
+
+
+def replace_region(readme, lines):
+    text = readme.read_text()
+    if BEGIN not in text or END not in text:
+        print(f"{readme}: no markers, left as it is", file=sys.stderr)
+        return
+    before, after = text.split(BEGIN, 1)[0], text.split(END, 1)[1]
+    readme.write_text(before + BEGIN + "\n" + "\n".join(lines).strip() + "\n" + END + after)
+
+
+# ---- Picture ------------------------------------------------------------------------------------
+
+
+def draw_lengths(axes, results):
+    fixed = {"by": results.isas[0], "m": 64.0, "dv": 64.0, "variant": ""}
+    for label, kernel, map_name in [("linear, elu1", "causal", "elu1"),
+                                    ("exact", "softmax", "causal")]:
+        rows = [row for row in results.find(kernel=kernel, map=map_name, **fixed) if row["n"]]
+        rows.sort(key=lambda row: row["n"])
+        axes.loglog([row["n"] for row in rows], [row["ns"] for row in rows], "o-", label=label)
+    axes.set_title("Causal attention, (64,64)")
+    axes.set_xlabel("tokens")
+    axes.set_ylabel("ns per token and head")
+    axes.legend()
+
+
+def draw_shares(axes, results):
+    kernels = [("update", "elu1"), ("query", "elu1"), ("causal", "elu1"), ("softmax", "causal")]
+    shapes = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0)]
+    isas = [isa for isa in results.isas if isa != "scalar"]
+    width = 0.8 / len(isas)
+    labels = [f"{kernel}\n{shape_name(shape)}" for kernel, _ in kernels for shape in shapes]
+    for i, isa in enumerate(isas):
+        rows = [results.one(kernel=kernel, map=map_name, by=isa, m=m, dv=dv, n=4096.0)
+                for kernel, map_name in kernels for m, dv in shapes]
+        at = [x + (i - 0.5 * (len(isas) - 1)) * width for x in range(len(rows))]
+        axes.bar(at, [row["peak"] if row else 0.0 for row in rows], width, label=isa)
+    axes.set_xticks(range(len(labels)), labels, fontsize=6)
+    axes.set_ylim(0.0, 1.0)
+    axes.set_title("Share of the FMA peak, n = 4096")
+    axes.legend()
+
+
+def draw_speedups(axes, results):
+    shapes = [shape for shape in [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0), (256.0, 64.0)]
+              if results.peers("causal", shape, 4096.0)]
+    names = sorted({name for shape in shapes for name in results.peers("causal", shape, 4096.0)})
+    width = 0.8 / max(1, len(names))
+    for i, name in enumerate(names):
+        heights = []
+        for m, dv in shapes:
+            ours = results.one(kernel="causal", map="elu1", by=results.isas[0], m=m, dv=dv,
+                               n=4096.0)
+            peer = results.peers("causal", (m, dv), 4096.0).get(name)
+            heights.append(faster(ours, peer) if ours and peer else 0.0)
+        at = [x + (i - 0.5 * (len(names) - 1)) * width for x in range(len(shapes))]
+        axes.bar(at, heights, width, label=name)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(shapes)), [shape_name(shape) for shape in shapes])
+    axes.set_title("How many times as fast as peers, causal elu1")
+    axes.legend()
+
+
+def draw(results):
+    try:
+        import matplotlib
+    except ImportError:
+        print("no picture: matplotlib is not installed", file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(18, 5))
+    draw_lengths(axes[0], results)
+    draw_shares(axes[1], results)
+    draw_speedups(axes[2], results)
+    figure.suptitle(f"linattn {results.head['linattn']} on {results.head.get('cpu', '')}, "
+                    f"{results.head['compiler']}")
+    figure.tight_layout()
+    figure.savefig(results.path.with_suffix(".png"), dpi=80, metadata={"Software": None})
+
+
+def render(paths, readme):
+    lines = []
+    for path in sorted(paths):
+        results = Results(path)
+        results.path.with_suffix(".md").write_text(document(results))
+        draw(results)
+        lines += summary(results, "bench/results")
+    if readme:
+        replace_region(pathlib.Path(readme), lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("collect")
+    command.add_argument("out")
+    command.add_argument("runs", nargs="+")
+    command.add_argument("--rows", nargs="*", default=[])
+    command.add_argument("--note", action="append", default=[])
+    command = commands.add_parser("render")
+    command.add_argument("results", nargs="+")
+    command.add_argument("--readme")
+    options = parser.parse_args()
+    if options.command == "collect":
+        collect(options.out, options.runs, options.rows, options.note)
+    else:
+        render(options.results, options.readme)
+
+
+if __name__ == "__main__":
+    main()
