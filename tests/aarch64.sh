@@ -1,0 +1,110 @@
+# shellcheck shell=bash
+# Stage of tools/test: the NEON and the scalar code on aarch64, cross-compiled and run by qemu. The
+# bits have to be those of x86, for the golden hash is one. On an aarch64 machine the other stages
+# do this already.
+
+sysroot=/usr/aarch64-linux-gnu
+cmocka=$build/cmocka # kept from run to run
+
+# No package brings cmocka for another architecture without adding that architecture to the system.
+# Its source package does, for every one: a single file to compile. The machine's own package
+# sources are read as sources of source packages, with lists of our own.
+cmocka_source() {
+    local file apt
+    [[ ! -e $cmocka/source/src/cmocka.c ]] || return 0
+    rm -rf "$cmocka"
+    mkdir -p "$cmocka/lists/partial" "$cmocka/cache" "$cmocka/parts"
+    cd "$cmocka" || return
+    for file in /etc/apt/sources.list $(find /etc/apt/sources.list.d -name '*.list'); do
+        [[ ! -e $file ]] || sed -n 's/^deb /deb-src /p' "$file" >"parts/${file##*/}"
+    done
+    for file in $(find /etc/apt/sources.list.d -name '*.sources'); do
+        sed 's/^Types:.*/Types: deb-src/' "$file" >"parts/${file##*/}"
+    done
+    apt="apt-get -q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$cmocka/parts
+        -o Dir::State::Lists=$cmocka/lists -o Dir::Cache=$cmocka/cache"
+    $apt update
+    $apt source --download-only cmocka
+    mkdir source
+    find . -name 'cmocka_*.orig.tar.*z' -exec tar xf {} -C source --strip-components 1 \;
+    test -e source/src/cmocka.c
+}
+
+cmocka_object() { # OBJECT COMPILER
+    "$2" -O1 -w -D_GNU_SOURCE -DHAVE_CLOCK_GETTIME -DHAVE_CLOCK_REALTIME \
+        -DHAVE_GCC_THREAD_LOCAL_STORAGE -DHAVE_INTTYPES_H -DHAVE_MALLOC_H -DHAVE_SETJMP_H \
+        -DHAVE_SIGNAL_H -DHAVE_STDINT_H -DHAVE_STRINGS_H -DHAVE_STRSIGNAL \
+        -DHAVE_STRUCT_TIMESPEC -DHAVE_TIME_H -I "$cmocka/source/include" \
+        -c "$cmocka/source/src/cmocka.c" -o "$1"
+}
+
+aarch64_toolchain() { # NAME COMPILER FLAGS
+    toolchain "$1" "$2" "$3"
+    cmocka_flags[$1]="-I $cmocka/source/include"
+    cmocka_link[$1]=$work/cmocka-aarch64.o
+    runner[$1]="qemu-aarch64 -L $sysroot"
+}
+
+# On real queries, keys and values, the bytes that this machine writes.
+same_bytes() {
+    local here=$work/bin/attend there=$work/bin/attend-aarch64 map options
+    await "$here" "$there"
+    for map in elu1 identity relu exp softmax; do
+        for options in '--dir examples/data/lm --causal' '--dir examples/data/encoder'; do
+            "$here" $options --map $map --out "$work/here.npy"
+            qemu-aarch64 -L $sysroot "$there" $options --map $map --out "$work/there.npy"
+            cmp "$work/here.npy" "$work/there.npy"
+            qemu-aarch64 -L $sysroot "$there" $options --map $map --isa scalar \
+                --out "$work/there.npy"
+            cmp "$work/here.npy" "$work/there.npy"
+        done
+    done
+    for options in '--dir examples/data/lm --causal' '--dir examples/data/encoder'; do
+        "$here" $options --attention softmax --out "$work/here.npy"
+        qemu-aarch64 -L $sysroot "$there" $options --attention softmax --out "$work/there.npy"
+        cmp "$work/here.npy" "$work/there.npy"
+    done
+}
+
+aarch64() {
+    local cc flags
+    target "$work/cmocka-aarch64.o" cmocka_object "$work/cmocka-aarch64.o" aarch64-linux-gnu-gcc
+    aarch64_toolchain aarch64-gcc aarch64-linux-gnu-gcc ''
+    aarch64_toolchain aarch64-clang clang "--target=aarch64-linux-gnu -isystem $sysroot/include"
+
+    library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
+    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' 'scalar neon' "$all_tests" LINATTN_TEST_QUICK=1
+
+    for cc in $compilers; do
+        flags=-ffast-math
+        if [[ $cc == clang ]] && ! compiles aarch64-clang '-std=c99 -ffast-math' >/dev/null 2>&1; then
+            flags=
+            contradiction aarch64-clang -ffast-math
+        fi
+        library "aarch64-$cc-c99-O3" "aarch64-$cc" "-std=c99 -O3 $flags"
+        run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" 'scalar neon' 'golden laws verbs' \
+            LINATTN_TEST_QUICK=1
+        library "aarch64-$cc-c++11-O0" "aarch64-$cc" '-x c++ -std=c++11 -O0'
+        run_tests "aarch64-$cc-c++11-O0" "aarch64-$cc" '' 'scalar neon' golden LINATTN_TEST_QUICK=1
+    done
+
+    option aarch64-no-neon aarch64-gcc -DLINATTN_NO_NEON scalar
+    option aarch64-no-dispatch aarch64-gcc -DLINATTN_NO_DISPATCH neon
+
+    target "$work/bin/attend" gcc -O1 examples/attend.c -o "$work/bin/attend" -pthread
+    target "$work/bin/attend-aarch64" aarch64-linux-gnu-gcc -O1 examples/attend.c \
+        -o "$work/bin/attend-aarch64" -pthread
+    job 'aarch64 / attend writes the same bytes' same_bytes
+}
+
+if [[ $(uname -m) == aarch64 ]]; then
+    report_not_run 'aarch64 / through qemu' 'this machine is one; the other stages have tested it'
+elif ! command -v qemu-aarch64 >/dev/null; then
+    report_not_run aarch64 'qemu-aarch64 is not installed'
+elif ! command -v aarch64-linux-gnu-gcc >/dev/null || [[ ! -e $sysroot/include/stdio.h ]]; then
+    report_not_run aarch64 'the cross compiler or its C library is not installed'
+elif ! (cmocka_source) >"$work/cmocka.log" 2>&1; then
+    report_not_run aarch64 "cmocka's source package is not to be had (see $work/cmocka.log)"
+else
+    aarch64
+fi

@@ -1,0 +1,763 @@
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS and posix_memalign under -std=c11 */
+
+#include "common.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+const float test_infinity = INFINITY, test_nan = NAN;
+
+/* ---- Start-up ------------------------------------------------------------------------------- */
+
+static linattn_isa isa_under_test;
+
+static linattn_isa isa_from_name(const char *name)
+{
+    for (int isa = LINATTN_ISA_AUTO; isa < LINATTN_ISA_COUNT; isa++)
+        if (strcmp(name, linattn_isa_name((linattn_isa)isa)) == 0) return (linattn_isa)isa;
+    fprintf(stderr, "LINATTN_TEST_ISA=%s is not the name of an instruction set\n", name);
+    exit(1);
+}
+
+void test_begin(void)
+{
+    fp_set_control(fp_ieee);
+    const char *name = getenv("LINATTN_TEST_ISA");
+    linattn_isa isa = name && *name ? isa_from_name(name) : LINATTN_ISA_AUTO;
+    isa_under_test = isa;
+    /* AUTO without select, so that the library's own first choice is under test, too. */
+    if (isa != LINATTN_ISA_AUTO && linattn_isa_select(isa) != LINATTN_OK) {
+        fprintf(stderr, "%s is not available here\n", linattn_isa_name(isa));
+        exit(getenv("LINATTN_REQUIRE_ISA") ? 1 : 77);
+    }
+}
+
+linattn_isa test_isa(void)
+{
+    if (isa_under_test != LINATTN_ISA_AUTO) return isa_under_test;
+    int best = LINATTN_ISA_COUNT - 1;
+    while (!(linattn_isa_available() & (1u << best))) best--;
+    return (linattn_isa)best;
+}
+
+static bool environment_flag(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+bool test_quick(void) { return environment_flag("LINATTN_TEST_QUICK"); }
+
+bool test_inexact(void) { return environment_flag("LINATTN_TEST_INEXACT"); }
+
+int test_teardown(void **state)
+{
+    (void)state;
+    pool_release(0);
+    fp_set_control(fp_ieee);
+    return linattn_isa_select(isa_under_test) == LINATTN_OK ? 0 : -1;
+}
+
+/* ---- Checks --------------------------------------------------------------------------------- */
+
+static void fail_with(const char *file, int line, const char *what, const char *format,
+                      va_list arguments)
+{
+    char text[512];
+    vsnprintf(text, sizeof text, format, arguments);
+    print_error("%s\n    with %s, isa=%s\n", what, text, linattn_isa_name(linattn_isa_active()));
+    _fail(file, line);
+}
+
+void check_failed(const char *file, int line, const char *condition, const char *format, ...)
+{
+    char what[512];
+    snprintf(what, sizeof what, "not so: %s", condition);
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(file, line, what, format, arguments);
+    va_end(arguments);
+}
+
+void check_status_at(const char *file, int line, const char *call, linattn_status actual,
+                     linattn_status expected, const char *format, ...)
+{
+    if (actual == expected) return;
+    char what[512];
+    snprintf(what, sizeof what, "%s\n    returned %d (%s), expected %d (%s)", call, (int)actual,
+             linattn_status_string(actual), (int)expected, linattn_status_string(expected));
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(file, line, what, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- Random numbers ------------------------------------------------------------------------- */
+
+uint64_t rng_next(rng *r)
+{
+    uint64_t z = r->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+size_t rng_below(rng *r, size_t limit) { return (size_t)(rng_next(r) % limit); }
+
+size_t rng_pick(rng *r, const size_t *choices, size_t count)
+{
+    return choices[rng_below(r, count)];
+}
+
+/* A 24-bit integer and one product, rounded once: the golden run depends on these bits. */
+float rng_float(rng *r, float spread)
+{
+    int32_t integer = (int32_t)(rng_next(r) >> 40) - (1 << 23);
+    return (float)integer * 0x1p-23f * spread;
+}
+
+void rng_fill(rng *r, float *x, size_t n, float spread)
+{
+    for (size_t i = 0; i < n; i++) x[i] = rng_float(r, spread);
+}
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+typedef struct pool_block {
+    void *base;
+    size_t mapped; /* 0: from malloc */
+} pool_block;
+
+static pool_block *pool;
+static size_t pool_count, pool_capacity;
+
+static void *or_abort(void *memory)
+{
+    if (memory) return memory;
+    fprintf(stderr, "out of memory\n");
+    abort();
+}
+
+static void pool_add(void *base, size_t mapped)
+{
+    if (pool_count == pool_capacity) {
+        pool_capacity = pool_capacity ? 2 * pool_capacity : 64;
+        pool = (pool_block *)or_abort(realloc(pool, pool_capacity * sizeof *pool));
+    }
+    pool[pool_count++] = (pool_block){base, mapped};
+}
+
+size_t pool_mark(void) { return pool_count; }
+
+void pool_release(size_t mark)
+{
+    while (pool_count > mark) {
+        pool_block block = pool[--pool_count];
+        if (block.mapped)
+            munmap(block.base, block.mapped);
+        else
+            free(block.base);
+    }
+    if (pool_count) return;
+    free(pool);
+    pool = NULL;
+    pool_capacity = 0;
+}
+
+/* What fresh memory holds: no plausible result, neither as float nor as state. */
+#define PATTERN 0xA5
+
+void *pool_take(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, bytes ? bytes : 1) != 0) memory = NULL;
+    pool_add(or_abort(memory), 0);
+    return memset(memory, PATTERN, bytes);
+}
+
+void *pool_take_guarded(size_t bytes, guard side)
+{
+    if (side == GUARD_NONE) return pool_take(bytes);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inside = (bytes + page - 1) / page * page;
+    size_t mapped = inside + 2 * page;
+    unsigned char *base =
+        (unsigned char *)mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) or_abort(NULL);
+    if (inside && mprotect(base + page, inside, PROT_READ | PROT_WRITE) != 0) or_abort(NULL);
+    pool_add(base, mapped);
+    unsigned char *memory = base + page + (side == GUARD_AFTER ? inside - bytes : 0);
+    return bytes ? memset(memory, PATTERN, bytes) : memory;
+}
+
+void pool_freeze(void)
+{
+    pool_block last = pool[pool_count - 1];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (last.mapped <= 2 * page) return;
+    if (mprotect((unsigned char *)last.base + page, last.mapped - 2 * page, PROT_READ) != 0)
+        or_abort(NULL);
+}
+
+float *pool_floats(size_t count) { return (float *)pool_take(count * sizeof(float)); }
+
+double *pool_doubles(size_t count) { return (double *)pool_take(count * sizeof(double)); }
+
+void *pool_copy(const void *source, size_t bytes)
+{
+    return memcpy(pool_take(bytes), source, bytes);
+}
+
+/* ---- Bits ----------------------------------------------------------------------------------- */
+
+uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+float float_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+bool float_is_nan(float x) { return (float_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+
+bool float_is_finite(float x) { return (float_bits(x) & 0x7F800000u) != 0x7F800000u; }
+
+bool float_same(float a, float b)
+{
+    return float_bits(a) == float_bits(b) || (float_is_nan(a) && float_is_nan(b));
+}
+
+/* ---- The floating-point environment --------------------------------------------------------- */
+
+#if defined(__SSE__)
+
+const uint64_t fp_ieee = 0x1F80;
+
+uint64_t fp_control(void)
+{
+    return _mm_getcsr() & ~0x3Fu; /* without the flags of past exceptions */
+}
+
+void fp_set_control(uint64_t control) { _mm_setcsr((unsigned)control); }
+
+static const struct {
+    uint64_t control;
+    const char *name;
+} hostile[] = {
+    {0x3F80, "rounding down"},
+    {0x5F80, "rounding up"},
+    {0x7F80, "rounding to zero"},
+    {0x9FC0, "FTZ and DAZ"},
+    {0x9F80, "FTZ"},
+    {0x1FC0, "DAZ"},
+    {0xDFC0, "rounding up, FTZ and DAZ"},
+    {0x0000, "every exception trapping"},
+};
+
+#elif defined(__aarch64__)
+
+const uint64_t fp_ieee = 0;
+
+uint64_t fp_control(void)
+{
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+}
+
+void fp_set_control(uint64_t control)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(control) : "memory");
+}
+
+static const struct {
+    uint64_t control;
+    const char *name;
+} hostile[] = {
+    {1u << 22, "rounding up"},      {2u << 22, "rounding down"},
+    {3u << 22, "rounding to zero"}, {1u << 24, "flush to zero"},
+    {1u << 25, "default NaN"},      {(3u << 24) | (1u << 22), "rounding up, flush, default NaN"},
+};
+
+#else
+
+const uint64_t fp_ieee = 0;
+
+uint64_t fp_control(void) { return 0; }
+
+void fp_set_control(uint64_t control) { (void)control; }
+
+static const struct {
+    uint64_t control;
+    const char *name;
+} hostile[] = {{0, "the only one known here"}};
+
+#endif
+
+size_t fp_hostile_count(void) { return COUNT_OF(hostile); }
+
+uint64_t fp_hostile(size_t index, const char **name)
+{
+    *name = hostile[index].name;
+    return hostile[index].control;
+}
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+void parallel_reverse(void *user, size_t count, linattn_job *job, void *arg)
+{
+    (void)user;
+    for (size_t i = count; i-- > 0;) job(arg, i);
+}
+
+typedef struct thread_job {
+    pthread_t thread;
+    linattn_job *job;
+    void *arg;
+    size_t index;
+} thread_job;
+
+static void *thread_main(void *job)
+{
+    thread_job *self = (thread_job *)job;
+    self->job(self->arg, self->index);
+    return NULL;
+}
+
+#define MAX_THREADS 64
+
+void parallel_threads(void *user, size_t count, linattn_job *job, void *arg)
+{
+    thread_job jobs[MAX_THREADS];
+    if (count > MAX_THREADS) abort();
+    for (size_t i = 0; i < count; i++) jobs[i] = (thread_job){.job = job, .arg = arg, .index = i};
+    for (size_t i = count; i > 1; i--) {
+        size_t other = rng_below((rng *)user, i);
+        thread_job swapped = jobs[other];
+        jobs[other] = jobs[i - 1];
+        jobs[i - 1] = swapped;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (pthread_create(&jobs[i].thread, NULL, thread_main, &jobs[i]) != 0) abort();
+    for (size_t i = 0; i < count; i++) pthread_join(jobs[i].thread, NULL);
+}
+
+/* ---- Problems ------------------------------------------------------------------------------- */
+
+linattn_config config_resolved(linattn_config config)
+{
+    if (!config.heads) config.heads = 1;
+    if (!config.kv_heads) config.kv_heads = config.heads;
+    if (!config.dim_value) config.dim_value = config.dim_key;
+    if (config.normaliser == LINATTN_NORM_DEFAULT)
+        config.normaliser =
+            config.map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+    return config;
+}
+
+bool map_is_exponential(linattn_feature_map map)
+{
+    return map == LINATTN_MAP_EXP || map == LINATTN_MAP_SOFTMAX;
+}
+
+problem problem_new(linattn_config config, size_t n_q, size_t n_k, rng *r, float spread)
+{
+    problem p = {.config = config_resolved(config), .n_q = n_q, .n_k = n_k};
+    p.q = pool_floats(n_q * query_width(&p));
+    p.k = pool_floats(n_k * key_width(&p));
+    p.v = pool_floats(n_k * value_width(&p));
+    rng_fill(r, p.q, n_q * query_width(&p), spread);
+    rng_fill(r, p.k, n_k * key_width(&p), spread);
+    rng_fill(r, p.v, n_k * value_width(&p), 1);
+    return p;
+}
+
+size_t query_width(const problem *p) { return p->config.heads * p->config.dim_key; }
+
+size_t key_width(const problem *p) { return p->config.kv_heads * p->config.dim_key; }
+
+size_t value_width(const problem *p) { return p->config.kv_heads * p->config.dim_value; }
+
+size_t output_width(const problem *p) { return p->config.heads * p->config.dim_value; }
+
+const char *map_name(linattn_feature_map map)
+{
+    static const char *const names[] = {"elu1", "identity", "relu", "exp", "softmax"};
+    return (size_t)map < COUNT_OF(names) ? names[map] : "unknown";
+}
+
+const char *normaliser_name(linattn_normaliser normaliser)
+{
+    static const char *const names[] = {"default", "sum", "feature", "length", "none"};
+    return (size_t)normaliser < COUNT_OF(names) ? names[normaliser] : "unknown";
+}
+
+/* One of a few buffers in turn, so that several names fit into one message. */
+#define NAME_BYTES 240
+static char *name_buffer(void)
+{
+    static char buffers[4][NAME_BYTES];
+    static unsigned next;
+    return buffers[next++ % COUNT_OF(buffers)];
+}
+
+const char *config_name(const linattn_config *config)
+{
+    char *name = name_buffer();
+    snprintf(name, NAME_BYTES, "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g",
+             map_name(config->map), normaliser_name(config->normaliser), config->heads,
+             config->kv_heads, config->dim_key, config->dim_value, (double)config->scale,
+             (double)config->epsilon);
+    return name;
+}
+
+const char *problem_name(const problem *p)
+{
+    char *name = name_buffer();
+    snprintf(name, NAME_BYTES, "%s queries=%zu keys=%zu", config_name(&p->config), p->n_q, p->n_k);
+    return name;
+}
+
+/* ---- Placed operands ------------------------------------------------------------------------ */
+
+typedef struct placement {
+    size_t stride_token, stride_head, extent;
+} placement;
+
+static placement placement_of(size_t tokens, size_t heads, size_t dim, layout where)
+{
+    size_t inner = where.heads_first ? tokens : heads;
+    size_t outer = where.heads_first ? heads : tokens;
+    size_t row = dim + where.row_gap;
+    size_t group = inner * row + where.outer_gap;
+    placement result = {where.heads_first ? row : group, where.heads_first ? group : row, 0};
+    if (tokens) result.extent = (outer - 1) * group + (inner - 1) * row + dim;
+    return result;
+}
+
+static float *place(size_t extent, layout where)
+{
+    size_t offset = where.side == GUARD_NONE ? where.offset : 0;
+    return (float *)pool_take_guarded((extent + offset) * sizeof(float), where.side) + offset;
+}
+
+static bool is_dense(layout where)
+{
+    return !where.row_gap && !where.outer_gap && !where.heads_first;
+}
+
+layout layout_random(rng *r)
+{
+    layout where = {0};
+    if (rng_below(r, 2)) where.row_gap = rng_below(r, 9);
+    if (rng_below(r, 2)) where.outer_gap = rng_below(r, 40);
+    where.offset = rng_below(r, 16);
+    where.heads_first = rng_below(r, 2) != 0;
+    where.side = (guard)rng_below(r, 3);
+    return where;
+}
+
+/* The row of token t and head h. */
+static float *row_at(float *data, placement strides, size_t t, size_t h)
+{
+    return data + t * strides.stride_token + h * strides.stride_head;
+}
+
+linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t dim, layout where)
+{
+    placement strides = placement_of(tokens, heads, dim, where);
+    float *data = place(strides.extent, where);
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < heads; h++)
+            memcpy(row_at(data, strides, t, h), dense + (t * heads + h) * dim, dim * sizeof *data);
+    pool_freeze();
+    if (is_dense(where)) return linattn_rows(data);
+    return (linattn_view){data, strides.stride_token, strides.stride_head};
+}
+
+linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout where)
+{
+    placement strides = placement_of(tokens, heads, dim, where);
+    float *data = place(strides.extent, where);
+    if (is_dense(where)) return linattn_output_rows(data);
+    return (linattn_output){data, strides.stride_token, strides.stride_head};
+}
+
+void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,
+                    float *dense, const char *what)
+{
+    placement strides = placement_of(tokens, heads, dim, where);
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < heads; h++) {
+            float *row = row_at(out.data, strides, t, h);
+            memcpy(dense + (t * heads + h) * dim, row, dim * sizeof *row);
+            memset(row, PATTERN, dim * sizeof *row);
+        }
+    const unsigned char *bytes = (const unsigned char *)out.data;
+    for (size_t i = 0; i < strides.extent * sizeof(float); i++)
+        check(bytes[i] == PATTERN, "%s: byte %zu of a gap in the output was written", what, i);
+}
+
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+const char *part_name(part which)
+{
+    static const char *const names[] = {"causal", "update and query", "bidirectional", "softmax",
+                                        "softmax causal"};
+    return names[which];
+}
+
+/* The operands of one problem where the plan puts them, with explicit strides. */
+typedef struct operands {
+    linattn_view q, k, v;
+} operands;
+
+static operands place_operands(const problem *p, const plan *how)
+{
+    const linattn_config *c = &p->config;
+    operands o = {place_view(p->q, p->n_q, c->heads, c->dim_key, how->q),
+                  place_view(p->k, p->n_k, c->kv_heads, c->dim_key, how->k),
+                  place_view(p->v, p->n_k, c->kv_heads, c->dim_value, how->v)};
+    return o;
+}
+
+static linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim)
+{
+    view.data += token * (view.stride_token ? view.stride_token : heads * dim);
+    return view;
+}
+
+static linattn_output output_from(linattn_output out, size_t token, size_t heads, size_t dim)
+{
+    out.data += token * (out.stride_token ? out.stride_token : heads * dim);
+    return out;
+}
+
+static size_t next_cut(rng *cuts, size_t left)
+{
+    if (!cuts || left < 2) return left;
+    return rng_below(cuts, 3) ? 1 + rng_below(cuts, left) : 1;
+}
+
+static void *place_state(const linattn_config *config, const plan *how)
+{
+    size_t bytes = linattn_state_size(config);
+    check(bytes > 0, "%s", config_name(config));
+    size_t offset = how->state_side == GUARD_NONE ? how->state_offset : 0;
+    void *state = (unsigned char *)pool_take_guarded(bytes + offset, how->state_side) + offset;
+    check_status(linattn_state_init(config, state, bytes), LINATTN_OK, "%s", config_name(config));
+    return state;
+}
+
+static void causal_part(const problem *p, const plan *how, operands in, outcome *result)
+{
+    const linattn_config *c = &p->config;
+    size_t n = p->n_q < p->n_k ? p->n_q : p->n_k;
+    void *state = place_state(c, how);
+    linattn_output out = place_output(n, c->heads, c->dim_value, how->out);
+    for (size_t t = 0, step; t < n; t += step) {
+        step = next_cut(how->cuts, n - t);
+        check_status(linattn_causal(state, view_from(in.q, t, c->heads, c->dim_key),
+                                    view_from(in.k, t, c->kv_heads, c->dim_key),
+                                    view_from(in.v, t, c->kv_heads, c->dim_value),
+                                    output_from(out, t, c->heads, c->dim_value), step,
+                                    how->context),
+                     LINATTN_OK, "%s", problem_name(p));
+    }
+    collect_output(out, n, c->heads, c->dim_value, how->out, result->out[PART_CAUSAL],
+                   problem_name(p));
+    result->causal_state = (unsigned char *)state;
+}
+
+static void query_part(const problem *p, const plan *how, operands in, outcome *result)
+{
+    const linattn_config *c = &p->config;
+    void *state = place_state(c, how);
+    for (size_t t = 0, step; t < p->n_k; t += step) {
+        step = next_cut(how->cuts, p->n_k - t);
+        check_status(linattn_update(state, view_from(in.k, t, c->kv_heads, c->dim_key),
+                                    view_from(in.v, t, c->kv_heads, c->dim_value), step,
+                                    how->context),
+                     LINATTN_OK, "%s", problem_name(p));
+    }
+    linattn_output out = place_output(p->n_q, c->heads, c->dim_value, how->out);
+    for (size_t t = 0, step; t < p->n_q; t += step) {
+        step = next_cut(how->cuts, p->n_q - t);
+        check_status(linattn_query(state, view_from(in.q, t, c->heads, c->dim_key),
+                                   output_from(out, t, c->heads, c->dim_value), step, how->context),
+                     LINATTN_OK, "%s", problem_name(p));
+    }
+    collect_output(out, p->n_q, c->heads, c->dim_value, how->out, result->out[PART_QUERY],
+                   problem_name(p));
+    result->update_state = (unsigned char *)state;
+}
+
+/* The verbs that need a workspace. */
+static void whole_part(const problem *p, const plan *how, operands in, part which, outcome *result)
+{
+    const linattn_config *c = &p->config;
+    linattn_workspace verb =
+        which == PART_BIDIRECTIONAL ? LINATTN_WORKSPACE_BIDIRECTIONAL : LINATTN_WORKSPACE_SOFTMAX;
+    size_t bytes = linattn_workspace_size(c, verb, how->context);
+    size_t offset = how->workspace_offset;
+    unsigned char *workspace =
+        (unsigned char *)pool_take_guarded(bytes + offset, how->state_side) + offset;
+    linattn_output out = place_output(p->n_q, c->heads, c->dim_value, how->out);
+    linattn_status status;
+    if (which == PART_BIDIRECTIONAL)
+        status = linattn_bidirectional(c, in.q, p->n_q, in.k, in.v, p->n_k, out, workspace, bytes,
+                                       how->context);
+    else
+        status = linattn_softmax(c, in.q, p->n_q, in.k, in.v, p->n_k, out,
+                                 which == PART_SOFTMAX_CAUSAL, workspace, bytes, how->context);
+    check_status(status, LINATTN_OK, "%s %s", part_name(which), problem_name(p));
+    collect_output(out, p->n_q, c->heads, c->dim_value, how->out, result->out[which],
+                   problem_name(p));
+}
+
+outcome run_all(const problem *p, const plan *how)
+{
+    static const plan simplest;
+    if (!how) how = &simplest;
+    outcome result = {.state_bytes = linattn_state_size(&p->config)};
+    for (int i = 0; i < PART_COUNT; i++) {
+        size_t n = i == PART_CAUSAL && p->n_k < p->n_q ? p->n_k : p->n_q;
+        if (i == PART_SOFTMAX_CAUSAL && p->n_q > p->n_k) n = 0;
+        result.count[i] = n * output_width(p);
+        result.out[i] = pool_floats(result.count[i]);
+    }
+    operands in = place_operands(p, how);
+    causal_part(p, how, in, &result);
+    query_part(p, how, in, &result);
+    whole_part(p, how, in, PART_BIDIRECTIONAL, &result);
+    whole_part(p, how, in, PART_SOFTMAX, &result);
+    if (p->n_q <= p->n_k) whole_part(p, how, in, PART_SOFTMAX_CAUSAL, &result);
+    return result;
+}
+
+outcome run_all_on(const problem *p, const plan *how, linattn_isa isa)
+{
+    linattn_isa before = linattn_isa_active();
+    check_status(linattn_isa_select(isa), LINATTN_OK, "%s", linattn_isa_name(isa));
+    outcome result = run_all(p, how);
+    check_status(linattn_isa_select(before), LINATTN_OK, "%s", linattn_isa_name(before));
+    return result;
+}
+
+void *run_init(const linattn_config *config)
+{
+    static const plan simplest;
+    return place_state(config, &simplest);
+}
+
+void run_update(const problem *p, void *state)
+{
+    check_status(linattn_update(state, linattn_rows(p->k), linattn_rows(p->v), p->n_k, NULL),
+                 LINATTN_OK, "%s", problem_name(p));
+}
+
+float *run_query(const problem *p, const void *state)
+{
+    float *out = pool_floats(p->n_q * output_width(p));
+    check_status(linattn_query(state, linattn_rows(p->q), linattn_output_rows(out), p->n_q, NULL),
+                 LINATTN_OK, "%s", problem_name(p));
+    return out;
+}
+
+float *run_causal(const problem *p, void *state)
+{
+    float *out = pool_floats(p->n_q * output_width(p));
+    check_status(linattn_causal(state, linattn_rows(p->q), linattn_rows(p->k), linattn_rows(p->v),
+                                linattn_output_rows(out), p->n_q, NULL),
+                 LINATTN_OK, "%s", problem_name(p));
+    return out;
+}
+
+float *run_bidirectional(const problem *p, const linattn_context *context)
+{
+    float *out = pool_floats(p->n_q * output_width(p));
+    size_t bytes = linattn_workspace_size(&p->config, LINATTN_WORKSPACE_BIDIRECTIONAL, context);
+    check_status(linattn_bidirectional(&p->config, linattn_rows(p->q), p->n_q, linattn_rows(p->k),
+                                       linattn_rows(p->v), p->n_k, linattn_output_rows(out),
+                                       pool_take(bytes), bytes, context),
+                 LINATTN_OK, "%s", problem_name(p));
+    return out;
+}
+
+float *run_softmax(const problem *p, int causal, const linattn_context *context)
+{
+    float *out = pool_floats(p->n_q * output_width(p));
+    size_t bytes = linattn_workspace_size(&p->config, LINATTN_WORKSPACE_SOFTMAX, context);
+    check_status(linattn_softmax(&p->config, linattn_rows(p->q), p->n_q, linattn_rows(p->k),
+                                 linattn_rows(p->v), p->n_k, linattn_output_rows(out), causal,
+                                 pool_take(bytes), bytes, context),
+                 LINATTN_OK, "%s", problem_name(p));
+    return out;
+}
+
+void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,
+                       const char *format, ...)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (float_same(actual[i], expected[i])) continue;
+        char what[160];
+        snprintf(what, sizeof what, "element %zu of row %zu is %.9g (%08x), expected %.9g (%08x)",
+                 i % width, i / width, (double)actual[i], (unsigned)float_bits(actual[i]),
+                 (double)expected[i], (unsigned)float_bits(expected[i]));
+        va_list arguments;
+        va_start(arguments, format);
+        fail_with(__FILE__, __LINE__, what, format, arguments);
+        va_end(arguments);
+    }
+}
+
+void check_same_bytes(const void *actual, const void *expected, size_t count, const char *format,
+                      ...)
+{
+    if (count == 0 || memcmp(actual, expected, count) == 0) return;
+    const unsigned char *a = (const unsigned char *)actual, *b = (const unsigned char *)expected;
+    size_t first = 0;
+    while (a[first] == b[first]) first++;
+    char what[160];
+    snprintf(what, sizeof what, "byte %zu of %zu is %02x, expected %02x", first, count, a[first],
+             b[first]);
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(__FILE__, __LINE__, what, format, arguments);
+    va_end(arguments);
+}
+
+void check_same_outputs(const problem *p, const outcome *actual, const outcome *expected,
+                        const char *law)
+{
+    for (int i = 0; i < PART_COUNT; i++)
+        check_same_floats(actual->out[i], expected->out[i], actual->count[i], output_width(p),
+                          "%s: %s, %s", law, part_name((part)i), problem_name(p));
+}
+
+void check_same_outcome(const problem *p, const outcome *actual, const outcome *expected,
+                        const char *law)
+{
+    check_same_outputs(p, actual, expected, law);
+    check_same_bytes(actual->causal_state, expected->causal_state, actual->state_bytes,
+                     "%s: state of causal, %s", law, problem_name(p));
+    check_same_bytes(actual->update_state, expected->update_state, actual->state_bytes,
+                     "%s: state of update, %s", law, problem_name(p));
+}

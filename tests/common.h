@@ -1,0 +1,212 @@
+/* What the tests share: start-up, checks with messages, random numbers, memory that goes after each
+   test, placed operands, comparison by bits, and runs of every verb on one problem. */
+#ifndef LINATTN_TESTS_COMMON_H
+#define LINATTN_TESTS_COMMON_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "linattn.h"
+
+/* ---- Start-up ------------------------------------------------------------------------------- */
+
+/* To be called first in main. Sets the floating-point environment of IEEE 754 (a process linked
+   with -ffast-math starts with flushing switched on) and the instruction set of LINATTN_TEST_ISA;
+   exits with 77 where that is absent, or with 1 if LINATTN_REQUIRE_ISA is set. */
+void test_begin(void);
+
+linattn_isa test_isa(void); /* the instruction set under test, never AUTO */
+bool test_quick(void);      /* LINATTN_TEST_QUICK: a subset for slow builds */
+bool test_inexact(void);    /* LINATTN_TEST_INEXACT: bits may differ between instruction sets */
+
+/* A test whose memory is released and whose instruction set is restored when it ends or fails. */
+#define TEST(function) cmocka_unit_test_teardown(function, test_teardown)
+int test_teardown(void **state);
+
+/* cmocka returns the number of failed tests, which might be 77. */
+#define RUN_TESTS(name, tests) (cmocka_run_group_tests_name(name, tests, NULL, NULL) != 0)
+
+/* ---- Checks --------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TEST_PRINTF(position, first) __attribute__((format(printf, position, first)))
+#else
+#define TEST_PRINTF(position, first)
+#endif
+
+/* check(condition, format, ...) fails the test with a message. */
+#define check(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);               \
+    } while (0)
+void check_failed(const char *file, int line, const char *condition, const char *format, ...)
+    TEST_PRINTF(4, 5);
+
+/* check_status(call, LINATTN_OK, format, ...) */
+#define check_status(call, expected, ...)                                                          \
+    check_status_at(__FILE__, __LINE__, #call, call, expected, __VA_ARGS__)
+void check_status_at(const char *file, int line, const char *call, linattn_status actual,
+                     linattn_status expected, const char *format, ...) TEST_PRINTF(6, 7);
+
+/* ---- Random numbers ------------------------------------------------------------------------- */
+
+/* splitmix64 (Steele, Lea, Flood 2014): the same numbers on every machine. */
+typedef struct rng {
+    uint64_t state;
+} rng;
+
+uint64_t rng_next(rng *r);
+size_t rng_below(rng *r, size_t limit); /* 0 .. limit - 1 */
+size_t rng_pick(rng *r, const size_t *choices, size_t count);
+float rng_float(rng *r, float spread); /* uniform in [-spread, spread) */
+void rng_fill(rng *r, float *x, size_t n, float spread);
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+/* Memory that lives until the test ends, or until pool_release of an earlier mark. */
+typedef enum guard {
+    GUARD_NONE,  /* from malloc */
+    GUARD_AFTER, /* the byte after the last one is on an inaccessible page */
+    GUARD_BEFORE /* the byte before the first one is */
+} guard;
+
+size_t pool_mark(void);
+void pool_release(size_t mark);
+void *pool_take(size_t bytes); /* never NULL, aligned to 64 bytes, filled with a pattern */
+void *pool_take_guarded(size_t bytes, guard side);
+void pool_freeze(void); /* the block taken last, if it is guarded, can only be read from now on */
+float *pool_floats(size_t count);
+double *pool_doubles(size_t count);
+void *pool_copy(const void *source, size_t bytes);
+
+/* ---- Bits ----------------------------------------------------------------------------------- */
+
+uint32_t float_bits(float x);
+float float_from_bits(uint32_t bits);
+bool float_is_nan(float x);
+bool float_is_finite(float x);
+bool float_same(float a, float b); /* the same bits, or two NaN */
+
+extern const float test_infinity, test_nan;
+
+/* ---- The floating-point environment --------------------------------------------------------- */
+
+/* The control bits (rounding, flushing, exception masks) of MXCSR or FPCR; 0 on other machines. */
+uint64_t fp_control(void);
+void fp_set_control(uint64_t control);
+extern const uint64_t fp_ieee;
+/* Other environments that a host program may have: all roundings, flushing on and off, and on x86
+   exceptions that trap. Returns how many there are; names them. */
+size_t fp_hostile_count(void);
+uint64_t fp_hostile(size_t index, const char **name);
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+/* For linattn_context.parallel_for. The first runs the jobs in this thread, last one first; user is
+   not used. The second runs each in a thread of its own, started in an order shuffled by the rng
+   that user points to. */
+void parallel_reverse(void *user, size_t count, linattn_job *job, void *arg);
+void parallel_threads(void *user, size_t count, linattn_job *job, void *arg);
+
+/* ---- Problems ------------------------------------------------------------------------------- */
+
+/* A config whose every default is spelt out, and dense [tokens][heads][dim] inputs for it. */
+typedef struct problem {
+    linattn_config config;
+    size_t n_q, n_k;
+    float *q, *k, *v;
+} problem;
+
+linattn_config config_resolved(linattn_config config);
+bool map_is_exponential(linattn_feature_map map); /* its keys map to e^x, kept with exponents */
+
+/* Queries and keys uniform in +-spread, values in +-1. */
+problem problem_new(linattn_config config, size_t n_q, size_t n_k, rng *r, float spread);
+
+/* Text for messages; the last few results stay valid. */
+const char *map_name(linattn_feature_map map);
+const char *normaliser_name(linattn_normaliser normaliser);
+const char *config_name(const linattn_config *config);
+const char *problem_name(const problem *p);
+
+/* Queries, keys and values per token, in floats. */
+size_t query_width(const problem *p);
+size_t key_width(const problem *p);
+size_t value_width(const problem *p);
+size_t output_width(const problem *p);
+
+/* ---- Placed operands ------------------------------------------------------------------------ */
+
+/* Where an operand lies: zero is dense [tokens][heads][dim], 64-byte aligned. */
+typedef struct layout {
+    size_t row_gap, outer_gap; /* unused floats after each row, and after each group of rows */
+    size_t offset;             /* floats past an alignment of 64 bytes, if not guarded */
+    bool heads_first;          /* [heads][tokens][dim] */
+    guard side;
+} layout;
+
+layout layout_random(rng *r);
+linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t dim, layout where);
+/* The output's memory is filled with a pattern; collecting copies the rows to `dense` and checks
+   that no byte between them has changed. */
+linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout where);
+void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,
+                    float *dense, const char *what);
+
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+/* How the verbs are called: zero is one call on dense operands in this thread. */
+typedef struct plan {
+    const linattn_context *context;
+    layout q, k, v, out;
+    guard state_side;        /* of states and workspaces */
+    size_t state_offset;     /* bytes past an alignment of 64, a multiple of 4, if not guarded */
+    size_t workspace_offset; /* bytes past an alignment of 64 */
+    rng *cuts;               /* cut the sequences into calls at random; NULL: one call each */
+} plan;
+
+typedef enum part {
+    PART_CAUSAL, /* the first min(n_q, n_k) tokens */
+    PART_QUERY,  /* all queries after an update with all keys */
+    PART_BIDIRECTIONAL,
+    PART_SOFTMAX,
+    PART_SOFTMAX_CAUSAL, /* empty where n_q > n_k */
+    PART_COUNT
+} part;
+
+/* The output of every verb, dense, and both states' bytes. */
+typedef struct outcome {
+    float *out[PART_COUNT];
+    size_t count[PART_COUNT];
+    unsigned char *causal_state, *update_state;
+    size_t state_bytes;
+} outcome;
+
+const char *part_name(part which);
+outcome run_all(const problem *p, const plan *how);
+outcome run_all_on(const problem *p, const plan *how, linattn_isa isa);
+
+/* The single verbs, into memory of the pool. */
+void *run_init(const linattn_config *config);
+float *run_causal(const problem *p, void *state);
+float *run_query(const problem *p, const void *state);
+void run_update(const problem *p, void *state);
+float *run_bidirectional(const problem *p, const linattn_context *context);
+float *run_softmax(const problem *p, int causal, const linattn_context *context);
+
+void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,
+                       const char *format, ...) TEST_PRINTF(5, 6);
+void check_same_bytes(const void *actual, const void *expected, size_t count, const char *format,
+                      ...) TEST_PRINTF(4, 5);
+/* Every output; and every output and both states. `law` says what is compared. */
+void check_same_outputs(const problem *p, const outcome *actual, const outcome *expected,
+                        const char *law);
+void check_same_outcome(const problem *p, const outcome *actual, const outcome *expected,
+                        const char *law);
+
+#endif

@@ -1,0 +1,332 @@
+# shellcheck shell=bash
+# Sourced by tools/test: a pool of jobs that reports one line per test, and the ways in which the
+# tests are compiled, linked and run. Flags are kept in strings and split at spaces; globbing is off.
+
+# ---- Jobs ------------------------------------------------------------------------------------------
+#
+# Jobs start in the order in which they are queued, never more than $cores at once. A job may wait
+# for what an earlier one builds, and only for that: so the pool cannot lock up.
+
+declare -A job_kind=() job_name=() job_start=() job_pid=() queued=()
+job_count=0 passed=0 failed=0 skipped=0
+
+seconds_since() { # of an earlier $EPOCHREALTIME, with one digit behind the point
+    local tenths=$(((${EPOCHREALTIME/./} - ${1/./}) / 100000))
+    printf '%d.%d' $((tenths / 10)) $((tenths % 10))
+}
+
+report_ok() { # NAME SECONDS
+    passed=$((passed + 1))
+    printf 'ok        %s (%s s)\n' "$1" "$2"
+}
+
+report_failed() { # NAME [LOG]
+    failed=$((failed + 1))
+    printf 'FAILED    %s\n' "$1"
+    # Enough to see the cause; the whole log stays in the build directory.
+    if [[ -n ${2-} ]]; then
+        grep -v '^\[ RUN  \|^\[       OK' "$2" | tail -n 60 | cut -c 1-400 | sed 's/^/          | /'
+    fi
+}
+
+report_not_run() { # NAME REASON
+    skipped=$((skipped + 1))
+    printf 'not run   %s: %s\n' "$1" "$2"
+}
+
+# Queues COMMAND as a test: status 0 is ok, 77 is not run for the reason in its last line of output.
+job() { # NAME COMMAND...
+    launch test "$@"
+}
+
+# Queues COMMAND, which makes FILE. Only a failure is reported. The same FILE is made once a run.
+target() { # FILE COMMAND...
+    local file=$1
+    shift
+    [[ -z ${queued[$file]-} ]] || return 0
+    queued[$file]=1
+    launch target "${file#"$work"/}" make_target "$file" "$@"
+}
+
+make_target() { # FILE COMMAND...
+    made=$1
+    shift
+    mkdir -p "${made%/*}"
+    rm -f "$made"
+    "$@"
+}
+
+# Within a job: waits until these targets have ended, and gives the job up if one failed.
+await() { # FILE...
+    local file
+    for file; do
+        until [[ -e $file.done ]]; do sleep 0.05; done
+        if [[ ! -e $file ]]; then
+            echo "${file#"$work"/} was not built"
+            exit 77
+        fi
+    done
+}
+
+launch() { # KIND NAME COMMAND...
+    local kind=$1 name=$2 id
+    shift 2
+    while ((${#job_name[@]} >= cores)); do reap; done
+    job_count=$((job_count + 1))
+    id=$(printf '%04d' $job_count)
+    job_kind[$id]=$kind job_name[$id]=$name job_start[$id]=$EPOCHREALTIME
+    set -m # a process group of its own, so that all of it can be stopped
+    (
+        set +m
+        exec >"$logs/$id" 2>&1 </dev/null
+        made=
+        trap 'end_job "$id" $?' EXIT
+        set -e
+        "$@"
+    ) &
+    job_pid[$id]=$!
+    set +m
+}
+
+# The last thing that a job does.
+end_job() { # ID STATUS
+    if [[ -n $made ]]; then touch "$made.done"; fi
+    echo "$2" >"$logs/$1.part"
+    mv "$logs/$1.part" "$logs/$1.status"
+}
+
+# Waits until a job ends, and reports all that have.
+reap() {
+    local id status alive
+    wait -n 2>/dev/null || true
+    for id in "${!job_name[@]}"; do
+        alive=1
+        kill -0 "${job_pid[$id]}" 2>/dev/null || alive=0
+        if [[ -e $logs/$id.status ]]; then
+            status=$(<"$logs/$id.status")
+        elif ((!alive)); then
+            status=killed
+            echo 'it was killed' >>"$logs/$id"
+        else
+            continue
+        fi
+        finish "$id" "$status"
+        unset "job_kind[$id]" "job_name[$id]" "job_start[$id]" "job_pid[$id]"
+    done
+}
+
+finish() { # ID STATUS
+    local kind=${job_kind[$1]} name=${job_name[$1]} log=$logs/$1
+    case $kind/$2 in
+    test/0) report_ok "$name" "$(seconds_since "${job_start[$1]}")" ;;
+    target/0 | target/77) ;;
+    test/77) report_not_run "$name" "$(tail -n 1 "$log")" ;;
+    test/124) echo 'it took too long' >>"$log" && report_failed "$name" "$log" ;;
+    test/*) report_failed "$name" "$log" ;;
+    *) report_failed "$name (build)" "$log" ;;
+    esac
+}
+
+wait_for_jobs() {
+    while ((${#job_name[@]})); do reap; done
+}
+
+stop_jobs() {
+    local id
+    for id in "${!job_pid[@]}"; do kill -- "-${job_pid[$id]}" 2>/dev/null; done
+}
+
+# ---- Toolchains ----------------------------------------------------------------------------------
+#
+# A toolchain is a compiler, flags that every file gets, a way to link cmocka and a way to run.
+
+declare -A compiler=() common_flags=() cmocka_flags=() cmocka_link=() runner=()
+
+toolchain() { # NAME COMPILER COMMON_FLAGS
+    compiler[$1]=$2
+    common_flags[$1]=$3
+    cmocka_flags[$1]=$host_cmocka_flags
+    cmocka_link[$1]=$host_cmocka_link
+    runner[$1]=
+}
+
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wvla -Werror'
+
+# Every program of the tests, and the shared files that are linked to each.
+all_tests='api exp verbs softmax laws range golden fuzz dispatch'
+shared_files='common oracle'
+
+# The flags of tests/linattn.c for a language.
+language_flags() { # c99|c++11
+    case $1 in
+    c99) echo '-std=c99' ;;
+    c++11) echo '-x c++ -std=c++11' ;;
+    esac
+}
+
+# tests/linattn.c with a toolchain and flags: $work/lib/VARIANT.o. -I comes first in FLAGS where
+# another linattn.h than that of the source directory is meant.
+library() { # VARIANT TOOLCHAIN FLAGS
+    # shellcheck disable=SC2086
+    target "$work/lib/$1.o" ${compiler[$2]} ${common_flags[$2]} $warnings $3 -I . \
+        -c tests/linattn.c -o "$work/lib/$1.o"
+}
+
+# Every library that has to give the same bits: each compiler, language and set of flags. -ffast-math
+# is given to the linker as well, which then switches flushing to zero on for the whole process.
+matrix_flags() { # OPTIMISATION
+    case $1 in
+    O0) echo '-O0' ;;
+    O2) echo '-O2' ;;
+    fast) echo '-O3 -march=native -ffast-math' ;;
+    esac
+}
+
+matrix() { # FUNCTION, called with VARIANT TOOLCHAIN LINK_FLAGS FLAGS
+    local cc language optimisation link
+    for cc in $compilers; do
+        for language in c99 c++11; do
+            for optimisation in fast O2 O0; do
+                link=
+                [[ $optimisation != fast ]] || link=-ffast-math
+                "$1" "$cc-$language-$optimisation" "$cc" "$link" \
+                    "$(language_flags $language) $(matrix_flags $optimisation)"
+            done
+        done
+    done
+}
+
+matrix_library() { library "$1" "$2" "$4"; }
+
+# The tests' own files with a toolchain, C11 -O2 whatever the library's flags are.
+test_object() { # TOOLCHAIN FILE
+    # shellcheck disable=SC2086
+    target "$work/tests-$1/$2.o" ${compiler[$1]} -std=c11 -O2 ${common_flags[$1]} -Wall -Wextra \
+        -Werror ${cmocka_flags[$1]} -I . -c "tests/$2.c" -o "$work/tests-$1/$2.o"
+}
+
+link_test() { # PROGRAM TOOLCHAIN LINK_FLAGS OBJECT...
+    local program=$1 chain=$2 flags=$3
+    shift 3
+    await "$@"
+    [[ ${cmocka_link[$chain]} != *.o ]] || await "${cmocka_link[$chain]}"
+    # shellcheck disable=SC2086
+    ${compiler[$chain]} ${common_flags[$chain]} "$@" -o "$program" $flags \
+        ${cmocka_link[$chain]} -lm -pthread
+}
+
+# Queues TESTS of the library VARIANT, once per instruction set. Further arguments are variables for
+# the tests' environment.
+run_tests() { # VARIANT TOOLCHAIN LINK_FLAGS ISAS TESTS [NAME=VALUE...]
+    local variant=$1 chain=$2 link_flags=$3 isas=$4 tests=$5 test isa file program
+    shift 5
+    for file in $shared_files; do test_object "$chain" "$file"; done
+    for test in $tests; do
+        test_object "$chain" "test_$test"
+        program=$work/bin/$variant/test_$test
+        # shellcheck disable=SC2086
+        target "$program" link_test "$program" "$chain" "$link_flags" \
+            "$work/tests-$chain/test_$test.o" \
+            $(printf "$work/tests-$chain/%s.o " $shared_files) "$work/lib/$variant.o"
+        for isa in $isas; do
+            job "$variant / $test $isa" run_test "$program" "$chain" "$isa" "$@"
+        done
+    done
+}
+
+# An instruction set that this machine is known to have must not be passed over.
+run_test() { # PROGRAM TOOLCHAIN ISA [NAME=VALUE...]
+    local program=$1 chain=$2 isa=$3 status=0
+    shift 3
+    await "$program"
+    if has_isa "$isa"; then export LINATTN_REQUIRE_ISA=1; fi
+    env LINATTN_TEST_ISA="$isa" "$@" timeout "$time_limit" ${runner[$chain]} "$program" || status=$?
+    if ((status == 77)) && has_isa "$isa"; then
+        echo "it was skipped, although this machine has $isa"
+        return 1
+    fi
+    return $status
+}
+
+# Seconds for one program in one run.
+time_limit=300
+
+# What the processor and the operating system offer, by their own account rather than by linattn's.
+has_isa() {
+    local flag needed
+    case $1 in
+    scalar | neon) return 0 ;;
+    avx2) needed='avx2 fma' ;;
+    avx512) needed='avx512f avx2 fma' ;;
+    esac
+    for flag in $needed; do
+        [[ $cpu_flags == *" $flag "* ]] || return 1
+    done
+}
+cpu_flags=$(sed -n 's/^flags[[:space:]]*:\(.*\)/\1 /p' /proc/cpuinfo 2>/dev/null | head -n 1)
+
+# ---- Preprocessor options ------------------------------------------------------------------------
+
+# The library with an option must have just these instruction sets, and the same bits on all but
+# INEXACT_ISAS.
+option() { # VARIANT TOOLCHAIN FLAGS ISAS [INEXACT_ISAS [LINK_FLAGS]]
+    local variant=$1 chain=$2 flags=$3 isas=$4 inexact=${5-} link_flags=${6-} isa exact='' laws=''
+    for isa in $isas; do
+        [[ " $inexact " == *" $isa "* ]] || exact+=" $isa"
+    done
+    library "$variant" "$chain" "-std=c99 -O2 $flags"
+    job "$variant / instruction sets" is_compiled_with "$variant" "$chain" "$link_flags" "$isas"
+    # The laws compare every instruction set with exact scalar code, which has to be there.
+    [[ " $exact " != *' scalar '* ]] || laws=laws
+    run_tests "$variant" "$chain" "$link_flags" "$exact" "golden verbs $laws" LINATTN_TEST_QUICK=1
+    run_tests "$variant" "$chain" "$link_flags" "$inexact" 'verbs softmax range' \
+        LINATTN_TEST_QUICK=1 LINATTN_TEST_INEXACT=1
+}
+
+compiles() { # TOOLCHAIN FLAGS
+    ${compiler[$1]} ${common_flags[$1]} $2 $warnings -fsyntax-only -I . tests/linattn.c
+}
+
+is_compiled_with() { # VARIANT TOOLCHAIN LINK_FLAGS ISAS
+    local program=$work/bin/$1/isas found
+    await "$work/lib/$1.o"
+    mkdir -p "${program%/*}"
+    ${compiler[$2]} ${common_flags[$2]} -std=c99 -I . tests/consumer/isas.c "$work/lib/$1.o" \
+        -o "$program" $3
+    found=$(${runner[$2]} "$program")
+    echo "compiled:$found, expected: $4"
+    [[ $found == " $4" ]]
+}
+
+# A build with these flags must stop at an #error of linattn.h that says what to do.
+contradiction() { # TOOLCHAIN FLAGS
+    job "contradiction-$1 / $2" is_refused "$1" "$2"
+}
+
+is_refused() { # TOOLCHAIN FLAGS
+    local messages
+    if messages=$(${compiler[$1]} ${common_flags[$1]} -std=c99 -fsyntax-only -I . $2 \
+        tests/linattn.c 2>&1); then
+        echo 'this compiles'
+        return 1
+    fi
+    echo "$messages"
+    grep -qE 'linattn(_simd)?\.h:[0-9:]+ error: (#error )?"' <<<"$messages"
+}
+
+# The headers that linattn.h includes by itself, not through another, one a line.
+direct_includes() { # COMPILER FLAGS...
+    local source=$work/inclusions.$BASHPID
+    echo '#include "linattn.h"' >"$source"
+    "$@" -x "$(language_of "$@")" -H -E -I . "$source" 2>&1 >/dev/null |
+        awk '$1 ~ /^\.+$/ {
+            depth = length($1)
+            header[depth] = $2
+            if (depth > 1 && header[depth - 1] ~ /^(.*\/)?linattn[^\/]*\.h$/ &&
+                $2 !~ /^(.*\/)?linattn[^\/]*\.h$/) print $2
+        }' | sort -u
+}
+
+language_of() { # COMPILER FLAGS...
+    if [[ $* == *c++* ]]; then echo c++; else echo c; fi
+}

@@ -1,0 +1,210 @@
+# shellcheck shell=bash
+# Stage of tools/test: what a program that includes linattn.h is promised. No warnings; C and C++ in
+# one program; nothing leaks out of the header; nothing else is needed to link it, and it has no
+# variable but one pointer.
+
+# ---- Warnings ------------------------------------------------------------------------------------
+
+no_warnings() { # COMPILER LANGUAGE STANDARD FILE
+    "$1" -x "$2" -std="$3" $warnings -fsyntax-only -I . "tests/consumer/$4.c"
+}
+
+header_warnings() { # COMPILER
+    local file standard
+    for file in consumer implementation; do
+        for standard in c99 c11 c17; do
+            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c $standard $file
+        done
+        for standard in c++11 c++17 c++20; do
+            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c++ $standard $file
+        done
+    done
+}
+
+# ---- Programs of two files -----------------------------------------------------------------------
+
+two_files() { # NAME COMPILER CONSUMER_FLAGS IMPLEMENTATION_FLAGS
+    local objects=$work/two-files/$1
+    mkdir -p "$objects"
+    "$2" $3 $warnings -I . -c tests/consumer/consumer.c -o "$objects/consumer.o"
+    "$2" $4 $warnings -I . -c tests/consumer/implementation.c -o "$objects/implementation.o"
+    "$2" "$objects/consumer.o" "$objects/implementation.o" -o "$objects/consumer"
+    "$objects/consumer"
+}
+
+# How the files are linked does not depend on the instruction sets, and the scalar code alone is
+# compiled in a fifth of the time.
+header_two_files() { # COMPILER
+    local private='-DLINATTN_STATIC -DLINATTN_IMPLEMENTATION'
+    local c99='-x c -std=c99 -DLINATTN_SCALAR_ONLY' cpp11='-x c++ -std=c++11 -DLINATTN_SCALAR_ONLY'
+    job "header-$1 / C uses C++" two_files "$1-c-cpp" "$1" "$c99" "$cpp11"
+    job "header-$1 / C++ uses C" two_files "$1-cpp-c" "$1" "$cpp11" "$c99"
+    job "header-$1 / two private copies, C99" two_files "$1-private-c" "$1" \
+        "$c99 $private" "$c99 -DLINATTN_STATIC"
+    job "header-$1 / two private copies, C++11" two_files "$1-private-cpp" "$1" \
+        "$cpp11 $private" "$cpp11 -DLINATTN_STATIC"
+}
+
+# ---- Leaks ---------------------------------------------------------------------------------------
+
+# Only LINATTN_ macros may be new, beside those of the standard headers that it includes.
+leaked_macros() { # COMPILER FLAGS...
+    local place include leaked
+    place=$(mktemp -d -p "$work")
+    direct_includes "$@" >"$place/list"
+    grep -q stddef "$place/list"
+    sed 's/.*\/\(.*\)/#include <\1>/' "$place/list" >"$place/standard.c"
+    echo '#include "linattn.h"' >"$place/header.c"
+    for include in standard header; do
+        "$@" -I . -dM -E "$place/$include.c" | sed 's/#define \([A-Za-z0-9_]*\).*/\1/' |
+            sort >"$place/$include"
+    done
+    leaked=$(comm -13 "$place/standard" "$place/header" | grep -v '^LINATTN_' || true)
+    if [[ -n $leaked ]]; then
+        echo "$leaked"
+        return 1
+    fi
+    grep -qx LINATTN_VERSION_MAJOR "$place/header"
+}
+
+# The same functions are compiled with and without the header in front of them: a pragma that was
+# not taken back, such as one for an instruction set or for precise arithmetic, changes their code.
+leaked_pragmas() { # COMPILER FLAGS...
+    local place
+    place=$(mktemp -d -p "$work")
+    cat >"$place/probe.c" <<'EOF'
+#ifdef WITH_HEADER
+#define LINATTN_STATIC
+#define LINATTN_IMPLEMENTATION
+#include "linattn.h"
+#endif
+float probe_contracted(float a, float b, float c) { return a * b + c; }
+float probe_reordered(float a, float b) { return (a + b) - a; }
+int probe_nan(float a) { return a != a; }
+float probe_vectorised(const float *x, int n)
+{
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+void probe_copied(float *restrict y, const float *restrict x, float a, int n)
+{
+    for (int i = 0; i < n; i++) y[i] += a * x[i];
+}
+EOF
+    "$@" -std=c99 -S -I . "$place/probe.c" -o "$place/without.s"
+    "$@" -std=c99 -S -I . -DWITH_HEADER "$place/probe.c" -o "$place/with.s"
+    probes "$place/without.s" >"$place/without"
+    probes "$place/with.s" >"$place/with"
+    grep -q probe_copied "$place/without"
+    diff "$place/without" "$place/with"
+}
+
+# The instructions of the probes, without directives and the numbers of labels.
+probes() { # ASSEMBLY
+    awk '/^probe_/ { on = 1 } /^\t\.size\tprobe_/ { on = 0 } on && !/^\t\./' "$1" |
+        sed 's/#.*//; s/\.L[A-Z]*[0-9_]*/.L/g; s/\(LBB\|LCPI\)[0-9_]*/\1/g'
+}
+
+# Warnings that the header switches off for itself must be on again behind it.
+warnings_return() { # COMPILER
+    local cc=$1 warning code place
+    place=$(mktemp -d -p "$work")
+    while read -r warning code; do
+        printf '#define LINATTN_STATIC\n#define LINATTN_IMPLEMENTATION\n#include "linattn.h"\n%b\n' \
+            "$code" >"$place/probe.c"
+        if "$cc" -std=c99 -S -Werror "-W$warning" -I . "$place/probe.c" -o "$place/probe.s" \
+            2>"$place/messages"; then
+            echo "-W$warning is lost"
+            return 1
+        fi
+        grep -q 'probe\.c:.*error' "$place/messages"
+    done <<'EOF'
+conversion char probe(int a) { return a; }
+float-conversion int probe(double a) { return a; }
+sign-conversion unsigned probe(int a) { return a; }
+shadow int probe(int a) { { int a = 1; return a; } }
+unused-variable void probe(void) { int a; }
+unused-function static void probe(void) { }
+unused-parameter void probe(int a) { }
+undef #if PROBE\n#endif
+vla void probe(int n) { int a[n]; a[0] = 0; }
+pedantic int probe(int a) { return ({ a; }); }
+EOF
+}
+
+header_leaks() { # COMPILER
+    job "header-$1 / macros of the declarations" leaked_macros "$1" -std=c99
+    job "header-$1 / macros of the declarations, C++" leaked_macros "$1" -x c++ -std=c++11
+    job "header-$1 / macros of the implementation" leaked_macros "$1" -std=c99 \
+        -DLINATTN_IMPLEMENTATION
+    job "header-$1 / macros of the implementation, C++" leaked_macros "$1" -x c++ -std=c++11 \
+        -DLINATTN_IMPLEMENTATION
+    job "header-$1 / pragmas, -O2" leaked_pragmas "$1" -O2
+    job "header-$1 / pragmas, -O3 -ffast-math" leaked_pragmas "$1" -O3 -ffast-math
+    job "header-$1 / pragmas, -O3 -ffast-math -march=native" leaked_pragmas "$1" -O3 -ffast-math \
+        -march=native
+    job "header-$1 / warnings are on again" warnings_return "$1"
+}
+
+# ---- Objects -------------------------------------------------------------------------------------
+
+# The functions that linattn.h declares.
+declared_functions() {
+    sed -n '/^#endif .* LINATTN_H /q; s/^LINATTN_API .*[ *]\(linattn_[a-z0-9_]*\)(.*/\1/p' linattn.h |
+        sort -u
+}
+
+# Defined: what linattn.h declares and no more. Undefined: what any compiler may call by itself.
+# Writable: one pointer. Nothing runs before main.
+good_symbols() { # VARIANT
+    local object=$work/lib/$1.o
+    await "$object"
+    {
+        nm -u "$object" | awk '{ print $NF }' |
+            grep -vxE 'memcpy|memset|memmove|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail' |
+            sed 's/^/is needed to link it: /'
+        comm -3 <(declared_functions) <(nm --extern-only --defined-only "$object" |
+            awk '{ print $NF }' | sort) | sed 's/^\t/defined, not declared: /; t
+                s/^/declared, not defined: /'
+        nm -f sysv -t d --defined-only "$object" | awk -F '|' '
+            { gsub(/ /, "") }
+            $7 ~ /^(\.t?data|\.t?bss|\*COM\*)/ && $7 !~ /^\.data\.rel\.ro/ && $4 ~ /OBJECT|TLS/ {
+                bytes += $5
+                names = names " " $1
+            }
+            END { if (bytes > 8) print "variables of " bytes " bytes:" names }'
+        objdump -h "$object" | grep -E '\.(init_array|fini_array|ctors|dtors)' |
+            sed 's/^/runs by itself: /'
+    } >"$object.faults" || true
+    cat "$object.faults"
+    [[ ! -s $object.faults ]]
+}
+
+header_symbols() { # VARIANT
+    job "header / symbols of $1" good_symbols "$1"
+}
+
+# A test that is not named in meson.build or in the scripts would never be run.
+every_test_is_run() {
+    local file name
+    for file in $(find tests -name 'test_*.c'); do
+        name=${file#tests/test_}
+        name=${name%.c}
+        [[ " $all_tests " == *" $name "* ]] || { echo "tests/harness.sh lacks $name" && return 1; }
+        grep -q "^    '$name':" tests/meson.build || { echo "tests/meson.build lacks $name" && return 1; }
+    done
+}
+
+job 'header / every test is run' every_test_is_run
+matrix matrix_library
+for cc in $compilers; do
+    header_warnings "$cc"
+    header_two_files "$cc"
+    header_leaks "$cc"
+done
+if command -v nm >/dev/null; then
+    matrix header_symbols
+else
+    report_not_run 'header / symbols' 'nm is not installed'
+fi

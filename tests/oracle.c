@@ -1,0 +1,432 @@
+#include "oracle.h"
+
+#include <float.h>
+#include <math.h>
+
+/* phi(x)_f = factor * e^exponent: the exponential maps have factor 1 (0 for e^-inf), the others
+   exponent 0. */
+typedef struct feature {
+    double factor, exponent;
+} feature;
+
+static double scale_of_maps(const linattn_config *config)
+{
+    return config->scale > 0 ? sqrt((double)config->scale) : 1;
+}
+
+static double elu1(double x) { return x >= 0 ? x + 1 : exp(x); }
+
+static feature exponential(double x)
+{
+    feature result = {1, x};
+    if (x == -INFINITY) result = (feature){0, 0};
+    return result;
+}
+
+/* log of the sum of e^(root x_f) over the features of one query. */
+static double log_sum_exp(const float *x, size_t m, double root)
+{
+    double largest = -INFINITY, sum = 0;
+    for (size_t f = 0; f < m; f++) largest = fmax(largest, root * (double)x[f]);
+    for (size_t f = 0; f < m; f++) sum += exp(root * (double)x[f] - largest);
+    return largest + log(sum);
+}
+
+static void features(const linattn_config *config, bool keys, const float *x, feature *y)
+{
+    size_t m = config->dim_key;
+    double root = scale_of_maps(config);
+    double shift = 0;
+    if (config->map == LINATTN_MAP_SOFTMAX && !keys) shift = log_sum_exp(x, m, root);
+    for (size_t f = 0; f < m; f++) {
+        double scaled = root * (double)x[f];
+        switch (config->map) {
+        case LINATTN_MAP_ELU1: y[f] = (feature){elu1(scaled), 0}; break;
+        case LINATTN_MAP_IDENTITY: y[f] = (feature){scaled, 0}; break;
+        case LINATTN_MAP_RELU: y[f] = (feature){fmax(scaled, 0), 0}; break;
+        case LINATTN_MAP_EXP:
+        case LINATTN_MAP_SOFTMAX: y[f] = exponential(scaled - shift); break;
+        default: check(false, "no oracle for map %d", (int)config->map);
+        }
+    }
+}
+
+void oracle_map(const linattn_config *config, bool keys, const float *x, double *y)
+{
+    size_t m = config->dim_key;
+    feature *mapped = (feature *)pool_take(m * sizeof *mapped);
+    features(config, keys, x, mapped);
+    for (size_t f = 0; f < m; f++) y[f] = mapped[f].factor * exp(mapped[f].exponent);
+}
+
+static bool is_masked(const float *k, size_t dim)
+{
+    for (size_t f = 0; f < dim; f++)
+        if (k[f] != -INFINITY) return false;
+    return true;
+}
+
+static oracle oracle_new(const problem *p)
+{
+    size_t count = p->n_q * output_width(p);
+    oracle result = {pool_doubles(count), pool_doubles(count)};
+    return result;
+}
+
+static size_t visible_keys(const problem *p, bool causal, size_t i)
+{
+    return causal ? i + 1 : p->n_k;
+}
+
+/* One head's mapped keys and values, and the row that is being computed. */
+typedef struct head {
+    const problem *p;
+    size_t index, kv_index;
+    const feature *keys; /* [n_k][m] */
+    const bool *masked;  /* [n_k] */
+    const feature *query;
+    double *value, *magnitude; /* [dim_value] */
+} head;
+
+static double value_at(const head *h, size_t j, size_t c)
+{
+    const linattn_config *config = &h->p->config;
+    return (double)h->p->v[(j * config->kv_heads + h->kv_index) * config->dim_value + c];
+}
+
+static feature key_at(const head *h, size_t j, size_t f)
+{
+    return h->keys[j * h->p->config.dim_key + f];
+}
+
+/* The largest exponent of phi(q)_f phi(k_j)_f over all features and visible keys. */
+static double largest_exponent(const head *h, size_t visible)
+{
+    double largest = -INFINITY;
+    for (size_t j = 0; j < visible; j++)
+        for (size_t f = 0; f < h->p->config.dim_key; f++) {
+            feature q = h->query[f], k = key_at(h, j, f);
+            if (q.factor != 0 && k.factor != 0 && !h->masked[j])
+                largest = fmax(largest, q.exponent + k.exponent);
+        }
+    return largest == -INFINITY ? 0 : largest;
+}
+
+/* phi(q).phi(k_j) / e^shift, and the sum of the absolute values of its terms. */
+static double key_weight(const head *h, size_t j, double shift, double *absolute)
+{
+    double weight = 0;
+    *absolute = 0;
+    for (size_t f = 0; f < h->p->config.dim_key; f++) {
+        feature q = h->query[f], k = key_at(h, j, f);
+        double term = q.factor * k.factor;
+        if (map_is_exponential(h->p->config.map)) term *= exp(q.exponent + k.exponent - shift);
+        weight += term;
+        *absolute += fabs(term);
+    }
+    return weight;
+}
+
+/* Beyond this condition number a float denominator is lost in its own rounding, and so is what is
+   divided by it. Such elements only have to be finite. */
+#define WORST_CONDITION 1e4
+
+/* Turns numerators into quotients and, with the condition of both operands, into magnitudes. */
+static void divide_row(const head *h, double denominator, double absolute_denominator)
+{
+    for (size_t c = 0; c < h->p->config.dim_value; c++) {
+        if (denominator == 0) {
+            h->value[c] = h->magnitude[c] = 0;
+            continue;
+        }
+        h->value[c] /= denominator;
+        h->magnitude[c] += fabs(h->value[c]) * absolute_denominator;
+        h->magnitude[c] /= fabs(denominator);
+        if (absolute_denominator > WORST_CONDITION * fabs(denominator)) h->magnitude[c] = INFINITY;
+    }
+}
+
+/* normaliser sum, length or none: numerator and denominator as sums over keys, both divided by
+   e^shift. */
+static void row_by_keys(const head *h, size_t visible)
+{
+    const linattn_config *config = &h->p->config;
+    double shift = largest_exponent(h, visible);
+    double denominator = (double)config->epsilon * exp(-shift), absolute = denominator;
+    for (size_t c = 0; c < config->dim_value; c++) h->value[c] = h->magnitude[c] = 0;
+    for (size_t j = 0; j < visible; j++) {
+        if (h->masked[j]) continue;
+        double absolute_weight, weight = key_weight(h, j, shift, &absolute_weight);
+        denominator += weight;
+        absolute += absolute_weight;
+        for (size_t c = 0; c < config->dim_value; c++) {
+            h->value[c] += weight * value_at(h, j, c);
+            h->magnitude[c] += absolute_weight * fabs(value_at(h, j, c));
+        }
+    }
+    if (config->normaliser == LINATTN_NORM_LENGTH)
+        denominator = absolute = (double)visible * exp(-shift);
+    if (config->normaliser == LINATTN_NORM_NONE) denominator = absolute = exp(-shift);
+    divide_row(h, denominator, absolute);
+}
+
+/* normaliser feature: one quotient S_f / z_f per feature, both divided by e^shift. */
+static void row_by_features(const head *h, size_t visible)
+{
+    const linattn_config *config = &h->p->config;
+    size_t dv = config->dim_value;
+    double *sum = pool_doubles(2 * dv), *absolute_sum = sum + dv;
+    for (size_t c = 0; c < dv; c++) h->value[c] = h->magnitude[c] = 0;
+    for (size_t f = 0; f < config->dim_key; f++) {
+        double shift = -INFINITY, z = 0, absolute_z = 0;
+        for (size_t c = 0; c < 2 * dv; c++) sum[c] = 0;
+        for (size_t j = 0; j < visible; j++)
+            if (!h->masked[j] && key_at(h, j, f).factor != 0)
+                shift = fmax(shift, key_at(h, j, f).exponent);
+        for (size_t j = 0; j < visible; j++) {
+            feature k = key_at(h, j, f);
+            if (h->masked[j] || k.factor == 0) continue;
+            double weight = k.factor * exp(k.exponent - shift);
+            z += weight;
+            absolute_z += fabs(weight);
+            for (size_t c = 0; c < dv; c++) {
+                sum[c] += weight * value_at(h, j, c);
+                absolute_sum[c] += fabs(weight * value_at(h, j, c));
+            }
+        }
+        if (z == 0) continue;
+        double weight = h->query[f].factor * exp(h->query[f].exponent);
+        for (size_t c = 0; c < dv; c++) {
+            h->value[c] += weight * sum[c] / z;
+            h->magnitude[c] += fabs(weight / z) * (absolute_sum[c] + fabs(sum[c] / z) * absolute_z);
+            if (absolute_z > WORST_CONDITION * fabs(z)) h->magnitude[c] = INFINITY;
+        }
+    }
+}
+
+/* The keys and the mask of the key/value head that h reads. */
+static void head_keys(head *h)
+{
+    const problem *p = h->p;
+    const linattn_config *config = &p->config;
+    size_t m = config->dim_key;
+    feature *keys = (feature *)pool_take(p->n_k * m * sizeof *keys);
+    bool *masked = (bool *)pool_take(p->n_k * sizeof *masked);
+    for (size_t j = 0; j < p->n_k; j++) {
+        const float *k = p->k + (j * config->kv_heads + h->kv_index) * m;
+        features(config, true, k, keys + j * m);
+        masked[j] = is_masked(k, m);
+    }
+    h->keys = keys;
+    h->masked = masked;
+}
+
+oracle oracle_linear(const problem *p, bool causal)
+{
+    const linattn_config *config = &p->config;
+    oracle result = oracle_new(p);
+    size_t mark = pool_mark();
+    for (size_t index = 0; index < config->heads; index++) {
+        head h = {.p = p, .index = index, .kv_index = index / (config->heads / config->kv_heads)};
+        feature *query = (feature *)pool_take(config->dim_key * sizeof *query);
+        h.query = query;
+        head_keys(&h);
+        for (size_t i = 0; i < p->n_q; i++) {
+            size_t row = i * config->heads + index;
+            size_t row_mark = pool_mark();
+            features(config, false, p->q + row * config->dim_key, query);
+            h.value = result.value + row * config->dim_value;
+            h.magnitude = result.magnitude + row * config->dim_value;
+            if (config->normaliser == LINATTN_NORM_FEATURE)
+                row_by_features(&h, visible_keys(p, causal, i));
+            else
+                row_by_keys(&h, visible_keys(p, causal, i));
+            pool_release(row_mark);
+        }
+    }
+    pool_release(mark);
+    return result;
+}
+
+/* ---- The recurrence ------------------------------------------------------------------------- */
+
+typedef struct recurrence {
+    double *S, *z; /* [m][dim_value], [m] */
+    double tokens;
+} recurrence;
+
+static void recurrence_update(recurrence *r, const linattn_config *config, const float *k,
+                              const float *v)
+{
+    size_t m = config->dim_key, dv = config->dim_value;
+    double *mapped = pool_doubles(m);
+    r->tokens++;
+    if (is_masked(k, m)) return;
+    oracle_map(config, true, k, mapped);
+    for (size_t f = 0; f < m; f++) {
+        r->z[f] += mapped[f];
+        for (size_t c = 0; c < dv; c++) r->S[f * dv + c] += mapped[f] * (double)v[c];
+    }
+}
+
+static void recurrence_query(const recurrence *r, const linattn_config *config, const float *q,
+                             double *out)
+{
+    size_t m = config->dim_key, dv = config->dim_value;
+    double *mapped = pool_doubles(m), denominator = 0;
+    oracle_map(config, false, q, mapped);
+    for (size_t f = 0; f < m; f++) denominator += mapped[f] * r->z[f];
+    denominator += (double)config->epsilon;
+    if (config->normaliser == LINATTN_NORM_FEATURE) {
+        denominator = 1;
+        for (size_t f = 0; f < m; f++) mapped[f] = r->z[f] == 0 ? 0 : mapped[f] / r->z[f];
+    }
+    if (config->normaliser == LINATTN_NORM_LENGTH) denominator = r->tokens;
+    if (config->normaliser == LINATTN_NORM_NONE) denominator = 1;
+    for (size_t c = 0; c < dv; c++) {
+        out[c] = 0;
+        for (size_t f = 0; f < m; f++) out[c] += mapped[f] * r->S[f * dv + c];
+        out[c] = denominator == 0 ? 0 : out[c] / denominator;
+    }
+}
+
+double *oracle_recurrence(const problem *p)
+{
+    const linattn_config *config = &p->config;
+    size_t m = config->dim_key, dv = config->dim_value;
+    double *out = pool_doubles(p->n_q * output_width(p));
+    for (size_t h = 0; h < config->heads; h++) {
+        size_t mark = pool_mark(), g = h / (config->heads / config->kv_heads);
+        recurrence r = {pool_doubles(m * dv), pool_doubles(m), 0};
+        for (size_t i = 0; i < m * dv; i++) r.S[i] = 0;
+        for (size_t i = 0; i < m; i++) r.z[i] = 0;
+        for (size_t t = 0; t < p->n_q; t++) {
+            size_t row = t * config->heads + h, key_row = t * config->kv_heads + g;
+            size_t row_mark = pool_mark();
+            recurrence_update(&r, config, p->k + key_row * m, p->v + key_row * dv);
+            recurrence_query(&r, config, p->q + row * m, out + row * dv);
+            pool_release(row_mark);
+        }
+        pool_release(mark);
+    }
+    return out;
+}
+
+/* ---- Exact attention ------------------------------------------------------------------------ */
+
+/* s q.k, and the sum of the absolute values of its terms. */
+static double score(const problem *p, const float *q, const float *k, double *absolute)
+{
+    size_t dim = p->config.dim_key;
+    double s = p->config.scale > 0 ? (double)p->config.scale : 1 / sqrt((double)dim);
+    double sum = 0;
+    *absolute = 0;
+    for (size_t f = 0; f < dim; f++) {
+        double term = s * (double)q[f] * (double)k[f];
+        sum += term;
+        *absolute += fabs(term);
+    }
+    return sum;
+}
+
+static void softmax_row(const problem *p, const float *q, size_t g, size_t visible, double *value,
+                        double *magnitude)
+{
+    size_t dim = p->config.dim_key, dv = p->config.dim_value, kv = p->config.kv_heads;
+    double *scores = pool_doubles(2 * p->n_k), *absolute = scores + p->n_k;
+    double largest = -INFINITY, denominator = 0, weights = 0;
+    for (size_t j = 0; j < visible; j++) {
+        const float *k = p->k + (j * kv + g) * dim;
+        scores[j] = score(p, q, k, &absolute[j]);
+        if (is_masked(k, dim)) scores[j] = -INFINITY;
+        largest = fmax(largest, scores[j]);
+    }
+    for (size_t c = 0; c < dv; c++) value[c] = magnitude[c] = 0;
+    for (size_t j = 0; j < visible; j++) {
+        if (scores[j] == -INFINITY) continue;
+        /* An error of the score is a relative error of its weight. */
+        double weight = exp(scores[j] - largest), sensitive = weight * (1 + absolute[j]);
+        denominator += weight;
+        weights += sensitive;
+        for (size_t c = 0; c < dv; c++) {
+            double v = (double)p->v[(j * kv + g) * dv + c];
+            value[c] += weight * v;
+            magnitude[c] += sensitive * fabs(v);
+        }
+    }
+    for (size_t c = 0; c < dv && denominator > 0; c++) {
+        value[c] /= denominator;
+        magnitude[c] = (magnitude[c] + fabs(value[c]) * weights) / denominator;
+    }
+}
+
+oracle oracle_softmax(const problem *p, bool causal)
+{
+    const linattn_config *config = &p->config;
+    oracle result = oracle_new(p);
+    for (size_t i = 0; i < p->n_q; i++)
+        for (size_t h = 0; h < config->heads; h++) {
+            size_t row = i * config->heads + h, mark = pool_mark();
+            size_t visible = causal ? i + 1 + p->n_k - p->n_q : p->n_k;
+            softmax_row(p, p->q + row * config->dim_key, h / (config->heads / config->kv_heads),
+                        visible, result.value + row * config->dim_value,
+                        result.magnitude + row * config->dim_value);
+            pool_release(mark);
+        }
+    return result;
+}
+
+/* ---- Comparison ----------------------------------------------------------------------------- */
+
+#define UNIT_ROUNDOFF (0.5 * (double)FLT_EPSILON)
+
+static double largest_absolute(const float *x, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabs((double)x[i]) < (double)INFINITY) largest = fmax(largest, fabs((double)x[i]));
+    return largest;
+}
+
+double rounding_linear(const problem *p)
+{
+    double steps = 16 + 4 * sqrt((double)(p->n_k + p->config.dim_key));
+    double root = scale_of_maps(&p->config);
+    if (root != 1)
+        steps += 2 * root *
+                 (largest_absolute(p->q, p->n_q * query_width(p)) +
+                  largest_absolute(p->k, p->n_k * key_width(p)));
+    return steps * UNIT_ROUNDOFF;
+}
+
+double rounding_softmax(const problem *p)
+{
+    return (16 + 4 * sqrt((double)(p->n_k + p->config.dim_key))) * UNIT_ROUNDOFF;
+}
+
+void check_close(const problem *p, const char *verb, const float *out, size_t n_q, oracle expected,
+                 double tolerance)
+{
+    size_t width = output_width(p);
+    for (size_t i = 0; i < n_q * width; i++) {
+        /* What the largest float cannot hold saturates. */
+        double value = fmax(-(double)FLT_MAX, fmin((double)FLT_MAX, expected.value[i]));
+        double error = fabs((double)out[i] - value);
+        /* FLT_MIN: what underflows on the way is flushed. */
+        double allowed = tolerance * expected.magnitude[i] + (double)FLT_MIN;
+        check(float_is_finite(out[i]) && error <= allowed,
+              "%s: element %zu of row %zu is %.9g, expected %.9g, off by %.3g of %.3g allowed, %s",
+              verb, i % width, i / width, (double)out[i], value, error, allowed, problem_name(p));
+    }
+}
+
+double norm_error(const float *out, oracle expected, size_t count)
+{
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = (double)out[i] - expected.value[i];
+        error += difference * difference;
+        norm += expected.value[i] * expected.value[i];
+    }
+    return norm > 0 ? sqrt(error / norm) : sqrt(error);
+}

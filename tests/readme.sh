@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# Stage of tools/test: what README.md tells a newcomer to do works as it stands there.
+
+# The Nth block of code in a language.
+readme_block() { # LANGUAGE N
+    awk -v fence='```'"$1" -v wanted="$2" '
+        inside && /^```/ { exit }
+        inside { print }
+        $0 == fence && ++seen == wanted { inside = 1 }' README.md
+}
+
+# In a copy of what a clone contains, without anything built.
+readme_first_command() {
+    local clone=$work/clone command
+    mkdir -p "$clone"
+    if git rev-parse --git-dir >/dev/null 2>&1; then
+        git ls-files -z --cached --others --exclude-standard |
+            tar --null --ignore-failed-read -cf - -T - | tar xf - -C "$clone"
+    else
+        tar --exclude './build*' -cf - . | tar xf - -C "$clone"
+    fi
+    command=$(readme_block sh 1)
+    echo "$command"
+    [[ $command == *'--compare'* ]]
+    cd "$clone"
+    bash -e -c "$command" | tee "$work/compare.txt"
+    grep -q elu1 "$work/compare.txt"
+}
+
+readme_second_command() {
+    readme_block sh 2 | grep -x tools/test
+    tools/test --help
+}
+
+# The program that it prints is the one that is built.
+readme_quickstart() {
+    readme_block c 1 | diff - examples/quickstart.c
+}
+
+# The tests of meson run it with the default compiler.
+quickstart() {
+    local program=$work/bin/quickstart
+    mkdir -p "$work/bin"
+    clang -std=c99 -O2 $warnings examples/quickstart.c -o "$program"
+    "$program"
+}
+
+job 'readme / first command' readme_first_command
+job 'readme / second command' readme_second_command
+job 'readme / quickstart.c is the one printed' readme_quickstart
+if [[ $compilers == *clang* ]]; then job 'readme / quickstart.c, clang' quickstart; fi

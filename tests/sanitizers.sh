@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# Stage of tools/test: everything under the address and undefined-behaviour sanitizers, and what
+# uses threads under the thread sanitizer. No leaks are looked for: the library does not allocate.
+
+toolchain sanitized gcc '-g -fsanitize=address,undefined -fno-sanitize-recover=all'
+toolchain threads gcc '-g -fsanitize=thread'
+
+# Some kernels place mappings where this sanitizer of some compilers cannot start.
+thread_sanitizer_runs() {
+    printf 'int main(void) { return 0; }\n' >"$work/probe.c"
+    gcc -fsanitize=thread "$work/probe.c" -o "$work/probe" && "$work/probe"
+}
+
+library sanitized sanitized '-std=c99 -O1'
+run_tests sanitized sanitized '' "$host_isas" "$all_tests" LINATTN_TEST_QUICK=1 \
+    ASAN_OPTIONS=detect_leaks=0
+
+if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
+    library threads threads '-std=c99 -O1'
+    run_tests threads threads '' "$host_isas" 'dispatch laws' LINATTN_TEST_QUICK=1
+else
+    report_not_run threads 'the thread sanitizer does not work here'
+fi

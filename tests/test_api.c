@@ -1,0 +1,1113 @@
+/* Every status of every function, nothing written on refusal, states as blocks of bytes, strides,
+   and the host's floating-point environment. */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- Config --------------------------------------------------------------------------------- */
+
+/* Enumerators out of range, as a caller in another language may pass them. */
+static linattn_config with_map(linattn_config config, int map)
+{
+    memcpy(&config.map, &map, sizeof map);
+    return config;
+}
+
+static linattn_config with_normaliser(linattn_config config, int normaliser)
+{
+    memcpy(&config.normaliser, &normaliser, sizeof normaliser);
+    return config;
+}
+
+typedef struct refusal {
+    const char *why;
+    linattn_status status;
+    linattn_config config;
+} refusal;
+
+static size_t config_refusals(refusal *list)
+{
+    static const refusal fixed[] = {
+        {"no dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
+        {"dim_key too large", LINATTN_ERROR_SIZE, {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
+        {"dim_key huge", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
+        {"dim_value too large",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = 1, .dim_value = LINATTN_MAX_DIM + 1}},
+        {"dim_value huge", LINATTN_ERROR_SIZE, {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
+        {"heads huge", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
+        {"heads times dim", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
+        {"heads times matrix", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
+        {"not a divisor", LINATTN_ERROR_CONFIG, {.heads = 4, .kv_heads = 3, .dim_key = 8}},
+        {"kv_heads alone", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
+        {"more kv_heads", LINATTN_ERROR_CONFIG, {.heads = 2, .kv_heads = 4, .dim_key = 8}},
+        {"negative scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
+        {"negative epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
+    };
+    size_t count = 0;
+    for (; count < COUNT_OF(fixed); count++) list[count] = fixed[count];
+    const linattn_config good = {.dim_key = 8};
+    const float wrong[] = {test_nan, -test_nan, test_infinity, -test_infinity};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        list[count] = (refusal){"scale not finite", LINATTN_ERROR_CONFIG, good};
+        list[count++].config.scale = wrong[i];
+        list[count] = (refusal){"epsilon not finite", LINATTN_ERROR_CONFIG, good};
+        list[count++].config.epsilon = wrong[i];
+    }
+    const int maps[] = {-1, LINATTN_MAP_COUNT, 1000}, norms[] = {-1, LINATTN_NORM_COUNT, 1000};
+    for (size_t i = 0; i < COUNT_OF(maps); i++) {
+        list[count++] = (refusal){"map", LINATTN_ERROR_CONFIG, with_map(good, maps[i])};
+        list[count++] =
+            (refusal){"normaliser", LINATTN_ERROR_CONFIG, with_normaliser(good, norms[i])};
+    }
+    return count;
+}
+
+enum { MOST_REFUSALS = 64 };
+
+/* All functions that take a config refuse it alike, and write nothing. */
+static void configs_are_refused(void **state)
+{
+    (void)state;
+    refusal list[MOST_REFUSALS];
+    size_t count = config_refusals(list);
+    float x[64] = {0}, y[64], before[64];
+    memset(y, 0xA5, sizeof y);
+    memcpy(before, y, sizeof y);
+    linattn_view in = linattn_rows(x);
+    linattn_output out = linattn_output_rows(y);
+    unsigned char *memory = (unsigned char *)pool_take(4096), *copy = pool_copy(memory, 4096);
+    for (size_t i = 0; i < count; i++) {
+        const linattn_config *c = &list[i].config;
+        const char *why = list[i].why;
+        linattn_status expected = list[i].status;
+        check_status(linattn_config_check(c), expected, "%s", why);
+        check(linattn_features(c) == 0, "%s", why);
+        check(linattn_state_size(c) == 0, "%s", why);
+        check(linattn_workspace_size(c, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL) == 0, "%s", why);
+        check(linattn_workspace_size(c, LINATTN_WORKSPACE_SOFTMAX, NULL) == 0, "%s", why);
+        check_status(linattn_state_init(c, memory, SIZE_MAX), expected, "%s", why);
+        check_status(linattn_state_check(c, memory, SIZE_MAX), expected, "%s", why);
+        check_status(linattn_bidirectional(c, in, 1, in, in, 1, out, memory, SIZE_MAX, NULL),
+                     expected, "%s", why);
+        check_status(linattn_softmax(c, in, 1, in, in, 1, out, 0, memory, SIZE_MAX, NULL), expected,
+                     "%s", why);
+        check_same_bytes(y, before, sizeof y, "%s", why);
+        check_same_bytes(memory, copy, 4096, "%s", why);
+    }
+}
+
+static void a_null_config_is_refused(void **state)
+{
+    (void)state;
+    float x[8] = {0};
+    unsigned char memory[64] = {0};
+    linattn_view in = linattn_rows(x);
+    linattn_output out = linattn_output_rows(x + 4);
+    check_status(linattn_config_check(NULL), LINATTN_ERROR_NULL, "NULL");
+    check(linattn_features(NULL) == 0, "NULL");
+    check(linattn_state_size(NULL) == 0, "NULL");
+    check(linattn_workspace_size(NULL, LINATTN_WORKSPACE_SOFTMAX, NULL) == 0, "NULL");
+    check_status(linattn_state_init(NULL, memory, 64), LINATTN_ERROR_NULL, "NULL");
+    check_status(linattn_state_check(NULL, memory, 64), LINATTN_ERROR_NULL, "NULL");
+    check_status(linattn_bidirectional(NULL, in, 1, in, in, 1, out, memory, 64, NULL),
+                 LINATTN_ERROR_NULL, "NULL");
+    check_status(linattn_softmax(NULL, in, 1, in, in, 1, out, 0, memory, 64, NULL),
+                 LINATTN_ERROR_NULL, "NULL");
+    check_status(linattn_map(NULL, 0, x, x, 1), LINATTN_ERROR_NULL, "NULL");
+}
+
+static void configs_at_the_limits_are_taken(void **state)
+{
+    (void)state;
+    const linattn_config good[] = {
+        {.dim_key = 1},
+        {.dim_key = LINATTN_MAX_DIM, .dim_value = 1},
+        {.dim_key = 1, .dim_value = LINATTN_MAX_DIM},
+        {.dim_key = 3, .scale = FLT_MAX, .epsilon = FLT_MAX},
+        {.dim_key = 3, .scale = FLT_MIN, .epsilon = FLT_MIN},
+        {.heads = 6, .kv_heads = 2, .dim_key = 3},
+        {.heads = 6, .kv_heads = 1, .dim_key = 3},
+        {.heads = 6, .kv_heads = 6, .dim_key = 3},
+    };
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        check_status(linattn_config_check(&good[i]), LINATTN_OK, "%s", config_name(&good[i]));
+        check(linattn_features(&good[i]) == good[i].dim_key, "%s", config_name(&good[i]));
+    }
+}
+
+/* What the documentation says about memory, with room for a header and for rounding. */
+static void sizes_are_as_documented(void **state)
+{
+    (void)state;
+    rng r = {1};
+    for (int i = 0; i < 300; i++) {
+        linattn_config config = {.heads = 12,
+                                 .kv_heads = (size_t)1 << rng_below(&r, 3),
+                                 .dim_key = 1 + rng_below(&r, 200),
+                                 .dim_value = 1 + rng_below(&r, 200),
+                                 .map = (linattn_feature_map)rng_below(&r, LINATTN_MAP_COUNT)};
+        size_t bytes = linattn_state_size(&config);
+        size_t panels = (config.dim_value + 15) / 16 * 16;
+        size_t least = 4 * config.kv_heads * config.dim_key * (config.dim_value + 1);
+        size_t most = 4 * config.kv_heads * (config.dim_key + 16) * (panels + 2) + 512;
+        check(bytes >= least && bytes <= most && bytes % 4 == 0, "%zu bytes, %s", bytes,
+              config_name(&config));
+    }
+}
+
+/* ---- A world of operands -------------------------------------------------------------------- */
+
+enum { HEADS = 4, KV_HEADS = 2, DIM_KEY = 6, DIM_VALUE = 5, TOKENS = 7 };
+
+/* Everything that a call may read or write, in one block that can be compared with its copy. */
+typedef struct world {
+    linattn_config config;
+    size_t state_bytes;
+    _Alignas(64) unsigned char state[2048], other[2048], workspace[65536];
+    float q[TOKENS * HEADS * DIM_KEY], k[TOKENS * KV_HEADS * DIM_KEY];
+    float v[TOKENS * KV_HEADS * DIM_VALUE], out[TOKENS * HEADS * DIM_VALUE];
+} world;
+
+static world *world_new(void)
+{
+    world *w = (world *)pool_take(sizeof *w);
+    rng r = {1};
+    w->config = (linattn_config){.heads = HEADS,
+                                 .kv_heads = KV_HEADS,
+                                 .dim_key = DIM_KEY,
+                                 .dim_value = DIM_VALUE,
+                                 .map = LINATTN_MAP_EXP};
+    w->state_bytes = linattn_state_size(&w->config);
+    check(w->state_bytes <= sizeof w->state, "%zu", w->state_bytes);
+    rng_fill(&r, w->q, COUNT_OF(w->q), 2);
+    rng_fill(&r, w->k, COUNT_OF(w->k), 2);
+    rng_fill(&r, w->v, COUNT_OF(w->v), 2);
+    check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
+    check_status(linattn_state_init(&w->config, w->other, w->state_bytes), LINATTN_OK, "init");
+    check_status(linattn_update(w->state, linattn_rows(w->k), linattn_rows(w->v), 2, NULL),
+                 LINATTN_OK, "update");
+    return w;
+}
+
+/* The operands of a call in the world, to be spoilt one by one. */
+typedef struct call {
+    world *w;
+    void *state;
+    linattn_view q, k, v;
+    linattn_output out;
+    size_t n_q, n_k;
+    void *workspace;
+    size_t workspace_bytes;
+    int causal;
+} call;
+
+typedef enum verb { UPDATE, QUERY, CAUSAL, BIDIRECTIONAL, SOFTMAX, VERB_COUNT } verb;
+
+static const char *const verb_names[] = {"update", "query", "causal", "bidirectional", "softmax"};
+
+/* Sets of verbs. */
+enum {
+    WITH_STATE = 1 << UPDATE | 1 << QUERY | 1 << CAUSAL,
+    WITH_QUERIES = 1 << QUERY | 1 << CAUSAL | 1 << BIDIRECTIONAL | 1 << SOFTMAX,
+    WITH_KEYS = 1 << UPDATE | 1 << CAUSAL | 1 << BIDIRECTIONAL | 1 << SOFTMAX,
+    WITH_WORKSPACE = 1 << BIDIRECTIONAL | 1 << SOFTMAX,
+    ALL_VERBS = (1 << VERB_COUNT) - 1
+};
+
+static call call_new(world *w)
+{
+    call c = {w,
+              w->state,
+              linattn_rows(w->q),
+              linattn_rows(w->k),
+              linattn_rows(w->v),
+              linattn_output_rows(w->out),
+              TOKENS,
+              TOKENS,
+              w->workspace,
+              sizeof w->workspace,
+              0};
+    return c;
+}
+
+static linattn_status perform(const call *c, verb which)
+{
+    const linattn_config *config = &c->w->config;
+    switch (which) {
+    case UPDATE: return linattn_update(c->state, c->k, c->v, c->n_k, NULL);
+    case QUERY: return linattn_query(c->state, c->q, c->out, c->n_q, NULL);
+    case CAUSAL: return linattn_causal(c->state, c->q, c->k, c->v, c->out, c->n_q, NULL);
+    case BIDIRECTIONAL:
+        return linattn_bidirectional(config, c->q, c->n_q, c->k, c->v, c->n_k, c->out, c->workspace,
+                                     c->workspace_bytes, NULL);
+    default:
+        return linattn_softmax(config, c->q, c->n_q, c->k, c->v, c->n_k, c->out, c->causal,
+                               c->workspace, c->workspace_bytes, NULL);
+    }
+}
+
+static void check_refused_by(const call *c, int verbs, linattn_status expected, const char *why)
+{
+    world *before = (world *)pool_copy(c->w, sizeof *c->w);
+    for (int which = 0; which < VERB_COUNT; which++) {
+        if (!(verbs >> which & 1)) continue;
+        check_status(perform(c, (verb)which), expected, "%s, %s", verb_names[which], why);
+        check_same_bytes(c->w, before, sizeof *before, "%s, %s: written although refused",
+                         verb_names[which], why);
+    }
+}
+
+static void check_taken_by(const call *c, int verbs, const char *why)
+{
+    for (int which = 0; which < VERB_COUNT; which++)
+        if (verbs >> which & 1)
+            check_status(perform(c, (verb)which), LINATTN_OK, "%s, %s", verb_names[which], why);
+}
+
+static void null_operands(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    check_taken_by(&c, ALL_VERBS, "good operands");
+    c.state = NULL;
+    check_refused_by(&c, WITH_STATE, LINATTN_ERROR_NULL, "no state");
+    c = call_new(w);
+    c.q.data = NULL;
+    check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_NULL, "no queries");
+    c = call_new(w);
+    c.k.data = NULL;
+    check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_NULL, "no keys");
+    c = call_new(w);
+    c.v.data = NULL;
+    check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_NULL, "no values");
+    c = call_new(w);
+    c.out.data = NULL;
+    check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_NULL, "no output");
+    c = call_new(w);
+    c.workspace = NULL;
+    check_refused_by(&c, WITH_WORKSPACE, LINATTN_ERROR_NULL, "no workspace");
+}
+
+/* n = 0 with nothing behind the views does nothing; no keys under queries give zeros. */
+static void no_tokens(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    c.n_q = c.n_k = 0;
+    world *before = (world *)pool_copy(w, sizeof *w);
+    check_taken_by(&c, ALL_VERBS, "no tokens");
+    check_same_bytes(w->state, before->state, sizeof w->state, "no tokens");
+    check_same_bytes(w->out, before->out, sizeof w->out, "no tokens");
+    c.q = c.k = c.v = linattn_rows(NULL);
+    c.out = linattn_output_rows(NULL);
+    check_taken_by(&c, ALL_VERBS, "no tokens and no memory");
+    check_same_bytes(w->state, before->state, sizeof w->state, "no tokens");
+
+    c = call_new(w);
+    c.n_k = 0;
+    c.k = c.v = linattn_rows(NULL);
+    for (int which = BIDIRECTIONAL; which <= SOFTMAX; which++) {
+        memset(w->out, 0xA5, sizeof w->out);
+        check_status(perform(&c, (verb)which), LINATTN_OK, "no keys");
+        for (size_t i = 0; i < COUNT_OF(w->out); i++)
+            check(w->out[i] == 0, "%s: element %zu is %g", verb_names[which], i, (double)w->out[i]);
+    }
+    c = call_new(w);
+    c.n_q = c.n_k = 0;
+    c.state = NULL;
+    check_refused_by(&c, WITH_STATE, LINATTN_ERROR_NULL, "no tokens and no state");
+}
+
+static void states_that_are_none(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    for (size_t i = 1; i < 4; i++) {
+        c.state = w->state + i;
+        check_refused_by(&c, WITH_STATE, LINATTN_ERROR_ALIGNMENT, "an odd address");
+    }
+    c = call_new(w);
+    memset(w->other, 0, sizeof w->other);
+    c.state = w->other;
+    check_refused_by(&c, WITH_STATE, LINATTN_ERROR_STATE, "zeroed memory");
+    memset(w->other, 0xFF, sizeof w->other);
+    check_refused_by(&c, WITH_STATE, LINATTN_ERROR_STATE, "memory of ones");
+    memcpy(w->other, w->state, sizeof w->other);
+    for (size_t i = 0; i < 4; i++) {
+        w->other[i] ^= 0x10;
+        check_refused_by(&c, WITH_STATE, LINATTN_ERROR_STATE, "the first word is another");
+        w->other[i] ^= 0x10;
+    }
+}
+
+static void strides_that_overflow(void **state)
+{
+    (void)state;
+    static const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4, SIZE_MAX / 8,
+                                  SIZE_MAX / 4 / (TOKENS - 1) + 1};
+    world *w = world_new();
+    call c;
+    for (size_t i = 0; i < COUNT_OF(huge); i++) {
+        const size_t stride = huge[i];
+        c = call_new(w);
+        c.q = (linattn_view){w->q, stride, 0};
+        check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the queries");
+        c.q = (linattn_view){w->q, 0, stride};
+        check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the queries");
+        c = call_new(w);
+        c.k = (linattn_view){w->k, stride, 0};
+        check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "stride_token of the keys");
+        c = call_new(w);
+        c.v = (linattn_view){w->v, stride, stride};
+        check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "strides of the values");
+        c = call_new(w);
+        c.out = (linattn_output){w->out, stride, 0};
+        check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the output");
+        c.out = (linattn_output){w->out, 0, stride};
+        check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the output");
+        c = call_new(w);
+        c.n_q = c.n_k = stride;
+        check_refused_by(&c, ALL_VERBS, LINATTN_ERROR_SIZE, "the number of tokens");
+    }
+    /* As long as the address space, and therefore beyond its end from where the data lies. */
+    c = call_new(w);
+    c.k = (linattn_view){w->k, (SIZE_MAX / 4 - 100) / (TOKENS - 1), 0};
+    check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "the end of the address space");
+}
+
+/* ---- Overlaps ------------------------------------------------------------------------------- */
+
+static void outputs_that_overlap_themselves(void **state)
+{
+    (void)state;
+    static const size_t strides[][2] = {
+        /* stride_token, stride_head */
+        {1, 100}, /* tokens run into each other */
+        {DIM_VALUE - 1, 100},
+        {100, DIM_VALUE - 1}, /* heads do */
+        {100, 1},
+        {DIM_VALUE, DIM_VALUE},              /* token 1, head 0 is token 0, head 1 */
+        {HEADS * DIM_VALUE - 1, DIM_VALUE},  /* the last head reaches into the next token */
+        {DIM_VALUE, TOKENS * DIM_VALUE - 1}, /* the last token into the next head */
+        {2 * DIM_VALUE, 3 * DIM_VALUE},      /* 3 tokens on is 2 heads on */
+        {3 * DIM_VALUE, 2 * DIM_VALUE},
+        {3 * DIM_VALUE + 2, 2 * DIM_VALUE},
+    };
+    world *w = world_new();
+    float *large = pool_floats(2000);
+    float *before = (float *)pool_copy(large, 2000 * sizeof(float));
+    call c = call_new(w);
+    for (size_t i = 0; i < COUNT_OF(strides); i++) {
+        c.out = (linattn_output){large, strides[i][0], strides[i][1]};
+        check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "rows of the output overlap");
+        check_same_bytes(large, before, 2000 * sizeof(float), "strides %zu", i);
+    }
+}
+
+/* One token or one head only: the stride that is never taken does not matter. */
+static void strides_that_are_not_taken(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    c.n_q = c.n_k = 1;
+    c.out = (linattn_output){w->out, 1, DIM_VALUE};
+    check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
+    c.out = (linattn_output){w->out, SIZE_MAX, DIM_VALUE};
+    c.q = (linattn_view){w->q, SIZE_MAX, DIM_KEY};
+    check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
+    w->config.heads = w->config.kv_heads = 1;
+    check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
+    c = call_new(w);
+    c.out = (linattn_output){w->out, DIM_VALUE, 1};
+    c.q = (linattn_view){w->q, DIM_KEY, SIZE_MAX};
+    check_taken_by(&c, WITH_QUERIES, "one head, any stride_head");
+}
+
+static float *floats_at(world *w, size_t offset)
+{
+    return (float *)(void *)((unsigned char *)w + offset);
+}
+
+static void outputs_that_overlap_inputs(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    c.out.data = w->q;
+    check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "the output is the queries");
+    c.out.data = w->q + COUNT_OF(w->q) - 1;
+    check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "the last query is the first output");
+    c = call_new(w);
+    c.q.data = w->out + COUNT_OF(w->out) - 1;
+    check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "the last output is the first query");
+    c = call_new(w);
+    c.k.data = w->out + COUNT_OF(w->out) - 1;
+    check_refused_by(&c, WITH_QUERIES & WITH_KEYS, LINATTN_ERROR_OVERLAP, "output and keys");
+    c = call_new(w);
+    c.v.data = w->out + 3;
+    check_refused_by(&c, WITH_QUERIES & WITH_KEYS, LINATTN_ERROR_OVERLAP, "output and values");
+    c = call_new(w);
+    c.out.data = floats_at(w, offsetof(world, state) + w->state_bytes - sizeof(float));
+    check_refused_by(&c, WITH_STATE & WITH_QUERIES, LINATTN_ERROR_OVERLAP, "output and state");
+    c.out.data = floats_at(w, offsetof(world, state) - sizeof(float));
+    check_refused_by(&c, WITH_STATE & WITH_QUERIES, LINATTN_ERROR_OVERLAP, "output and state");
+    c = call_new(w);
+    c.k.data = floats_at(w, offsetof(world, state) + w->state_bytes - sizeof(float));
+    check_refused_by(&c, WITH_STATE & WITH_KEYS, LINATTN_ERROR_OVERLAP, "keys and state");
+    c = call_new(w);
+    c.v.data = floats_at(w, offsetof(world, state));
+    check_refused_by(&c, WITH_STATE & WITH_KEYS, LINATTN_ERROR_OVERLAP, "values and state");
+    c = call_new(w);
+    c.out.data = floats_at(w, offsetof(world, workspace));
+    check_refused_by(&c, WITH_WORKSPACE, LINATTN_ERROR_OVERLAP, "output and workspace");
+    c = call_new(w);
+    c.q.data = floats_at(w, offsetof(world, workspace));
+    check_refused_by(&c, WITH_WORKSPACE, LINATTN_ERROR_OVERLAP, "queries and workspace");
+    c = call_new(w);
+    c.v.data = floats_at(w, offsetof(world, workspace) - sizeof(float));
+    check_refused_by(&c, WITH_WORKSPACE, LINATTN_ERROR_OVERLAP, "values and workspace");
+}
+
+/* Operands that touch without overlapping, and inputs that overlap one another. */
+static void neighbours_are_taken(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    c.n_q = c.n_k = 2;
+    c.q.data = w->out;
+    c.out.data = w->out + 2 * HEADS * DIM_KEY;
+    check_taken_by(&c, WITH_QUERIES, "the output right behind the queries");
+    c = call_new(w);
+    c.k = c.q = linattn_rows(w->q);
+    c.v = (linattn_view){w->q, 1, 1};
+    check_taken_by(&c, ALL_VERBS, "inputs that overlap");
+}
+
+/* Queries, keys, values and outputs that take turns in one buffer, per token and per head. */
+static void interleaved_operands_are_told_apart(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    w->config.kv_heads = HEADS;
+    float *buffer = pool_floats(TOKENS * HEADS * (2 * DIM_KEY + 2 * DIM_VALUE));
+    rng r = {2};
+    rng_fill(&r, buffer, TOKENS * HEADS * (2 * DIM_KEY + 2 * DIM_VALUE), 2);
+    size_t row = 2 * DIM_KEY + 2 * DIM_VALUE;
+    unsigned char *memory = (unsigned char *)pool_take(linattn_state_size(&w->config));
+    check_status(linattn_state_init(&w->config, memory, SIZE_MAX), LINATTN_OK, "init");
+    for (int per_head = 0; per_head < 2; per_head++) {
+        call c = call_new(w);
+        size_t gap = per_head ? 1 : HEADS;
+        size_t q = per_head ? row : DIM_KEY, v = per_head ? row : DIM_VALUE;
+        c.state = memory;
+        c.q = (linattn_view){buffer, HEADS * row, q};
+        c.k = (linattn_view){buffer + gap * DIM_KEY, HEADS * row, q};
+        c.v = (linattn_view){buffer + gap * 2 * DIM_KEY, HEADS * row, v};
+        c.out = (linattn_output){buffer + gap * (2 * DIM_KEY + DIM_VALUE), HEADS * row, v};
+        check_taken_by(&c, ALL_VERBS, "interleaved operands");
+        c.out.data--;
+        float *before = (float *)pool_copy(buffer, TOKENS * HEADS * row * sizeof(float));
+        check_refused_by(&c, WITH_QUERIES & WITH_KEYS, LINATTN_ERROR_OVERLAP, "a float too early");
+        check_same_bytes(buffer, before, TOKENS * HEADS * row * sizeof(float), "a float too early");
+    }
+}
+
+/* ---- Workspaces ----------------------------------------------------------------------------- */
+
+static void workspaces(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (int which = BIDIRECTIONAL; which <= SOFTMAX; which++) {
+        call c = call_new(w);
+        linattn_workspace kind =
+            which == SOFTMAX ? LINATTN_WORKSPACE_SOFTMAX : LINATTN_WORKSPACE_BIDIRECTIONAL;
+        c.workspace_bytes = linattn_workspace_size(&w->config, kind, NULL);
+        check(c.workspace_bytes > 0 && c.workspace_bytes + 64 <= sizeof w->workspace, "%zu bytes",
+              c.workspace_bytes);
+        check_taken_by(&c, 1 << which, "a workspace of the right size");
+        float *expected = (float *)pool_copy(w->out, sizeof w->out);
+        for (size_t offset = 0; offset < 64; offset++) {
+            memset(w->workspace, offset % 2 ? 0xFF : 0, sizeof w->workspace);
+            memset(w->out, 0xA5, sizeof w->out);
+            c.workspace = w->workspace + offset;
+            check_taken_by(&c, 1 << which, "any alignment");
+            check_same_bytes(w->out, expected, sizeof w->out, "%s, offset %zu", verb_names[which],
+                             offset);
+            for (size_t i = 0; i < sizeof w->workspace; i++)
+                check((i >= offset && i < offset + c.workspace_bytes) ||
+                          w->workspace[i] == (offset % 2 ? 0xFF : 0),
+                      "%s: byte %zu outside the workspace, offset %zu", verb_names[which], i,
+                      offset);
+        }
+        c.workspace_bytes--;
+        check_refused_by(&c, 1 << which, LINATTN_ERROR_WORKSPACE, "one byte too small");
+        c.workspace_bytes = 0;
+        check_refused_by(&c, 1 << which, LINATTN_ERROR_WORKSPACE, "no bytes");
+    }
+    const int wrong = 77;
+    linattn_workspace none;
+    memcpy(&none, &wrong, sizeof none);
+    check(linattn_workspace_size(&w->config, none, NULL) == 0, "an unknown verb");
+}
+
+/* More threads need more workspace; what suffices for one is refused for more, if it is less. */
+static void workspaces_of_threads(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    linattn_context context = {parallel_reverse, NULL, 8};
+    for (int kind = 0; kind < 2; kind++) {
+        linattn_workspace of = (linattn_workspace)kind;
+        size_t one = linattn_workspace_size(&w->config, of, NULL);
+        size_t many = linattn_workspace_size(&w->config, of, &context);
+        check(many >= one, "%zu and %zu bytes", many, one);
+        context.threads = SIZE_MAX;
+        size_t huge = linattn_workspace_size(&w->config, of, &context);
+        check(huge == 0 || huge >= many, "%zu and %zu bytes", huge, many);
+        context.threads = 8;
+    }
+}
+
+static void causal_softmax_with_too_few_keys(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    c.causal = 1;
+    c.n_k = TOKENS - 1;
+    check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_UNSUPPORTED, "more queries than keys");
+    c.n_k = TOKENS;
+    check_taken_by(&c, 1 << SOFTMAX, "as many queries as keys");
+}
+
+/* ---- States --------------------------------------------------------------------------------- */
+
+static void state_init(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    unsigned char *before = (unsigned char *)pool_copy(w->other, sizeof w->other);
+    const linattn_config *c = &w->config;
+    check_status(linattn_state_init(c, NULL, sizeof w->other), LINATTN_ERROR_NULL, "init");
+    for (size_t i = 1; i < 4; i++)
+        check_status(linattn_state_init(c, w->other + i, w->state_bytes), LINATTN_ERROR_ALIGNMENT,
+                     "offset %zu", i);
+    check_status(linattn_state_init(c, w->other, w->state_bytes - 1), LINATTN_ERROR_WORKSPACE,
+                 "one byte too small");
+    check_status(linattn_state_init(c, w->other, 0), LINATTN_ERROR_WORKSPACE, "no bytes");
+    check_same_bytes(w->other, before, sizeof w->other, "written although refused");
+
+    /* The same bytes whatever was there before, and none beyond. */
+    unsigned char *first = (unsigned char *)pool_take(sizeof w->other);
+    for (int fill = 0; fill < 256; fill += 85) {
+        memset(w->other, fill, sizeof w->other);
+        check_status(linattn_state_init(c, w->other, sizeof w->other), LINATTN_OK, "init");
+        if (fill == 0) memcpy(first, w->other, sizeof w->other);
+        check_same_bytes(w->other, first, w->state_bytes, "init over bytes of %d", fill);
+        for (size_t i = w->state_bytes; i < sizeof w->other; i++)
+            check(w->other[i] == fill, "byte %zu of %zu", i, w->state_bytes);
+        check(linattn_state_tokens(w->other) == 0, "init");
+    }
+}
+
+static void state_reset(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    check_status(linattn_state_reset(NULL), LINATTN_ERROR_NULL, "reset");
+    for (size_t i = 1; i < 4; i++)
+        check_status(linattn_state_reset(w->state + i), LINATTN_ERROR_ALIGNMENT, "offset %zu", i);
+    unsigned char *nothing = (unsigned char *)pool_take(sizeof w->state);
+    check_status(linattn_state_reset(memset(nothing, 0, sizeof w->state)), LINATTN_ERROR_STATE,
+                 "zeroed memory");
+    check_status(linattn_state_reset(memset(nothing, 0xFF, sizeof w->state)), LINATTN_ERROR_STATE,
+                 "memory of ones");
+    /* w->other is empty already. */
+    check(linattn_state_tokens(w->state) == 2, "two tokens");
+    check_status(linattn_state_reset(w->state), LINATTN_OK, "reset");
+    check_same_bytes(w->state, w->other, w->state_bytes, "reset and init");
+    check(linattn_state_tokens(w->state) == 0, "reset");
+}
+
+static void state_tokens(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    check(linattn_state_tokens(NULL) == 0, "NULL");
+    check(linattn_state_tokens(w->state) == 2, "after two tokens");
+    check(linattn_state_tokens(memset(w->other, 0, 256)) == 0, "zeroed memory");
+    check(linattn_state_tokens(memset(w->other, 0xFF, 256)) == 0, "memory of ones");
+    call c = call_new(w);
+    check_taken_by(&c, 1 << UPDATE | 1 << CAUSAL, "tokens");
+    check(linattn_state_tokens(w->state) == 2 + 2 * TOKENS, "after two calls");
+    check_taken_by(&c, 1 << QUERY, "tokens");
+    check(linattn_state_tokens(w->state) == 2 + 2 * TOKENS, "after a query");
+}
+
+static void check_state(const linattn_config *config, const void *memory, size_t bytes,
+                        linattn_status expected, const char *why)
+{
+    check_status(linattn_state_check(config, memory, bytes), expected, "%s", why);
+}
+
+static void state_check(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    const linattn_config *c = &w->config;
+    check_state(c, w->state, w->state_bytes, LINATTN_OK, "a good state");
+    check_state(c, w->state, sizeof w->state, LINATTN_OK, "a good state and more");
+    check_state(c, NULL, w->state_bytes, LINATTN_ERROR_NULL, "NULL");
+    for (size_t i = 1; i < 4; i++)
+        check_state(c, w->state + i, w->state_bytes, LINATTN_ERROR_ALIGNMENT, "an odd address");
+    for (size_t bytes = 0; bytes < w->state_bytes; bytes += bytes < 200 ? 1 : 97) {
+        void *cut = pool_take_guarded(bytes / 4 * 4, GUARD_AFTER);
+        memcpy(cut, w->state, bytes / 4 * 4);
+        check_state(c, cut, bytes / 4 * 4, LINATTN_ERROR_WORKSPACE, "a cut block");
+    }
+    check_state(c, w->state, w->state_bytes - 1, LINATTN_ERROR_WORKSPACE, "one byte less");
+    memset(w->other, 0, sizeof w->other);
+    check_state(c, w->other, w->state_bytes, LINATTN_ERROR_STATE, "zeroed memory");
+    memset(w->other, 0xFF, sizeof w->other);
+    check_state(c, w->other, w->state_bytes, LINATTN_ERROR_STATE, "memory of ones");
+    for (size_t i = 0; i < w->state_bytes; i++) w->other[i] = w->state[i ^ 3];
+    check_state(c, w->other, w->state_bytes, LINATTN_ERROR_STATE, "the other byte order");
+}
+
+/* A state of another attention is refused; one of the same attention, spelt otherwise, is not. */
+static void state_check_compares_configs(void **state)
+{
+    (void)state;
+    const linattn_config mine = {.heads = 4, .dim_key = 8};
+    const linattn_config others[] = {
+        {.heads = 2, .dim_key = 8},
+        {.heads = 8, .kv_heads = 4, .dim_key = 8},
+        {.heads = 4, .kv_heads = 2, .dim_key = 8},
+        {.heads = 4, .dim_key = 7, .dim_value = 8},
+        {.heads = 4, .dim_key = 8, .dim_value = 7},
+        {.heads = 4, .dim_key = 8, .map = LINATTN_MAP_RELU},
+        {.heads = 4, .dim_key = 8, .map = LINATTN_MAP_EXP},
+        {.heads = 4, .dim_key = 8, .normaliser = LINATTN_NORM_NONE},
+        {.heads = 4, .dim_key = 8, .scale = 2},
+        {.heads = 4, .dim_key = 8, .epsilon = 1e-6f},
+    };
+    const linattn_config same = {.heads = 4,
+                                 .kv_heads = 4,
+                                 .dim_key = 8,
+                                 .dim_value = 8,
+                                 .normaliser = LINATTN_NORM_SUM,
+                                 .scale = 1};
+    size_t bytes = 8192;
+    void *memory = pool_take(bytes), *theirs = pool_take(bytes);
+    check_status(linattn_state_init(&mine, memory, bytes), LINATTN_OK, "mine");
+    check_state(&same, memory, bytes, LINATTN_OK, "defaults spelt out");
+    check_status(linattn_state_init(&same, theirs, bytes), LINATTN_OK, "same");
+    check_status(linattn_merge(memory, theirs), LINATTN_OK, "defaults spelt out");
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        check_state(&others[i], memory, bytes, LINATTN_ERROR_STATE, config_name(&others[i]));
+        check_status(linattn_state_init(&others[i], theirs, bytes), LINATTN_OK, "%s",
+                     config_name(&others[i]));
+        void *before = pool_copy(memory, bytes);
+        check_status(linattn_merge(memory, theirs), LINATTN_ERROR_STATE, "%s",
+                     config_name(&others[i]));
+        check_same_bytes(memory, before, bytes, "%s", config_name(&others[i]));
+    }
+}
+
+/* A block with one word overwritten is either refused or safe to go on with: no verb leaves its
+   memory (the block ends at an inaccessible page) and outputs are written as ever. Exponents out
+   of range are among what is refused. */
+static void corrupted_states(void **state)
+{
+    (void)state;
+    static const uint32_t words[] = {0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7F800000, 0x10000};
+    world *w = world_new();
+    size_t refused[COUNT_OF(words)] = {0};
+    for (size_t at = 0; at < w->state_bytes; at += 4)
+        for (size_t i = 0; i < COUNT_OF(words); i++) {
+            size_t mark = pool_mark();
+            unsigned char *block = (unsigned char *)pool_take_guarded(w->state_bytes, GUARD_AFTER);
+            memcpy(block, w->state, w->state_bytes);
+            memcpy(block + at, &words[i], 4);
+            linattn_status status = linattn_state_check(&w->config, block, w->state_bytes);
+            check(status == LINATTN_OK || status == LINATTN_ERROR_STATE, "word %zu: %d", at,
+                  (int)status);
+            if (status == LINATTN_OK) {
+                call c = call_new(w);
+                c.state = block;
+                check_taken_by(&c, WITH_STATE, "a state that passed its check");
+                check_status(linattn_merge(w->other, block), LINATTN_OK, "merge of it");
+            } else {
+                refused[i]++;
+            }
+            pool_release(mark);
+        }
+    check(refused[2] >= KV_HEADS * DIM_KEY, "%zu words of 0x7fffffff refused", refused[2]);
+    check(refused[3] >= KV_HEADS * DIM_KEY, "%zu words of 0x80000000 refused", refused[3]);
+}
+
+/* A copied state goes on with the same bits, wherever it lies. */
+static void states_move(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        w->config.map = (linattn_feature_map)map;
+        check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
+        c.state = w->state;
+        check_taken_by(&c, 1 << UPDATE, "before the copy");
+        unsigned char *saved = (unsigned char *)pool_copy(w->state, w->state_bytes);
+        check_taken_by(&c, 1 << CAUSAL, "the original");
+        float *expected = (float *)pool_copy(w->out, sizeof w->out);
+        unsigned char *after = (unsigned char *)pool_copy(w->state, w->state_bytes);
+        for (size_t offset = 0; offset < 64; offset += 4) {
+            c.state = memcpy(w->other + offset, saved, w->state_bytes);
+            memset(w->out, 0xA5, sizeof w->out);
+            check_taken_by(&c, 1 << CAUSAL, "the copy");
+            check_same_bytes(w->out, expected, sizeof w->out, "%s, offset %zu",
+                             map_name(w->config.map), offset);
+            check_same_bytes(c.state, after, w->state_bytes, "%s, offset %zu",
+                             map_name(w->config.map), offset);
+        }
+    }
+}
+
+static void merge(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    world *before = (world *)pool_copy(w, sizeof *w);
+    check_status(linattn_merge(NULL, w->other), LINATTN_ERROR_NULL, "merge");
+    check_status(linattn_merge(w->state, NULL), LINATTN_ERROR_NULL, "merge");
+    check_status(linattn_merge(w->state + 2, w->other), LINATTN_ERROR_ALIGNMENT, "merge");
+    check_status(linattn_merge(w->state, w->other + 1), LINATTN_ERROR_ALIGNMENT, "merge");
+    check_status(linattn_merge(w->state, w->state), LINATTN_ERROR_OVERLAP, "merge");
+    check_status(linattn_merge(w->workspace, w->state), LINATTN_ERROR_STATE, "merge");
+    check_status(linattn_merge(w->state, w->workspace), LINATTN_ERROR_STATE, "merge");
+    check_same_bytes(w, before, sizeof *w, "written although refused");
+    /* The header of a second state among the numbers of the first. */
+    memcpy(w->workspace, w->state, w->state_bytes);
+    memmove(w->workspace + w->state_bytes - 64, w->other, w->state_bytes);
+    before = (world *)pool_copy(w, sizeof *w);
+    check_status(linattn_merge(w->workspace, w->workspace + w->state_bytes - 64),
+                 LINATTN_ERROR_OVERLAP, "merge");
+    check_status(linattn_merge(w->workspace + w->state_bytes - 64, w->workspace),
+                 LINATTN_ERROR_OVERLAP, "merge");
+    check_same_bytes(w, before, sizeof *w, "written although refused");
+}
+
+/* ---- Arrays --------------------------------------------------------------------------------- */
+
+typedef linattn_status array_function(const float *x, float *y, size_t n);
+
+/* linattn_map as one of them. */
+static linattn_status map_exp(const float *x, float *y, size_t n)
+{
+    linattn_config config = {.dim_key = 1, .map = LINATTN_MAP_EXP};
+    return linattn_map(&config, 1, x, y, n);
+}
+
+static void arrays(void **state)
+{
+    (void)state;
+    array_function *const functions[] = {linattn_exp, linattn_elu1, linattn_relu, map_exp};
+    float x[40] = {0}, before[40];
+    memset(x, 0xA5, sizeof x);
+    memcpy(before, x, sizeof x);
+    for (size_t i = 0; i < COUNT_OF(functions); i++) {
+        array_function *f = functions[i];
+        check_status(f(NULL, x, 1), LINATTN_ERROR_NULL, "function %zu", i);
+        check_status(f(x, NULL, 1), LINATTN_ERROR_NULL, "function %zu", i);
+        check_status(f(NULL, NULL, 0), LINATTN_OK, "function %zu", i);
+        check_status(f(x, x, 0), LINATTN_OK, "function %zu", i);
+        check_status(f(x, x + 1, 2), LINATTN_ERROR_OVERLAP, "function %zu", i);
+        check_status(f(x + 1, x, 2), LINATTN_ERROR_OVERLAP, "function %zu", i);
+        check_status(f(x, x + 19, 20), LINATTN_ERROR_OVERLAP, "function %zu", i);
+        check_status(f(x, x + 1, SIZE_MAX), LINATTN_ERROR_SIZE, "function %zu", i);
+        check_status(f(x, x, SIZE_MAX / 4 + 1), LINATTN_ERROR_SIZE, "function %zu", i);
+        check_same_bytes(x, before, sizeof x, "function %zu: written although refused", i);
+    }
+    for (size_t i = 0; i < COUNT_OF(functions); i++)
+        check_status(functions[i](x, x + 20, 20), LINATTN_OK, "function %zu", i);
+}
+
+static void map_refuses(void **state)
+{
+    (void)state;
+    float x[64] = {0}, y[64];
+    linattn_config config = {.dim_key = 8, .map = LINATTN_MAP_EXP};
+    check_status(linattn_map(&config, 0, x, x + 1, 2), LINATTN_ERROR_OVERLAP, "map");
+    check_status(linattn_map(&config, 0, x, x + 15, 2), LINATTN_ERROR_OVERLAP, "map");
+    check_status(linattn_map(&config, 0, x, x + 16, 2), LINATTN_OK, "map");
+    check_status(linattn_map(&config, 0, x, y, SIZE_MAX / 8), LINATTN_ERROR_SIZE, "map");
+    check_status(linattn_map(&config, 0, x, y, SIZE_MAX / 32 + 1), LINATTN_ERROR_SIZE, "map");
+    config.scale = test_nan;
+    check_status(linattn_map(&config, 0, x, y, 1), LINATTN_ERROR_CONFIG, "map");
+    config.scale = 0;
+    config.dim_key = 0;
+    check_status(linattn_map(&config, 0, x, y, 1), LINATTN_ERROR_SIZE, "map");
+    config = with_map((linattn_config){.dim_key = 8}, LINATTN_MAP_COUNT);
+    check_status(linattn_map(&config, 0, x, y, 1), LINATTN_ERROR_CONFIG, "map");
+}
+
+/* ---- Strides -------------------------------------------------------------------------------- */
+
+/* [heads][tokens][dim] and [tokens][heads][dim], dense (strides of zero included) and not. */
+static void orders_of_tokens_and_heads(void **state)
+{
+    (void)state;
+    static const layout layouts[] = {
+        {0, 0, 0, true, GUARD_NONE}, {0, 0, 0, true, GUARD_AFTER}, {3, 0, 1, true, GUARD_NONE},
+        {0, 5, 3, true, GUARD_NONE}, {1, 0, 5, false, GUARD_NONE}, {0, 7, 7, false, GUARD_BEFORE},
+    };
+    rng r = {3};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        linattn_config config = {.heads = 6,
+                                 .kv_heads = 3,
+                                 .dim_key = 19,
+                                 .dim_value = 21,
+                                 .map = (linattn_feature_map)map};
+        problem p = problem_new(config, 13, 13, &r, 2);
+        outcome expected = run_all(&p, NULL);
+        for (size_t i = 0; i < COUNT_OF(layouts); i++) {
+            plan how = {.q = layouts[i],
+                        .k = layouts[(i + 1) % COUNT_OF(layouts)],
+                        .v = layouts[(i + 3) % COUNT_OF(layouts)],
+                        .out = layouts[(i + 4) % COUNT_OF(layouts)]};
+            outcome actual = run_all(&p, &how);
+            check_same_outcome(&p, &actual, &expected, "order of tokens and heads");
+        }
+    }
+}
+
+/* A stride of zero in one direction only stands for the dense one. */
+static void single_zero_strides(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    check_taken_by(&c, 1 << BIDIRECTIONAL, "dense");
+    float *expected = (float *)pool_copy(w->out, sizeof w->out);
+    for (int i = 0; i < 3; i++) {
+        memset(w->out, 0xA5, sizeof w->out);
+        c.q = (linattn_view){w->q, i == 0 ? 0 : HEADS * DIM_KEY, i == 1 ? 0 : DIM_KEY};
+        c.k = (linattn_view){w->k, i == 1 ? 0 : KV_HEADS * DIM_KEY, i == 0 ? 0 : DIM_KEY};
+        c.v = (linattn_view){w->v, i == 0 ? 0 : KV_HEADS * DIM_VALUE, i == 1 ? 0 : DIM_VALUE};
+        c.out = (linattn_output){w->out, i == 1 ? 0 : HEADS * DIM_VALUE, i == 0 ? 0 : DIM_VALUE};
+        check_taken_by(&c, 1 << BIDIRECTIONAL, "explicit and zero strides");
+        check_same_bytes(w->out, expected, sizeof w->out, "explicit and zero strides");
+    }
+}
+
+/* ---- The floating-point environment --------------------------------------------------------- */
+
+typedef struct fp_case {
+    world *w;
+    float x[40], y[40];
+    linattn_config query_map;
+} fp_case;
+
+enum { FP_CALLS = VERB_COUNT + 6 };
+
+/* One of all functions that compute. Only the library does floating-point arithmetic here. */
+static linattn_status fp_perform(fp_case *f, int which)
+{
+    call c = call_new(f->w);
+    c.causal = 1;
+    if (which < VERB_COUNT) return perform(&c, (verb)which);
+    switch (which - VERB_COUNT) {
+    case 0: return linattn_exp(f->x, f->y, COUNT_OF(f->x));
+    case 1: return linattn_elu1(f->x, f->y, COUNT_OF(f->x));
+    case 2: return linattn_relu(f->x, f->y, COUNT_OF(f->x));
+    case 3: return linattn_map(&f->query_map, 0, f->x, f->y, 1);
+    case 4: return linattn_merge(f->w->state, f->w->other);
+    default: return linattn_state_init(&f->w->config, f->w->other, f->w->state_bytes);
+    }
+}
+
+static fp_case fp_case_new(int map)
+{
+    fp_case f = {.w = world_new(), .query_map = {.dim_key = 40, .map = LINATTN_MAP_SOFTMAX}};
+    world *w = f.w;
+    rng r = {4};
+    f.query_map.scale = 0.3f;
+    w->config.map = (linattn_feature_map)map;
+    w->config.scale = 0.3f;
+    w->config.epsilon = 0.01f;
+    rng_fill(&r, f.x, COUNT_OF(f.x), 20);
+    rng_fill(&r, w->k, COUNT_OF(w->k), 40);
+    memset(f.y, 0, sizeof f.y);
+    memset(w->out, 0, sizeof w->out);
+    memset(w->workspace, 0, sizeof w->workspace);
+    check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
+    check_status(linattn_state_init(&w->config, w->other, w->state_bytes), LINATTN_OK, "init");
+    check_status(linattn_update(w->other, linattn_rows(w->v), linattn_rows(w->v), 2, NULL),
+                 LINATTN_OK, "update");
+    return f;
+}
+
+/* Whatever the host has set is set again afterwards, and does not matter in between. */
+static void floating_point_environment(void **state)
+{
+    (void)state;
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t i = 0; i < fp_hostile_count(); i++) {
+            size_t mark = pool_mark();
+            const char *name;
+            uint64_t control = fp_hostile(i, &name);
+            fp_case expected = fp_case_new(map), actual = fp_case_new(map);
+            for (int which = 0; which < FP_CALLS; which++) {
+                check_status(fp_perform(&expected, which), LINATTN_OK, "call %d", which);
+                check(fp_control() == fp_ieee, "call %d leaves %x", which, (unsigned)fp_control());
+                fp_set_control(control);
+                uint64_t before = fp_control();
+                linattn_status status = fp_perform(&actual, which);
+                uint64_t after = fp_control();
+                fp_set_control(fp_ieee);
+                check_status(status, LINATTN_OK, "call %d under %s", which, name);
+                check(after == before, "call %d leaves %x of %x (%s)", which, (unsigned)after,
+                      (unsigned)before, name);
+                check_same_bytes(actual.y, expected.y, sizeof actual.y, "call %d under %s", which,
+                                 name);
+                check_same_bytes(actual.w->out, expected.w->out, sizeof actual.w->out,
+                                 "call %d under %s, %s", which, name,
+                                 map_name(actual.w->config.map));
+                check_same_bytes(actual.w->state, expected.w->state, actual.w->state_bytes,
+                                 "call %d under %s, %s", which, name,
+                                 map_name(actual.w->config.map));
+            }
+            pool_release(mark);
+        }
+}
+
+/* A refused call leaves it alone, too. */
+static void floating_point_environment_on_refusal(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (size_t i = 0; i < fp_hostile_count(); i++) {
+        const char *name;
+        call c = call_new(w);
+        c.out.data = w->q;
+        fp_set_control(fp_hostile(i, &name));
+        uint64_t before = fp_control();
+        linattn_status status = perform(&c, CAUSAL);
+        uint64_t after = fp_control();
+        fp_set_control(fp_ieee);
+        check_status(status, LINATTN_ERROR_OVERLAP, "%s", name);
+        check(after == before, "%s", name);
+    }
+}
+
+/* Threads of the caller may have environments of their own. */
+static void parallel_hostile(void *user, size_t count, linattn_job *job, void *arg)
+{
+    uint64_t outer = fp_control();
+    for (size_t i = 0; i < count; i++) {
+        const char *name;
+        uint64_t control = fp_hostile((i + *(size_t *)user) % fp_hostile_count(), &name);
+        fp_set_control(control);
+        uint64_t before = fp_control();
+        job(arg, i);
+        uint64_t after = fp_control();
+        fp_set_control(outer);
+        if (after != before) abort();
+    }
+}
+
+static void floating_point_environment_of_threads(void **state)
+{
+    (void)state;
+    rng r = {5};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        linattn_config config = {.heads = 4,
+                                 .dim_key = 19,
+                                 .dim_value = 21,
+                                 .map = (linattn_feature_map)map,
+                                 .scale = 0.3f};
+        problem p = problem_new(config, 13, 13, &r, 30);
+        outcome expected = run_all(&p, NULL);
+        for (size_t first = 0; first < fp_hostile_count(); first++) {
+            linattn_context context = {parallel_hostile, &first, 3};
+            plan how = {.context = &context};
+            outcome actual = run_all(&p, &how);
+            check_same_outcome(&p, &actual, &expected, "environments of threads");
+        }
+    }
+}
+
+/* ---- The rest ------------------------------------------------------------------------------- */
+
+static void status_strings(void **state)
+{
+    (void)state;
+    for (int i = -1; i <= LINATTN_ERROR_ISA + 2; i++) {
+        const char *text = linattn_status_string((linattn_status)i);
+        check(text && *text, "status %d", i);
+        for (int j = 0; j < i && i <= LINATTN_ERROR_ISA; j++)
+            check(strcmp(text, linattn_status_string((linattn_status)j)) != 0, "%d and %d", i, j);
+    }
+}
+
+static void views(void **state)
+{
+    (void)state;
+    float x[1] = {0};
+    linattn_view view = linattn_rows(x);
+    linattn_output out = linattn_output_rows(x);
+    check(view.data == x && !view.stride_token && !view.stride_head, "linattn_rows");
+    check(out.data == x && !out.stride_token && !out.stride_head, "linattn_output_rows");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(configs_are_refused),
+        TEST(a_null_config_is_refused),
+        TEST(configs_at_the_limits_are_taken),
+        TEST(sizes_are_as_documented),
+        TEST(null_operands),
+        TEST(no_tokens),
+        TEST(states_that_are_none),
+        TEST(strides_that_overflow),
+        TEST(outputs_that_overlap_themselves),
+        TEST(strides_that_are_not_taken),
+        TEST(outputs_that_overlap_inputs),
+        TEST(neighbours_are_taken),
+        TEST(interleaved_operands_are_told_apart),
+        TEST(workspaces),
+        TEST(workspaces_of_threads),
+        TEST(causal_softmax_with_too_few_keys),
+        TEST(state_init),
+        TEST(state_reset),
+        TEST(state_tokens),
+        TEST(state_check),
+        TEST(state_check_compares_configs),
+        TEST(corrupted_states),
+        TEST(states_move),
+        TEST(merge),
+        TEST(arrays),
+        TEST(map_refuses),
+        TEST(orders_of_tokens_and_heads),
+        TEST(single_zero_strides),
+        TEST(floating_point_environment),
+        TEST(floating_point_environment_on_refusal),
+        TEST(floating_point_environment_of_threads),
+        TEST(status_strings),
+        TEST(views),
+    };
+    test_begin();
+    return RUN_TESTS("api", tests);
+}

@@ -1,0 +1,331 @@
+/* Random configs, shapes, layouts, cuts, threads and values, NaN and infinities among them.
+   Operands lie against inaccessible pages; statuses are those that the arguments deserve; bits are
+   those of scalar. LINATTN_TEST_SEED repeats a run. */
+#define _POSIX_C_SOURCE 199309L /* for clock_gettime */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Runs `one` with seeds in a row, for a time or a number of rounds, whichever ends first. The seed
+   is printed with a failure. */
+static uint64_t seed_now;
+
+static void fuzz(void (*one)(rng *r), uint64_t rounds, double limit)
+{
+    const char *given = getenv("LINATTN_TEST_SEED");
+    uint64_t first = given ? strtoull(given, NULL, 0) : 1;
+    double start = seconds();
+    if (test_quick()) limit /= 4;
+    for (uint64_t i = 0; i < rounds && (i < 20 || seconds() - start < limit); i++) {
+        size_t mark = pool_mark();
+        seed_now = first + i;
+        rng r = {seed_now};
+        one(&r);
+        pool_release(mark);
+    }
+}
+
+/* ---- Valid arguments ------------------------------------------------------------------------ */
+
+/* Mostly small, at times around a power of two, seldom large. */
+static size_t draw_dim(rng *r)
+{
+    switch (rng_below(r, 8)) {
+    case 0: return 1 + rng_below(r, 300);
+    case 1: return ((size_t)1 << rng_below(r, 8)) + rng_below(r, 3);
+    default: return 1 + rng_below(r, 40);
+    }
+}
+
+static float draw_bits(rng *r)
+{
+    static const uint32_t special[] = {0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
+                                       0xFFC00001, 0x7F800001, 0x00000001, 0x807FFFFF, 0x00800000,
+                                       0x7F7FFFFF, 0xFF7FFFFF, 0x7F61B1E6, 0xFF61B1E6};
+    if (rng_below(r, 2)) return float_from_bits(special[rng_below(r, COUNT_OF(special))]);
+    return float_from_bits((uint32_t)rng_next(r));
+}
+
+/* Replaces some elements by arbitrary bits, and some rows by -inf. */
+static void spoil(rng *r, float *x, size_t count, size_t width)
+{
+    size_t one_in = (size_t)1 << rng_below(r, 12);
+    for (size_t i = 0; i < count; i++)
+        if (rng_below(r, one_in) == 0) x[i] = draw_bits(r);
+    for (size_t row = 0; rng_below(r, 2) && row < count / width; row++)
+        for (size_t i = 0; row % 3 == 0 && i < width; i++) x[row * width + i] = -test_infinity;
+}
+
+static linattn_config draw_config(rng *r)
+{
+    size_t kv_heads = 1 + rng_below(r, 3);
+    linattn_config config = {.heads = kv_heads * (1 + rng_below(r, 3)),
+                             .kv_heads = kv_heads,
+                             .dim_key = draw_dim(r),
+                             .dim_value = draw_dim(r),
+                             .map = (linattn_feature_map)rng_below(r, LINATTN_MAP_COUNT),
+                             .normaliser = (linattn_normaliser)rng_below(r, LINATTN_NORM_COUNT)};
+    if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
+    if (rng_below(r, 3) == 0) config.epsilon = (float)rng_below(r, 100) * 0.01f;
+    return config;
+}
+
+static problem draw_problem(rng *r, bool *finite)
+{
+    linattn_config config = draw_config(r);
+    double per_token = (double)(config.heads * config.dim_key * config.dim_value);
+    size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
+    if (most > 150) most = 150;
+    size_t n_q = rng_below(r, most + 1), n_k = rng_below(r, 2) ? n_q : rng_below(r, most + 1);
+    problem p = problem_new(config, n_q, n_k, r, (float)(1 << rng_below(r, 9)));
+    *finite = rng_below(r, 2) == 0;
+    if (*finite) return p;
+    spoil(r, p.q, n_q * query_width(&p), config.dim_key);
+    spoil(r, p.k, n_k * key_width(&p), config.dim_key);
+    if (rng_below(r, 2)) spoil(r, p.v, n_k * value_width(&p), n_k + 1);
+    return p;
+}
+
+/* Placed at random, cut at random, on any number of threads: the bits of the simplest run of scalar
+   code. (Where bits may differ between instruction sets, of the simplest run.) */
+static void fuzz_valid(rng *r)
+{
+    bool finite;
+    problem p = draw_problem(r, &finite);
+    linattn_context context = {parallel_reverse, r, rng_below(r, 6)};
+    if (rng_below(r, 8) == 0) context.parallel_for = parallel_threads;
+    plan how = {.context = rng_below(r, 2) ? &context : NULL,
+                .q = layout_random(r),
+                .k = layout_random(r),
+                .v = layout_random(r),
+                .out = layout_random(r),
+                .state_side = (guard)rng_below(r, 3),
+                .state_offset = 4 * rng_below(r, 16),
+                .workspace_offset = rng_below(r, 64),
+                .cuts = rng_below(r, 2) ? r : NULL};
+    char law[64];
+    snprintf(law, sizeof law, "seed %" PRIu64, seed_now);
+    outcome expected = run_all_on(&p, NULL, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
+    outcome actual = run_all(&p, &how);
+    check_same_outputs(&p, &actual, &expected, law);
+    /* NaN may have different payloads, and reach the columns that pad S or not. */
+    if (finite) check_same_outcome(&p, &actual, &expected, law);
+}
+
+static void valid_arguments(void **state)
+{
+    (void)state;
+    fuzz(fuzz_valid, 20000, 12);
+}
+
+/* ---- Any arguments -------------------------------------------------------------------------- */
+
+/* Small numbers, and the ones that break arithmetic. */
+static size_t draw_size(rng *r, size_t usual)
+{
+    static const size_t odd[] = {0,
+                                 1,
+                                 2,
+                                 7,
+                                 SIZE_MAX,
+                                 SIZE_MAX / 2,
+                                 SIZE_MAX / 4,
+                                 SIZE_MAX - 63,
+                                 (SIZE_MAX >> 1) + 1,
+                                 65535,
+                                 65536,
+                                 65537,
+                                 (size_t)1 << 31};
+    return rng_below(r, 12) ? usual : rng_pick(r, odd, COUNT_OF(odd));
+}
+
+static int draw_enumerator(rng *r, int count)
+{
+    return rng_below(r, 12) ? (int)rng_below(r, (size_t)count) : (int)rng_below(r, 1000) - 500;
+}
+
+static float draw_parameter(rng *r) { return rng_below(r, 3) ? 0 : draw_bits(r); }
+
+static linattn_config draw_any_config(rng *r)
+{
+    linattn_config config = {.heads = draw_size(r, 1 + rng_below(r, 4)),
+                             .kv_heads = draw_size(r, rng_below(r, 3)),
+                             .dim_key = draw_size(r, 1 + rng_below(r, 12)),
+                             .dim_value = draw_size(r, rng_below(r, 12)),
+                             .scale = draw_parameter(r),
+                             .epsilon = draw_parameter(r)};
+    int map = draw_enumerator(r, LINATTN_MAP_COUNT);
+    int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
+    memcpy(&config.map, &map, sizeof map);
+    memcpy(&config.normaliser, &normaliser, sizeof normaliser);
+    return config;
+}
+
+/* Is the config good, by the words of its documentation? Sizes whose state would not fit into the
+   address space are left to the library. */
+static bool config_is_good(const linattn_config *c)
+{
+    size_t heads = c->heads ? c->heads : 1, kv_heads = c->kv_heads ? c->kv_heads : heads;
+    int map, normaliser;
+    memcpy(&map, &c->map, sizeof map);
+    memcpy(&normaliser, &c->normaliser, sizeof normaliser);
+    return c->dim_key >= 1 && c->dim_key <= LINATTN_MAX_DIM && c->dim_value <= LINATTN_MAX_DIM &&
+           heads % kv_heads == 0 && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
+           normaliser < LINATTN_NORM_COUNT && float_is_finite(c->scale) && c->scale >= 0 &&
+           float_is_finite(c->epsilon) && c->epsilon >= 0;
+}
+
+static void fuzz_config(rng *r)
+{
+    linattn_config config = draw_any_config(r);
+    linattn_status status = linattn_config_check(&config);
+    size_t bytes = linattn_state_size(&config);
+    const char *name = config_name(&config);
+    check((status == LINATTN_OK) == (bytes > 0), "status %d, %zu bytes, seed %" PRIu64 ", %s",
+          (int)status, bytes, seed_now, name);
+    if (!config_is_good(&config))
+        check(status == LINATTN_ERROR_SIZE || status == LINATTN_ERROR_CONFIG, "status %d, %s",
+              (int)status, name);
+    else if (config.heads <= 65536 && config.kv_heads <= 65536)
+        check(status == LINATTN_OK, "status %d, %s", (int)status, name);
+    linattn_context context = {parallel_reverse, NULL, draw_size(r, rng_below(r, 9))};
+    for (int kind = 0; kind < 2; kind++) {
+        size_t workspace = linattn_workspace_size(&config, (linattn_workspace)kind, &context);
+        check(status == LINATTN_OK || workspace == 0, "%zu bytes, %s", workspace, name);
+    }
+    if (bytes == 0 || bytes > 1 << 20) return;
+    void *memory = pool_take_guarded(bytes, GUARD_AFTER);
+    check_status(linattn_state_init(&config, memory, bytes - 1), LINATTN_ERROR_WORKSPACE, "%s",
+                 name);
+    check_status(linattn_state_init(&config, memory, bytes), LINATTN_OK, "%s", name);
+    check_status(linattn_state_check(&config, memory, bytes), LINATTN_OK, "%s", name);
+}
+
+static void configs(void **state)
+{
+    (void)state;
+    fuzz(fuzz_config, 100000, 2);
+}
+
+/* ---- Overlaps ------------------------------------------------------------------------------- */
+
+enum { ARENA = 600 };
+
+typedef struct rows {
+    size_t start, tokens, heads, dim, stride_token, stride_head;
+} rows;
+
+/* With the strides of `like`, if given. start is SIZE_MAX where the arena is too small. */
+static rows draw_rows(rng *r, size_t tokens, size_t heads, size_t dim, const rows *like)
+{
+    rows result = {0, tokens, heads, dim, 1 + rng_below(r, 40), 1 + rng_below(r, 40)};
+    if (rng_below(r, 2)) result.stride_head = dim + rng_below(r, 9);
+    if (rng_below(r, 2)) result.stride_token = heads * result.stride_head + rng_below(r, 9);
+    if (like) {
+        result.stride_token = like->stride_token;
+        result.stride_head = like->stride_head;
+    }
+    size_t extent = (tokens - 1) * result.stride_token + (heads - 1) * result.stride_head + dim;
+    result.start = extent < ARENA ? rng_below(r, ARENA - extent) : SIZE_MAX;
+    return result;
+}
+
+/* Marks what the rows cover; true if something of it was marked already. */
+static bool mark_rows(const rows *x, unsigned char *marked, unsigned char mark)
+{
+    bool twice = false;
+    for (size_t t = 0; t < x->tokens; t++)
+        for (size_t h = 0; h < x->heads; h++)
+            for (size_t i = 0; i < x->dim; i++) {
+                unsigned char *at =
+                    marked + x->start + t * x->stride_token + h * x->stride_head + i;
+                twice = twice || *at != 0;
+                *at |= mark;
+            }
+    return twice;
+}
+
+/* Do intervals of lengths a and b, b starting `shift` behind a, stay apart when both are repeated
+   every `period`? */
+static bool apart_in_period(size_t a, size_t b, ptrdiff_t shift, size_t period)
+{
+    ptrdiff_t p = (ptrdiff_t)period, behind = (shift % p + p) % p;
+    return behind >= (ptrdiff_t)a && behind + (ptrdiff_t)b <= p;
+}
+
+/* Two operands interleaved in one buffer: per token, per head, or per token and head. */
+static bool are_interleaved(const rows *a, const rows *b)
+{
+    bool heads_inside = a->stride_head <= a->stride_token;
+    size_t inner = heads_inside ? a->stride_head : a->stride_token;
+    size_t outer = heads_inside ? a->stride_token : a->stride_head;
+    size_t reach = ((heads_inside ? a->heads : a->tokens) - 1) * inner;
+    ptrdiff_t shift = (ptrdiff_t)b->start - (ptrdiff_t)a->start;
+    if (b->stride_head != a->stride_head || b->stride_token != a->stride_token) return false;
+    if (reach + a->dim > outer || reach + b->dim > outer) return false;
+    return apart_in_period(reach + a->dim, reach + b->dim, shift, outer) ||
+           (outer % inner == 0 && apart_in_period(a->dim, b->dim, shift, inner));
+}
+
+/* An output that covers an element twice, or an element of the queries, is refused. An output that
+   is interleaved with the queries is taken. */
+static void fuzz_overlap(rng *r)
+{
+    static float arena[ARENA], before[ARENA];
+    static unsigned char marked[ARENA];
+    size_t tokens = 1 + rng_below(r, 5), heads = 1 + rng_below(r, 4);
+    linattn_config config = {
+        .heads = heads, .dim_key = 1 + rng_below(r, 6), .dim_value = 1 + rng_below(r, 6)};
+    rows q = draw_rows(r, tokens, heads, config.dim_key, NULL);
+    rows out = draw_rows(r, tokens, heads, config.dim_value, rng_below(r, 2) ? &q : NULL);
+    if (q.start == SIZE_MAX || out.start == SIZE_MAX) return;
+    memset(marked, 0, sizeof marked);
+    bool own = mark_rows(&out, marked, 1), overlap = own;
+    mark_rows(&q, marked, 2);
+    for (size_t i = 0; i < ARENA; i++) overlap = overlap || marked[i] == 3;
+
+    void *memory = run_init(&config);
+    rng_fill(r, arena, ARENA, 1);
+    memcpy(before, arena, sizeof arena);
+    linattn_status status = linattn_query(
+        memory, (linattn_view){arena + q.start, q.stride_token, q.stride_head},
+        (linattn_output){arena + out.start, out.stride_token, out.stride_head}, tokens, NULL);
+    check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
+    check(!overlap || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
+    check(own || !are_interleaved(&q, &out) || status == LINATTN_OK, "seed %" PRIu64, seed_now);
+    for (size_t i = 0; i < ARENA; i++)
+        check(float_bits(arena[i]) == float_bits(before[i]) ||
+                  (status == LINATTN_OK && (marked[i] & 1)),
+              "seed %" PRIu64 ": float %zu was written", seed_now, i);
+}
+
+static void overlaps(void **state)
+{
+    (void)state;
+    fuzz(fuzz_overlap, 200000, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(valid_arguments),
+        TEST(configs),
+        TEST(overlaps),
+    };
+    test_begin();
+    return RUN_TESTS("fuzz", tests);
+}

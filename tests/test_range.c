@@ -1,0 +1,540 @@
+/* Finite in, finite out: the ends of the range, maxima that arrive late, long sequences,
+   saturation, and accuracy where the range is wide. */
+#include <float.h>
+#include <math.h>
+
+#include "common.h"
+#include "oracle.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const linattn_feature_map exponential[] = {LINATTN_MAP_EXP, LINATTN_MAP_SOFTMAX};
+static const linattn_feature_map polynomial[] = {LINATTN_MAP_ELU1, LINATTN_MAP_IDENTITY,
+                                                 LINATTN_MAP_RELU};
+
+/* Any finite float: mostly powers of ten from one end of the range to the other. */
+static float wild(rng *r)
+{
+    static const float magnitudes[] = {3e38f,  FLT_MAX, 1e38f,  1e30f,  1e20f,  1e10f,  3e6f,
+                                       1.5e6f, 1e6f,    1e4f,   1e3f,   100,    10,     1,
+                                       0.1f,   1e-5f,   1e-20f, 1e-38f, 1e-40f, 1e-45f, 0};
+    float magnitude = magnitudes[rng_below(r, COUNT_OF(magnitudes))];
+    return rng_below(r, 2) ? magnitude : -magnitude;
+}
+
+/* Wild to a degree: all elements, one in ten, or everything of one magnitude. */
+static void wild_fill(rng *r, float *x, size_t n)
+{
+    size_t kind = rng_below(r, 3);
+    float common = wild(r);
+    for (size_t i = 0; i < n; i++) {
+        if (kind == 0 || (kind == 1 && rng_below(r, 10) == 0)) x[i] = wild(r);
+        if (kind == 2) x[i] = rng_below(r, 2) ? common : -common;
+    }
+}
+
+static bool is_weighted_mean(const problem *p)
+{
+    linattn_normaliser normaliser = p->config.normaliser;
+    if (p->config.map == LINATTN_MAP_SOFTMAX && normaliser == LINATTN_NORM_FEATURE) return true;
+    return p->config.map != LINATTN_MAP_IDENTITY && normaliser == LINATTN_NORM_SUM;
+}
+
+static void check_within(const problem *p, const float *out, const char *what, size_t count,
+                         float low, float high)
+{
+    for (size_t i = 0; i < count; i++)
+        check(float_is_finite(out[i]) && out[i] >= low && out[i] <= high,
+              "%s: element %zu is %g, not in %g .. %g, %s", what, i, (double)out[i], (double)low,
+              (double)high, problem_name(p));
+}
+
+/* All linear verbs give finite outputs; where they are weighted means, means of the values. */
+static void check_range(const problem *p, float low, float high)
+{
+    size_t mark = pool_mark(), count = p->n_q * output_width(p);
+    if (!is_weighted_mean(p)) {
+        low = -FLT_MAX;
+        high = FLT_MAX;
+    }
+    check_within(p, run_bidirectional(p, NULL), "bidirectional", count, low, high);
+    if (p->n_q == p->n_k)
+        check_within(p, run_causal(p, run_init(&p->config)), "causal", count, low, high);
+    pool_release(mark);
+}
+
+/* With values of 1, weights that sum to one; then with values of +-1e30. */
+static void check_values(rng *r, problem *p)
+{
+    size_t count = p->n_k * value_width(p);
+    for (size_t i = 0; i < count; i++) p->v[i] = 1;
+    bool sums_to_one = p->config.epsilon == 0;
+    check_range(p, sums_to_one ? 1 - 1e-5f : 0, 1 + 1e-5f);
+    for (size_t i = 0; i < count; i++) p->v[i] = rng_below(r, 2) ? 1e30f : -1e30f;
+    check_range(p, -1.00001e30f, 1.00001e30f);
+}
+
+/* ---- Queries and keys at the ends of the range ---------------------------------------------- */
+
+static void check_wild(rng *r, linattn_feature_map map, int normaliser)
+{
+    static const float scales[] = {0, 0, 0.125f, 100, 1e-38f, 3e38f};
+    static const float epsilons[] = {0, 1e-6f, 1e30f};
+    static const size_t lengths[] = {1, 2, 3, 17, 24, 50, 131};
+    size_t n = rng_pick(r, lengths, COUNT_OF(lengths));
+    linattn_config config = {.heads = 2,
+                             .kv_heads = 1 + rng_below(r, 2),
+                             .dim_key = 1 + rng_below(r, 40),
+                             .dim_value = 1 + rng_below(r, 40),
+                             .map = map,
+                             .normaliser = (linattn_normaliser)normaliser,
+                             .scale = scales[rng_below(r, COUNT_OF(scales))]};
+    if (rng_below(r, 3) == 0) config.epsilon = epsilons[rng_below(r, COUNT_OF(epsilons))];
+    problem p = problem_new(config, n, n, r, 3);
+    wild_fill(r, p.q, n * query_width(&p));
+    wild_fill(r, p.k, n * key_width(&p));
+    check_values(r, &p);
+}
+
+static void any_finite_query_and_key(void **state)
+{
+    (void)state;
+    rng r = {1};
+    size_t repeats = test_quick() ? 12 : 300;
+    for (size_t i = 0; i < repeats; i++)
+        for (size_t map = 0; map < COUNT_OF(exponential); map++)
+            for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                size_t mark = pool_mark();
+                check_wild(&r, exponential[map], normaliser);
+                pool_release(mark);
+            }
+}
+
+/* One feature, so that every key's weight is its own: the largest keys share the output. Value j is
+   1 + j; is their mean what comes out? */
+static void check_winner(float q, const float *k, size_t n, linattn_feature_map map, float mean)
+{
+    static float v[16];
+    for (size_t j = 0; j < n; j++) v[j] = (float)(1 + j);
+    linattn_config config = {.dim_key = 1, .dim_value = 1, .map = map};
+    problem p = {config_resolved(config),
+                 1,
+                 n,
+                 (float *)pool_copy(&q, sizeof q),
+                 (float *)pool_copy(k, n * sizeof *k),
+                 v};
+    float out = *run_bidirectional(&p, NULL);
+    check(fabsf(out - mean) <= 2 * FLT_EPSILON * mean, "%s, q = %g, first key %g: %g, expected %g",
+          map_name(map), (double)q, (double)k[0], (double)out, (double)mean);
+}
+
+static void the_largest_key_wins(void **state)
+{
+    (void)state;
+    static const float queries[] = {0, 1, -5000, 1e6f, -3e38f, 3e38f};
+    const float late[] = {-3e38f, 1, 1.0e6f, 1.2e6f}, early[] = {1.2e6f, 0, 1.0e6f, -3e38f};
+    const float ties[] = {5000, 4000, 5000}, beyond[] = {1e3f, -3e38f, 3e38f};
+    const float negative[] = {-1.3e6f, -1.2e6f, -1.3e6f};
+    for (size_t map = 0; map < COUNT_OF(exponential); map++)
+        for (size_t i = 0; i < COUNT_OF(queries); i++) {
+            check_winner(queries[i], late, 4, exponential[map], 4);
+            check_winner(queries[i], early, 4, exponential[map], 1);
+            check_winner(queries[i], ties, 3, exponential[map], 2);
+            check_winner(queries[i], beyond, 3, exponential[map], 3);
+            check_winner(queries[i], negative, 3, exponential[map], 2);
+        }
+}
+
+/* The query decides between features whose scales are far apart. */
+static void the_query_weighs_features_across_scales(void **state)
+{
+    (void)state;
+    /* Feature 0 has seen value 1 at e^4000, feature 1 value 2 at e^-4000. */
+    linattn_config config = {.dim_key = 2, .dim_value = 1, .map = LINATTN_MAP_EXP};
+    float k[] = {4000, -3e38f, -3e38f, -4000}, v[] = {1, 2};
+    float q[] = {-4100, 4100, -3900, 3900, -4000, 4000, -4000, 4001};
+    problem p = {config_resolved(config), 4, 2, q, k, v};
+    oracle expected = oracle_linear(&p, false);
+    check_close(&p, "weights 2^-289, 2^289, 1 and 2^1.44", run_bidirectional(&p, NULL), 4, expected,
+                rounding_linear(&p));
+}
+
+/* ---- Maxima that move ----------------------------------------------------------------------- */
+
+typedef enum course {
+    COURSE_RISING, /* every key above all before */
+    COURSE_FALLING,
+    COURSE_ALTERNATING, /* up and down by more each time */
+    COURSE_LATE,        /* one jump near the end */
+    COURSE_STEPS,       /* a jump every 29 tokens */
+    COURSE_COUNT
+} course;
+
+/* From -1 to 1 over the sequence. */
+static float course_at(course which, size_t t, size_t n)
+{
+    float now = n > 1 ? 2 * (float)t / (float)(n - 1) - 1 : 0;
+    switch (which) {
+    case COURSE_RISING: return now;
+    case COURSE_FALLING: return -now;
+    case COURSE_ALTERNATING: return (t % 2 ? 0.5f : -0.5f) * (now + 1);
+    case COURSE_LATE: return t + 3 >= n ? 1 : 0;
+    default: return (float)(t / 29 * 29) / (float)n;
+    }
+}
+
+static problem moving_problem(rng *r, linattn_feature_map map, int normaliser, course which,
+                              size_t n, float height)
+{
+    static const float scales[] = {0, 0.3f, 7};
+    linattn_config config = {.heads = 2,
+                             .kv_heads = 1,
+                             .dim_key = 1 + rng_below(r, 20),
+                             .dim_value = 1 + rng_below(r, 20),
+                             .map = map,
+                             .normaliser = (linattn_normaliser)normaliser,
+                             .scale = scales[rng_below(r, COUNT_OF(scales))]};
+    problem p = problem_new(config, n, n, r, 3);
+    for (size_t t = 0; t < n; t++)
+        for (size_t f = 0; f < config.dim_key; f++) {
+            float sign = f % 4 == 3 ? -1 : 1;
+            p.k[t * config.dim_key + f] += sign * height * course_at(which, t, n);
+        }
+    return p;
+}
+
+/* Keys up to +-5000, against the oracle in the logarithmic domain. The product with sqrt(scale) may
+   not lose what the exponential needs. */
+static void moving_maxima(void **state)
+{
+    (void)state;
+    static const float heights[] = {10, 90, 300, 5000};
+    rng r = {2};
+    for (size_t map = 0; map < COUNT_OF(exponential); map++)
+        for (int which = 0; which < COURSE_COUNT; which++)
+            for (size_t h = 0; h < COUNT_OF(heights); h++) {
+                size_t mark = pool_mark();
+                int normaliser = rng_below(&r, 2) ? LINATTN_NORM_SUM : LINATTN_NORM_FEATURE;
+                if (exponential[map] == LINATTN_MAP_EXP) normaliser = LINATTN_NORM_SUM;
+                problem p = moving_problem(&r, exponential[map], normaliser, (course)which,
+                                           test_quick() ? 40 : 100 + rng_below(&r, 60), heights[h]);
+                check_close(&p, "causal", run_causal(&p, run_init(&p.config)), p.n_q,
+                            oracle_linear(&p, true), 1e-5);
+                check_close(&p, "bidirectional", run_bidirectional(&p, NULL), p.n_q,
+                            oracle_linear(&p, false), 1e-5);
+                pool_release(mark);
+            }
+}
+
+/* Query and key exponents that cancel: e^5000 e^-4990 is a product like any other. */
+static void factors_far_outside_the_range_of_float(void **state)
+{
+    (void)state;
+    static const float shifts[] = {80, -80, 200, -200, 5000, -5000};
+    rng r = {3};
+    for (size_t i = 0; i < COUNT_OF(shifts); i++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            if (normaliser == LINATTN_NORM_FEATURE) continue;
+            linattn_config config = {.dim_key = 7,
+                                     .dim_value = 5,
+                                     .map = LINATTN_MAP_EXP,
+                                     .normaliser = (linattn_normaliser)normaliser};
+            problem p = problem_new(config, 9, 9, &r, 2);
+            for (size_t e = 0; e < 9 * 7; e++) {
+                p.q[e] -= shifts[i];
+                p.k[e] += shifts[i];
+            }
+            check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 9,
+                        oracle_linear(&p, true), 1e-5);
+            check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 9,
+                        oracle_linear(&p, false), 1e-5);
+        }
+}
+
+/* epsilon is compared with the denominator itself, not with its scaled form. */
+static void epsilon_across_scales(void **state)
+{
+    (void)state;
+    static const float shifts[] = {0, 30, -30, 60, -60, -80};
+    static const float epsilons[] = {1e-30f, 1e-12f, 1, 1e12f, 1e30f};
+    rng r = {4};
+    for (size_t i = 0; i < COUNT_OF(shifts); i++)
+        for (size_t j = 0; j < COUNT_OF(epsilons); j++) {
+            linattn_config config = {
+                .dim_key = 7, .dim_value = 5, .map = LINATTN_MAP_EXP, .epsilon = epsilons[j]};
+            problem p = problem_new(config, 9, 9, &r, 2);
+            for (size_t e = 0; e < 9 * 7; e++) p.k[e] += shifts[i];
+            check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 9,
+                        oracle_linear(&p, true), 1e-5);
+        }
+}
+
+/* States whose exponents are far apart. */
+static void merge_across_scales(void **state)
+{
+    (void)state;
+    static const float shifts[] = {0, 50, -50, 130, -3000, 4000, 3e38f, -3e38f};
+    rng r = {5};
+    linattn_config config = {.dim_key = 7, .dim_value = 5, .map = LINATTN_MAP_EXP};
+    for (size_t i = 0; i < COUNT_OF(shifts); i++) {
+        problem p = problem_new(config, 6, 20, &r, 2), first = p, second = p;
+        for (size_t e = 10 * 7; e < 20 * 7; e++) p.k[e] += e % 7 == 6 ? -shifts[i] : shifts[i];
+        first.n_k = second.n_k = 10;
+        second.k += 10 * 7;
+        second.v += 10 * 5;
+        void *a = run_init(&p.config), *b = run_init(&p.config);
+        run_update(&first, a);
+        run_update(&second, b);
+        check_status(linattn_merge(a, b), LINATTN_OK, "shift %g", (double)shifts[i]);
+        const float *out = run_query(&p, a);
+        if (fabsf(shifts[i]) > 1e5f)
+            check_within(&p, out, "merge", 6 * 5, -1, 1);
+        else
+            check_close(&p, "merge", out, 6, oracle_linear(&p, false), 1e-5);
+    }
+}
+
+/* ---- Long sequences ------------------------------------------------------------------------- */
+
+static size_t long_length(void) { return test_quick() ? 2000 : 100000; }
+
+static void long_sequences(void **state)
+{
+    (void)state;
+    static const float heights[] = {0, 1e3f, 1e6f, 3e38f};
+    rng r = {6};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t h = 0; h < COUNT_OF(heights); h++) {
+            size_t mark = pool_mark();
+            bool wide = map_is_exponential((linattn_feature_map)map);
+            if (heights[h] > 0 && !wide) continue;
+            problem p =
+                moving_problem(&r, (linattn_feature_map)map, LINATTN_NORM_SUM,
+                               (course)rng_below(&r, COURSE_COUNT), long_length(), heights[h]);
+            /* Otherwise relu would have rows without a denominator. */
+            for (size_t i = 0; !wide && i < p.n_q * query_width(&p); i++) p.q[i] = 1;
+            for (size_t i = 0; !wide && i < p.n_k * key_width(&p); i++) p.k[i] = fabsf(p.k[i]);
+            check_values(&r, &p);
+            pool_release(mark);
+        }
+}
+
+/* Every key above all before, by so much that only the last few count. */
+static void growth_at_every_token(void **state)
+{
+    (void)state;
+    rng r = {7};
+    size_t n = long_length(), tail = 60;
+    for (size_t map = 0; map < COUNT_OF(exponential); map++) {
+        linattn_config config = {.dim_key = 5, .dim_value = 3, .map = exponential[map]};
+        problem p = problem_new(config, n, n, &r, 1);
+        for (size_t t = 0; t < n; t++)
+            for (size_t f = 0; f < 5; f++) p.k[t * 5 + f] += (f % 2 ? 2 : 12) * (float)t;
+        float *out = run_causal(&p, run_init(&p.config));
+        problem last = p;
+        last.n_q = last.n_k = tail;
+        last.q += (n - tail) * 5;
+        last.k += (n - tail) * 5;
+        last.v += (n - tail) * 3;
+        oracle expected = oracle_linear(&last, true);
+        size_t skip = tail - 10;
+        expected.value += skip * 3;
+        expected.magnitude += skip * 3;
+        check_close(&last, "the last ten of a long rise", out + (n - 10) * 3, 10, expected, 1e-5);
+    }
+}
+
+/* ---- Saturation ----------------------------------------------------------------------------- */
+
+/* Without a denominator the output of the exponential maps can exceed the largest float. */
+static void unnormalised_outputs_saturate(void **state)
+{
+    (void)state;
+    static const int normalisers[] = {LINATTN_NORM_NONE, LINATTN_NORM_LENGTH};
+    static const float sizes[][2] = {{60, 60}, {200, 200}, {3e38f, 3e38f}, {1e6f, -900}, {95, 0}};
+    rng r = {8};
+    for (size_t i = 0; i < COUNT_OF(normalisers); i++)
+        for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+            linattn_config config = {.dim_key = 6,
+                                     .dim_value = 19,
+                                     .map = LINATTN_MAP_EXP,
+                                     .normaliser = (linattn_normaliser)normalisers[i]};
+            problem p = problem_new(config, 40, 40, &r, 1);
+            for (size_t e = 0; e < 40 * 6; e++) {
+                p.q[e] = sizes[s][0];
+                p.k[e] = sizes[s][1];
+            }
+            for (size_t e = 0; e < 40 * 19; e++) p.v[e] = e % 19 % 2 ? 1 : -1;
+            const float *outs[] = {run_causal(&p, run_init(&p.config)),
+                                   run_bidirectional(&p, NULL)};
+            for (size_t e = 0; e < 40 * 19; e++)
+                for (size_t o = 0; o < 2; o++)
+                    check(outs[o][e] == (e % 19 % 2 ? FLT_MAX : -FLT_MAX),
+                          "q = %g, k = %g: element %zu is %g, %s", (double)sizes[s][0],
+                          (double)sizes[s][1], e, (double)outs[o][e], problem_name(&p));
+        }
+}
+
+/* A denominator that cancels to almost nothing under a large numerator. */
+static void quotients_of_identity_stay_finite(void **state)
+{
+    (void)state;
+    static const int normalisers[] = {LINATTN_NORM_SUM, LINATTN_NORM_FEATURE};
+    for (size_t i = 0; i < COUNT_OF(normalisers); i++) {
+        linattn_config config = {.dim_key = 1,
+                                 .dim_value = 2,
+                                 .map = LINATTN_MAP_IDENTITY,
+                                 .normaliser = (linattn_normaliser)normalisers[i]};
+        float q[] = {1, 1}, k[] = {1, -1 + 0x1p-22f}, v[] = {1e36f, -1e36f, 0, 0};
+        problem p = {config_resolved(config), 2, 2, q, k, v};
+        check_within(&p, run_bidirectional(&p, NULL), "bidirectional", 4, -FLT_MAX, FLT_MAX);
+        check_within(&p, run_causal(&p, run_init(&p.config)), "causal", 4, -FLT_MAX, FLT_MAX);
+    }
+}
+
+/* ---- The maps that grow like a polynomial --------------------------------------------------- */
+
+/* Sums of phi(k)|v| and of phi(q)phi(k)|v| just below 1e37. */
+static void sums_near_the_largest_float(void **state)
+{
+    (void)state;
+    static const float sizes[][3] = {/* q, k, v */ {0.01f, 1e4f, 1e30f},
+                                     {1e-8f, 1e20f, 1e14f},
+                                     {1e15f, 1e18f, 1e1f},
+                                     {1, 1e3f, 1e30f}};
+    rng r = {9};
+    for (size_t map = 0; map < COUNT_OF(polynomial); map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++)
+            for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+                size_t mark = pool_mark();
+                linattn_config config = {.dim_key = 5,
+                                         .dim_value = 9,
+                                         .map = polynomial[map],
+                                         .normaliser = (linattn_normaliser)normaliser};
+                problem p = problem_new(config, 100, 100, &r, 1);
+                for (size_t e = 0; e < 100 * 5; e++) {
+                    p.q[e] = (1 + 0.5f * p.q[e]) * sizes[s][0];
+                    p.k[e] = (1 + 0.5f * p.k[e]) * sizes[s][1];
+                }
+                for (size_t e = 0; e < 100 * 9; e++) p.v[e] *= sizes[s][2];
+                check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 100,
+                            oracle_linear(&p, true), rounding_linear(&p));
+                check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 100,
+                            oracle_linear(&p, false), rounding_linear(&p));
+                pool_release(mark);
+            }
+}
+
+/* ---- Denormal numbers and infinities -------------------------------------------------------- */
+
+static void denormal_inputs(void **state)
+{
+    (void)state;
+    rng r = {10};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            linattn_config config = {.dim_key = 9,
+                                     .dim_value = 21,
+                                     .map = (linattn_feature_map)map,
+                                     .normaliser = (linattn_normaliser)normaliser};
+            problem p = problem_new(config, 30, 30, &r, 0x1p-127f);
+            for (size_t i = 0; i < 30 * 21; i++) p.v[i] *= i % 2 ? 0x1p-127f : 1;
+            check_range(&p, -1.00001f, 1.00001f);
+            /* Ordinary keys and queries, denormal values. */
+            rng_fill(&r, p.q, 30 * 9, 2);
+            rng_fill(&r, p.k, 30 * 9, 2);
+            rng_fill(&r, p.v, 30 * 21, 0x1p-127f);
+            check_range(&p, -FLT_MIN, FLT_MIN);
+        }
+}
+
+/* Keys of which some components are -inf: these features see nothing of the token. */
+static void partly_infinite_keys(void **state)
+{
+    (void)state;
+    static const int maps[] = {LINATTN_MAP_ELU1, LINATTN_MAP_RELU, LINATTN_MAP_EXP,
+                               LINATTN_MAP_SOFTMAX};
+    rng r = {11};
+    for (size_t map = 0; map < COUNT_OF(maps); map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            linattn_config config = {.heads = 2,
+                                     .kv_heads = 1,
+                                     .dim_key = 19,
+                                     .dim_value = 6,
+                                     .map = (linattn_feature_map)maps[map],
+                                     .normaliser = (linattn_normaliser)normaliser};
+            problem p = problem_new(config, 30, 30, &r, 2);
+            for (size_t i = 0; i < 30 * 19; i++)
+                if (rng_below(&r, 3) == 0 || i % 19 == 4 || i < 20) p.k[i] = -test_infinity;
+            check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 30,
+                        oracle_linear(&p, true), rounding_linear(&p));
+            check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 30,
+                        oracle_linear(&p, false), rounding_linear(&p));
+        }
+}
+
+/* Masked tokens before, between and after keys at the ends of the range. */
+static void masked_among_wild(void **state)
+{
+    (void)state;
+    rng r = {12};
+    size_t repeats = test_quick() ? 10 : 100;
+    for (size_t i = 0; i < repeats; i++)
+        for (size_t map = 0; map < COUNT_OF(exponential); map++) {
+            size_t mark = pool_mark();
+            linattn_config config = {
+                .dim_key = 1 + rng_below(&r, 9), .dim_value = 5, .map = exponential[map]};
+            problem p = problem_new(config, 25, 25, &r, 2);
+            wild_fill(&r, p.q, 25 * config.dim_key);
+            wild_fill(&r, p.k, 25 * config.dim_key);
+            for (size_t j = 0; j < 25; j++)
+                for (size_t f = 0; j % 4 == 0 && f < config.dim_key; f++)
+                    p.k[j * config.dim_key + f] = -test_infinity;
+            check_range(&p, -1.00001f, 1.00001f);
+            pool_release(mark);
+        }
+}
+
+/* Exact attention: any finite queries and keys whose scaled scores are finite. */
+static void softmax_with_wild_scores(void **state)
+{
+    (void)state;
+    rng r = {13};
+    size_t repeats = test_quick() ? 20 : 500;
+    for (size_t i = 0; i < repeats; i++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.heads = 2, .dim_key = 1, .dim_value = 1 + rng_below(&r, 20)};
+        problem p = problem_new(config, 20, 20 + rng_below(&r, 60), &r, 3);
+        wild_fill(&r, p.k, p.n_k * key_width(&p));
+        for (size_t e = 0; e < 20 * query_width(&p); e++) p.q[e] = wild(&r) < 0 ? -1 : 1e-3f;
+        for (size_t e = 0; e < p.n_k * value_width(&p); e++) p.v[e] = 1;
+        for (int causal = 0; causal < 2; causal++)
+            check_within(&p, run_softmax(&p, causal, NULL), "softmax", 20 * output_width(&p),
+                         1 - 1e-5f, 1 + 1e-5f);
+        pool_release(mark);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(any_finite_query_and_key),
+        TEST(the_largest_key_wins),
+        TEST(the_query_weighs_features_across_scales),
+        TEST(moving_maxima),
+        TEST(factors_far_outside_the_range_of_float),
+        TEST(epsilon_across_scales),
+        TEST(merge_across_scales),
+        TEST(long_sequences),
+        TEST(growth_at_every_token),
+        TEST(unnormalised_outputs_saturate),
+        TEST(quotients_of_identity_stay_finite),
+        TEST(sums_near_the_largest_float),
+        TEST(denormal_inputs),
+        TEST(partly_infinite_keys),
+        TEST(masked_among_wild),
+        TEST(softmax_with_wild_scores),
+    };
+    test_begin();
+    return RUN_TESTS("range", tests);
+}

@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# Stage of tools/test: the tests of meson.build, in full, as `meson test` runs them.
+
+unit_build() {
+    local options="-Dtests=enabled -Dexamples=enabled -Dwerror=true"
+    if pkg-config --exists sleef; then options+=' -Dsleef=enabled'; fi
+    if [[ -e $build/unit/build.ninja ]]; then
+        meson configure "$build/unit" $options
+    else
+        meson setup "$build/unit" $options
+    fi
+    ninja -C "$build/unit" -j "$cores" -k 0
+    touch "$made"
+}
+
+# One line per test as it ends, from meson's: ` 3/42 linattn:avx2 / exp   OK   1.23s`.
+unit_run() { # SKIPPED: report_not_run or report_failed; SUITES...
+    local line name suites='' summary=0 before=$failed if_skipped=$1
+    local pattern='^ *[0-9]+/[0-9]+ +(.*[^ ]) +([A-Z]+) +([0-9.]+) ?s'
+    shift
+    for name; do suites+=" --suite $name"; done
+    [[ -n $suites ]] || return 0
+    : >"$work/unit.log"
+    while IFS= read -r line; do
+        [[ $line != 'Summary of Failures'* ]] || summary=1
+        if ((!summary)) && [[ $line =~ $pattern ]]; then
+            name="unit / ${BASH_REMATCH[1]#linattn:}"
+            unit_seen=$((unit_seen + 1))
+            case ${BASH_REMATCH[2]} in
+            OK) report_ok "$name" "${BASH_REMATCH[3]}" ;;
+            SKIP) "$if_skipped" "$name" 'the CPU lacks the instruction set' ;;
+            *) report_failed "$name: ${BASH_REMATCH[2]}" ;;
+            esac
+        else
+            printf '%s\n' "$line" >>"$work/unit.log"
+        fi
+    done < <(PYTHONUNBUFFERED=1 meson test -C "$build/unit" --no-rebuild --print-errorlogs \
+        --num-processes "$cores" $suites 2>&1)
+    if ((failed > before)); then grep -v '^\[ RUN  \|^\[       OK' "$work/unit.log" | sed 's/^/          | /'; fi
+}
+
+# An instruction set that this machine is known to have must not be passed over.
+unit_skipped() { # NAME
+    report_failed "$1 was skipped, although this machine has the instruction set"
+}
+
+unit() {
+    local isa present='' absent='' unit_seen=0 listed
+    for isa in $host_isas; do
+        if has_isa "$isa"; then present+=" $isa"; else absent+=" $isa"; fi
+    done
+    LINATTN_REQUIRE_ISA=1 unit_run unit_skipped $present examples
+    unit_run report_not_run $absent
+    listed=$(meson test -C "$build/unit" --no-rebuild --list 2>/dev/null | grep -c ' / ')
+    if ((unit_seen != listed)); then
+        report_failed "unit: meson has $listed tests, and $unit_seen were run"
+    fi
+    pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
+    [[ -n $python ]] || report_not_run 'unit / attend' 'NumPy is not installed'
+}
+
+target "$work/unit" unit_build
+wait_for_jobs
+if [[ -e $work/unit ]]; then
+    unit
+else
+    report_not_run unit 'it was not built'
+fi
