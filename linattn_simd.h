@@ -928,7 +928,27 @@ typedef struct LA_NAME(tile) {
     int first, last;     /* the first, the last of the features */
     int clamp;           /* the identity's quotients may exceed floats: saturate */
     int keep;            /* the last of these heads leaves the new S behind */
+    int ahead;           /* another whole block follows: fetch it */
+    const float *q, *k;  /* of the block's first token and query head, to fetch from */
 } LA_NAME(tile);
+
+/* Fetches what the next block needs of the columns of one tile, so that the fetches are spread over
+   the tiles: hardware alone does not keep up with four streams that take turns, strided ones least. */
+LINATTN__INLINE void LA_NAME(tile_fetch)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+                                         const int keys, const size_t T, const size_t NR)
+{
+    const linattn__span *s = a->span;
+    size_t i, c;
+    for (i = t + a->count; i < t + a->count + T; i++)
+        for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
+            LINATTN__FETCH(a->q + g * s->q_head + i * s->q_token + c);
+            LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
+            if (keys && g == 0) {
+                LINATTN__FETCH(a->k + i * s->k_token + c);
+                LINATTN__FETCH(a->v + i * s->v_token + c);
+            }
+        }
+}
 
 LINATTN__INLINE void LA_NAME(tile_begin)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
                                          la_vec *o, const size_t T, const size_t NR)
@@ -1030,6 +1050,7 @@ LINATTN__INLINE void LA_NAME(tile_heads)(const LA_NAME(tile) *a, size_t t, size_
 {
     size_t g;
     for (g = 0; g < a->heads; g++) {
+        if (a->ahead && u % LA_PANEL_VECS == 0) LA_NAME(tile_fetch)(a, g, t, u, keys, T, NR);
         if (keys)
             LA_NAME(causal_tile)(a, g, t, u, T, NR);
         else
@@ -1099,6 +1120,9 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
     a.heads = heads;
     a.keep = keep;
     a.clamp = s->params->map == LINATTN_MAP_IDENTITY;
+    a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
+    a.q = q;
+    a.k = keys ? s->k + t0 * s->k_token : NULL;
     for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
     if (s->params->map == LINATTN_MAP_IDENTITY)
         for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
@@ -1217,6 +1241,7 @@ LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, c
 LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, size_t t0,
                                            size_t count, size_t f, const int map, const size_t NF)
 {
+    const int ahead = s->fetch && s->n - t0 >= 2 * count;
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_token = s->k_token;
     const float *k = s->k + t0 * k_token + f;
@@ -1229,13 +1254,18 @@ LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, s
         low[j] = la_load(s->e + f + j * LA_W);
         e[j] = LA_NAME(key_exponent)(low[j]);
     }
-    for (t = 0; t < count; t++, k += k_token, phi += LA_PART_ROW)
+    for (t = 0; t < count; t++, k += k_token, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             const la_vec y = LA_NAME(phi_key)(p, k + j * LA_W, lanes, e[j], map);
             la_store(phi + j * LA_W, y);
             z[j] = LA_NAME(add_key)(z[j], y, &low[j], map);
         }
+        for (j = 0; ahead && j < NF * LA_W; j += 16) { /* the next block, as in tile_fetch */
+            LINATTN__FETCH(k + count * k_token + j);
+            LINATTN__FETCH(s->v + (t0 + count + t) * s->v_token + f + j);
+        }
+    }
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         la_store(s->z + f + j * LA_W, z[j]);
