@@ -456,6 +456,10 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FLT_MIN 1.17549435e-38f
 #define LINATTN__FLT_MAX 3.40282347e+38f
 #define LINATTN__INF linattn__from_bits(0x7f800000u)
+/* The least x whose e^x, by the polynomial in linattn_simd.h, is at least FLT_MIN; the largest whose
+   e^x is finite. */
+#define LINATTN__EXP_LOW (-87.3365402f)
+#define LINATTN__EXP_HIGH 88.7228317f
 
 /* The exponential maps: a contribution with exponent n is stored as p 2^(n - E - BIAS). E moves only
    when n exceeds it by more than HEADROOM, so moves are rare; BIAS keeps sums of 2^17 values of 1e30
@@ -2060,6 +2064,8 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__FLT_MIN
 #undef LINATTN__FLT_MAX
 #undef LINATTN__INF
+#undef LINATTN__EXP_LOW
+#undef LINATTN__EXP_HIGH
 #undef LINATTN__BIAS
 #undef LINATTN__HEADROOM
 #undef LINATTN__SATURATION

@@ -48,6 +48,8 @@
 #define la_any LA_NAME(any)
 #define la_scale LA_NAME(scale)
 #define la_scalable LA_NAME(scalable)
+#define la_capped LA_NAME(capped)
+#define la_exp_end LA_NAME(exp_end)
 #define la_ldexp LA_NAME(ldexp)
 #define la_sum16 LA_NAME(sum16)
 #define la_max16 LA_NAME(max16)
@@ -61,6 +63,9 @@
    la_gt, la_eq           false where either is NaN
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
    la_scalable(x)         x, raised to -100 where la_scale needs a finite p even for n <= -126
+   la_exp_end(p, n, x)    e^x = p * 2^n where that is a normal float, from EXP_LOW to EXP_HIGH; 0 below,
+                          inf above whatever p and n are, NaN for NaN
+   la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
 
@@ -123,6 +128,13 @@ LINATTN__INLINE float la_scale(float p, float n)
     return n <= -126.0f && p == p ? 0.0f : p + n; /* NaN stays NaN */
 }
 LINATTN__INLINE float la_scalable(float x) { return la_max(-100.0f, x); }
+LINATTN__INLINE float la_capped(float x) { return x; }
+LINATTN__INLINE float la_exp_end(float p, float n, float x)
+{
+    if (!(x <= LINATTN__EXP_HIGH)) return x * LINATTN__FLT_MAX;
+    if (x < LINATTN__EXP_LOW) return 0.0f;
+    return linattn__from_bits(linattn__to_bits(p) + ((uint32_t)(int)n << 23));
+}
 LINATTN__INLINE float la_ldexp(float p, float n)
 {
     float r;
@@ -208,6 +220,12 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     return _mm512_maskz_scalef_ps(keep, p, n);
 }
 LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return la_min(la_set1(89.0f), x); }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const la_mask keep = _mm512_cmp_ps_mask(x, _mm512_set1_ps(LINATTN__EXP_LOW), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(keep, p, n);
+}
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec r = _mm512_scalef_ps(p, n);
@@ -306,6 +324,16 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     return p * _mm256_and_ps(LA_NAME(pow2)(n), keep);
 }
 LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
+    const la_mask keep = _mm256_cmp_ps(x, _mm256_set1_ps(LINATTN__EXP_LOW), _CMP_NLT_UQ);
+    const la_mask high = _mm256_cmp_ps(x, _mm256_set1_ps(LINATTN__EXP_HIGH), _CMP_NLE_UQ);
+    const la_vec beyond = x * _mm256_set1_ps(LINATTN__FLT_MAX); /* inf, or NaN */
+    return _mm256_blendv_ps(_mm256_and_ps(y, keep), beyond, high);
+}
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
@@ -402,6 +430,16 @@ LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
     return p * vreinterpretq_f32_u32(vbicq_u32(bits, vcleq_f32(n, vdupq_n_f32(-126.0f))));
 }
 LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const uint32x4_t shift = vreinterpretq_u32_s32(vshlq_n_s32(vcvtq_s32_f32(n), 23));
+    const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), shift);
+    const uint32x4_t low = vcltq_f32(x, vdupq_n_f32(LINATTN__EXP_LOW));
+    const uint32x4_t normal = vcleq_f32(x, vdupq_n_f32(LINATTN__EXP_HIGH));
+    const la_vec beyond = x * vdupq_n_f32(LINATTN__FLT_MAX); /* inf, or NaN */
+    return vbslq_f32(normal, vreinterpretq_f32_u32(vbicq_u32(y, low)), beyond);
+}
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
@@ -477,9 +515,8 @@ LINATTN__INLINE la_vec LA_NAME(exp_full)(la_vec x)
     return la_select(la_gt(la_set1(LINATTN__FLT_MIN), y), la_zero(), y);
 #else
     la_vec n;
-    const la_vec r =
-        LA_NAME(reduce)(la_max(la_set1(-104.0f), la_min(la_set1(89.0f), x)), &n);
-    return la_ldexp(LA_NAME(exp_core)(r), n);
+    const la_vec r = LA_NAME(reduce)(la_capped(x), &n);
+    return la_exp_end(LA_NAME(exp_core)(r), n, x);
 #endif
 }
 
@@ -1672,6 +1709,8 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_any
 #undef la_scale
 #undef la_scalable
+#undef la_capped
+#undef la_exp_end
 #undef la_ldexp
 #undef la_sum16
 #undef la_max16
