@@ -38,7 +38,7 @@
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
    - A call uses up to 52 KiB of stack (16 KiB in a scalar-only build).
    - gcc >= 5 or clang >= 7, or a compiler that takes their extensions. Others get the scalar code.
-   - Every dimension is at most LINATTN_MAX_DIM.
+   - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
 
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
@@ -74,6 +74,7 @@
 #define LINATTN_VERSION_PATCH 0
 
 #define LINATTN_MAX_DIM 65536
+#define LINATTN_MAX_HEADS 65536
 
 #ifdef LINATTN_STATIC
 #if defined(__GNUC__) || defined(__clang__)
@@ -526,14 +527,23 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 
 LINATTN__INLINE float linattn__clamp(float x)
 {
-    if (x > LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
-    return x < -LINATTN__FLT_MAX ? -LINATTN__FLT_MAX : x;
+    if (x > LINATTN__FLT_MAX) x = LINATTN__FLT_MAX;
+    if (x < -LINATTN__FLT_MAX) x = -LINATTN__FLT_MAX;
+    return x;
+}
+
+/* x, 0 where it is below FLT_MIN in size. */
+LINATTN__INLINE float linattn__flush(float x)
+{
+    if (x < LINATTN__FLT_MIN && x > -LINATTN__FLT_MIN) x = 0.0f;
+    return x;
 }
 
 /* 1 / x, 0 for 0, never infinite. */
 LINATTN__INLINE float linattn__inverse(float x)
 {
-    return x == 0.0f ? 0.0f : linattn__clamp(1.0f / x);
+    if (x == 0.0f) return 0.0f;
+    return linattn__clamp(1.0f / x);
 }
 
 /* 2^delta, delta <= 0, as two factors that are in range; rescale applies them. */
@@ -550,8 +560,7 @@ LINATTN__INLINE void linattn__two_factors(float delta, float *factor)
 
 LINATTN__INLINE float linattn__rescale(float x, const float *factor)
 {
-    const float y = x * factor[0] * factor[1];
-    return y < LINATTN__FLT_MIN && y > -LINATTN__FLT_MIN ? 0.0f : y;
+    return linattn__flush(x * factor[0] * factor[1]);
 }
 
 typedef struct linattn__params {
@@ -582,7 +591,7 @@ static float linattn__saturating_ldexp(float x, float n)
         x = x * linattn__pow2((int)step);
         n = n - step;
     }
-    return x < LINATTN__FLT_MIN && x > -LINATTN__FLT_MIN ? 0.0f : x;
+    return linattn__flush(x);
 }
 
 /* 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes and what
@@ -596,7 +605,8 @@ static float linattn__cancelling(const float *den, const float *lost, float epsi
     if (sum == 0.0) return 0.0f;
     sum = 1.0 / sum;
     if (sum > (double)LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
-    return sum < -(double)LINATTN__FLT_MAX ? -LINATTN__FLT_MAX : (float)sum;
+    if (sum < -(double)LINATTN__FLT_MAX) return -LINATTN__FLT_MAX;
+    return (float)sum;
 }
 
 /* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
@@ -982,7 +992,6 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 
 /* ---- Checks --------------------------------------------------------------------------------------- */
 
-#define LINATTN__MAX_HEADS 65536
 #define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
 
 /* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
@@ -1032,7 +1041,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->scale = c->scale;
     s->epsilon = c->epsilon;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN__MAX_HEADS) return LINATTN_ERROR_SIZE;
+    if (s->heads > LINATTN_MAX_HEADS) return LINATTN_ERROR_SIZE;
     if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
     s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
     if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
@@ -2074,7 +2083,6 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
-#undef LINATTN__MAX_HEADS
 #undef LINATTN__MAX_FLOATS
 #undef LINATTN__MAGIC
 #undef LINATTN__STATE_VERSION

@@ -62,7 +62,8 @@
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
-   la_scalable(x)         x, raised to -100 where la_scale needs a finite p even for n <= -126
+   la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126, and
+                          an n that fits an int even where its result is of no use
    la_exp_end(p, n, x)    e^x = p * 2^n where that is a normal float, from EXP_LOW to EXP_HIGH; 0 below,
                           inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
@@ -103,12 +104,20 @@ LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
 LINATTN__INLINE float la_load(const float *p) { return *p; }
 LINATTN__INLINE void la_store(float *p, float a) { *p = a; }
-LINATTN__INLINE float la_load_part(const float *p, int n) { return n > 0 ? *p : 0.0f; }
+LINATTN__INLINE float la_load_part(const float *p, int n)
+{
+    if (n > 0) return *p;
+    return 0.0f;
+}
 LINATTN__INLINE void la_store_part(float *p, float a, int n)
 {
     if (n > 0) *p = a;
 }
-LINATTN__INLINE float la_first(float a, float b, int n) { return n > 0 ? a : b; }
+LINATTN__INLINE float la_first(float a, float b, int n)
+{
+    if (n > 0) b = a;
+    return b;
+}
 LINATTN__INLINE float la_add(float a, float b) { return a + b; }
 LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
 LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
@@ -116,18 +125,33 @@ LINATTN__INLINE float la_div(float a, float b) { return a / b; }
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
 LINATTN__INLINE float la_fnma(float a, float b, float c) { return linattn__fma(-a, b, c); }
-LINATTN__INLINE float la_max(float a, float b) { return a > b ? a : b; }
-LINATTN__INLINE float la_min(float a, float b) { return a < b ? a : b; }
+/* Statements, not ?: on floats: under -ffast-math clang takes its operands to be no NaN, whatever the
+   pragma says. */
+LINATTN__INLINE float la_max(float a, float b)
+{
+    if (a > b) b = a;
+    return b;
+}
+LINATTN__INLINE float la_min(float a, float b)
+{
+    if (a < b) b = a;
+    return b;
+}
 LINATTN__INLINE int la_gt(float a, float b) { return a > b; }
 LINATTN__INLINE int la_eq(float a, float b) { return a == b; }
-LINATTN__INLINE float la_select(int m, float a, float b) { return m ? a : b; }
+LINATTN__INLINE float la_select(int m, float a, float b)
+{
+    if (m) b = a;
+    return b;
+}
 LINATTN__INLINE int la_any(int m) { return m; }
 LINATTN__INLINE float la_scale(float p, float n)
 {
     if (n > -126.0f) return p * linattn__pow2((int)n);
-    return n <= -126.0f && p == p ? 0.0f : p + n; /* NaN stays NaN */
+    if (n <= -126.0f) return p * 0.0f;
+    return p + n; /* NaN */
 }
-LINATTN__INLINE float la_scalable(float x) { return la_max(-100.0f, x); }
+LINATTN__INLINE float la_scalable(float x) { return la_min(100.0f, la_max(-100.0f, x)); }
 LINATTN__INLINE float la_capped(float x) { return x; }
 LINATTN__INLINE float la_exp_end(float p, float n, float x)
 {
@@ -138,10 +162,15 @@ LINATTN__INLINE float la_exp_end(float p, float n, float x)
 LINATTN__INLINE float la_ldexp(float p, float n)
 {
     float r;
-    if (!(n >= -127.0f)) return n < -127.0f && p == p ? 0.0f : p + n;
-    if (n < -126.0f) return 0.0f * p;
-    r = n > 127.0f ? linattn__fma(p, n - 127.0f, p) * linattn__pow2(127) : p * linattn__pow2((int)n);
-    return r < LINATTN__FLT_MIN ? 0.0f : r;
+    if (n < -126.0f) return p * 0.0f;
+    if (n > 127.0f)
+        r = linattn__fma(p, n - 127.0f, p) * linattn__pow2(127);
+    else if (n >= -126.0f)
+        r = p * linattn__pow2((int)n);
+    else
+        return p + n; /* NaN */
+    if (r < LINATTN__FLT_MIN) r = 0.0f;
+    return r;
 }
 LINATTN__INLINE float la_sum16(const float *a)
 {
@@ -205,10 +234,33 @@ LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm512_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm512_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm512_fnmadd_ps(a, b, c); }
+#ifdef __clang__
+/* Under -ffast-math clang takes the operands of these intrinsics to be no NaN, whatever the pragma
+   says; forms without exceptions, and comparisons by operator, keep their meaning. */
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b)
+{
+    return _mm512_max_round_ps(a, b, _MM_FROUND_NO_EXC);
+}
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b)
+{
+    return _mm512_min_round_ps(a, b, _MM_FROUND_NO_EXC);
+}
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b)
+{
+    const __m512i m = (__m512i)(a > b);
+    return _mm512_test_epi32_mask(m, m);
+}
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b)
+{
+    const __m512i m = (__m512i)(a == b);
+    return _mm512_test_epi32_mask(m, m);
+}
+#else
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm512_max_ps(a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm512_min_ps(a, b); }
 LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+#endif
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm512_mask_mov_ps(b, m, a);
@@ -216,21 +268,20 @@ LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 LINATTN__INLINE int la_any(la_mask m) { return m != 0; }
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
 {
-    const la_mask keep = _mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLE_UQ);
-    return _mm512_maskz_scalef_ps(keep, p, n);
+    const la_mask flush = la_gt(la_set1(-125.0f), n);
+    return _mm512_maskz_scalef_ps((la_mask)~flush, p, n);
 }
 LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_capped(la_vec x) { return la_min(la_set1(89.0f), x); }
 LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
-    const la_mask keep = _mm512_cmp_ps_mask(x, _mm512_set1_ps(LINATTN__EXP_LOW), _CMP_NLT_UQ);
-    return _mm512_maskz_scalef_ps(keep, p, n);
+    const la_mask flush = la_gt(la_set1(LINATTN__EXP_LOW), x);
+    return _mm512_maskz_scalef_ps((la_mask)~flush, p, n);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec r = _mm512_scalef_ps(p, n);
-    return _mm512_maskz_mov_ps(
-        _mm512_cmp_ps_mask(r, _mm512_set1_ps(LINATTN__FLT_MIN), _CMP_NLT_UQ), r);
+    return la_select(la_gt(la_set1(LINATTN__FLT_MIN), r), la_zero(), r);
 }
 LINATTN__INLINE __m256 LA_NAME(high)(la_vec a)
 {
@@ -304,10 +355,20 @@ LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm256_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm256_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm256_fnmadd_ps(a, b, c); }
+#if defined(__clang__) && defined(__FAST_MATH__)
+/* clang then takes max and min to commute, whatever the pragma says. */
+LINATTN__INLINE la_vec LA_NAME(choose)(la_vec m, la_vec a, la_vec b)
+{
+    return (__m256)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)m);
+}
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return LA_NAME(choose)((__m256)(a > b), a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return LA_NAME(choose)((__m256)(a < b), a, b); }
+#else
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm256_max_ps(a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm256_min_ps(a, b); }
-LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
-LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+#endif
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return (__m256)(a > b); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return (__m256)(a == b); }
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm256_blendv_ps(b, a, m);
@@ -320,8 +381,7 @@ LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
 }
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
 {
-    const la_mask keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLE_UQ);
-    return p * _mm256_and_ps(LA_NAME(pow2)(n), keep);
+    return p * _mm256_andnot_ps(la_gt(la_set1(-125.0f), n), LA_NAME(pow2)(n));
 }
 LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
 LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
@@ -329,16 +389,15 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
-    const la_mask keep = _mm256_cmp_ps(x, _mm256_set1_ps(LINATTN__EXP_LOW), _CMP_NLT_UQ);
-    const la_mask high = _mm256_cmp_ps(x, _mm256_set1_ps(LINATTN__EXP_HIGH), _CMP_NLE_UQ);
-    const la_vec beyond = x * _mm256_set1_ps(LINATTN__FLT_MAX); /* inf, or NaN */
-    return _mm256_blendv_ps(_mm256_and_ps(y, keep), beyond, high);
+    const la_vec beyond = x * la_set1(LINATTN__FLT_MAX); /* inf, or NaN */
+    const la_vec normal = _mm256_andnot_ps(la_gt(la_set1(LINATTN__EXP_LOW), x), y);
+    return la_select((__m256)(x <= la_set1(LINATTN__EXP_HIGH)), normal, beyond);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
     const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
-    return _mm256_and_ps(r, _mm256_cmp_ps(r, _mm256_set1_ps(LINATTN__FLT_MIN), _CMP_NLT_UQ));
+    return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
@@ -714,7 +773,7 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_token = s->k_token, q_token = s->q_token;
-    const float *k = keys ? s->k + t0 * k_token + f : NULL, *x = q + f;
+    const float *x = q + f, *k = keys ? s->k + t0 * k_token + f : x;
     const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;

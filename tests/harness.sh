@@ -268,7 +268,7 @@ cpu_flags=$(sed -n 's/^flags[[:space:]]*:\(.*\)/\1 /p' /proc/cpuinfo 2>/dev/null
 # ---- Preprocessor options ------------------------------------------------------------------------
 
 # The library with an option must have just these instruction sets, and the same bits on all but
-# INEXACT_ISAS.
+# INEXACT_ISAS. The laws compare every instruction set with exact scalar code, which has to be there.
 option() { # VARIANT TOOLCHAIN FLAGS ISAS [INEXACT_ISAS [LINK_FLAGS]]
     local variant=$1 chain=$2 flags=$3 isas=$4 inexact=${5-} link_flags=${6-} isa exact='' laws=''
     for isa in $isas; do
@@ -276,7 +276,6 @@ option() { # VARIANT TOOLCHAIN FLAGS ISAS [INEXACT_ISAS [LINK_FLAGS]]
     done
     library "$variant" "$chain" "-std=c99 -O2 $flags"
     job "$variant / instruction sets" is_compiled_with "$variant" "$chain" "$link_flags" "$isas"
-    # The laws compare every instruction set with exact scalar code, which has to be there.
     [[ " $exact " != *' scalar '* ]] || laws=laws
     run_tests "$variant" "$chain" "$link_flags" "$exact" "golden verbs $laws" LINATTN_TEST_QUICK=1
     run_tests "$variant" "$chain" "$link_flags" "$inexact" 'verbs softmax range' \
