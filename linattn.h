@@ -37,12 +37,12 @@
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
    - A call uses up to 52 KiB of stack (16 KiB in a scalar-only build).
-   - gcc >= 5 or clang >= 7, or a compiler that takes their extensions. Others get the scalar code.
+   - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
 
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
-   LINATTN_STATIC           All functions are static: one private copy per file, larger programs, but
+   LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
                             nothing for the linker to share. Define it at every inclusion.
    LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
@@ -51,8 +51,8 @@
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
                             crashes on a CPU without that instruction set.
-   LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef. About
-                            twice as slow; the bits then differ between instruction sets.
+   LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef.
+                            About twice as slow; the bits then differ between instruction sets.
    LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
                             clears are loops (the compiler may still call memcpy and memset, as
                             it may anywhere). Costs some speed on large states.
@@ -117,7 +117,8 @@ typedef enum linattn_feature_map {
     LINATTN_MAP_IDENTITY, /* x'. Scaling form of Efficient Attention; maps applied outside */
     LINATTN_MAP_RELU,     /* max(x', 0) */
     LINATTN_MAP_EXP,      /* e^x' */
-    LINATTN_MAP_SOFTMAX,  /* queries: softmax of x' over the features; keys: e^x'. Efficient Attention */
+    LINATTN_MAP_SOFTMAX, /* queries: softmax of x' over the features; keys: e^x'. Efficient
+                            Attention */
     LINATTN_MAP_COUNT
 } linattn_feature_map;
 
@@ -125,25 +126,25 @@ typedef enum linattn_feature_map {
 typedef enum linattn_normaliser {
     LINATTN_NORM_DEFAULT = 0, /* feature for the softmax map, sum for every other */
     LINATTN_NORM_SUM,         /* phi(q)^T z + epsilon: rows of the attention matrix sum to one */
-    LINATTN_NORM_FEATURE,     /* feature by feature: sum_f phi(q)_f S_f / z_f. Efficient Attention */
-    LINATTN_NORM_LENGTH,      /* the number of keys seen, masked ones counted */
-    LINATTN_NORM_NONE,        /* nothing */
+    LINATTN_NORM_FEATURE, /* feature by feature: sum_f phi(q)_f S_f / z_f. Efficient Attention */
+    LINATTN_NORM_LENGTH,  /* the number of keys seen, masked ones counted */
+    LINATTN_NORM_NONE,    /* nothing */
     LINATTN_NORM_COUNT
 } linattn_normaliser;
 
 /* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
    fields are only ever appended, so that source written today keeps its meaning. */
 typedef struct linattn_config {
-    size_t heads;                 /* query heads; 0 means 1 */
-    size_t kv_heads;              /* key/value heads, dividing heads; 0 means heads. Query head h
+    size_t heads;                  /* query heads; 0 means 1 */
+    size_t kv_heads;               /* key/value heads, dividing heads; 0 means heads. Query head h
                                      reads key/value head h / (heads / kv_heads) */
-    size_t dim_key;               /* length of a query and of a key; required */
-    size_t dim_value;             /* length of a value and of an output row; 0 means dim_key */
-    linattn_feature_map map;      /* 0 means elu1. Ignored by exact attention */
+    size_t dim_key;                /* length of a query and of a key; required */
+    size_t dim_value;              /* length of a value and of an output row; 0 means dim_key */
+    linattn_feature_map map;       /* 0 means elu1. Ignored by exact attention */
     linattn_normaliser normaliser; /* Ignored by exact attention */
-    float scale;                  /* s > 0, finite: phi acts on x sqrt(s), so that s multiplies q.k.
+    float scale;   /* s > 0, finite: phi acts on x sqrt(s), so that s multiplies q.k.
                                      0 means 1 for the maps, 1/sqrt(dim_key) for exact attention */
-    float epsilon;                /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
+    float epsilon; /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL, SIZE (a dimension is zero or too large, or the
@@ -189,11 +190,11 @@ typedef struct linattn_context {
 
 /* ---- State ---------------------------------------------------------------------------------- */
 
-/* A state is a flat block of bytes without pointers, aligned to 4 bytes at least (64 is fastest):
-   copying the bytes saves, clones or rewinds a sequence. All instruction sets share one layout.
-   It holds the config, the token count and, per key/value head, z[m], m exponents of the
-   exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16 columns. Memory: about
-   4 * kv_heads * m * (dim_value rounded up to 16) bytes. */
+/* A state is a flat block of bytes without pointers, aligned to 4 bytes at least (64 is
+   fastest): copying the bytes saves, clones or rewinds a sequence. All instruction sets share
+   one layout. It holds the config, the token count and, per key/value head, z[m], m exponents of
+   the exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16
+   columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. */
 
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
@@ -278,10 +279,10 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 
 /* ---- The maps on plain arrays --------------------------------------------------------------- */
 
-/* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes the
-   map of the keys (they differ for softmax). In place (y == x) is allowed where features ==
-   dim_key, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never form
-   these values. Only map and its parameters are used, kv_heads and heads are not. */
+/* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
+   the map of the keys (they differ for softmax). In place (y == x) is allowed where features ==
+   dim_key, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never
+   form these values. Only map and its parameters are used, kv_heads and heads are not. */
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n);
 
@@ -327,7 +328,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #if defined(LINATTN_IMPLEMENTATION) && !defined(LINATTN__IMPLEMENTED)
 #define LINATTN__IMPLEMENTED
 
-/* ---- Options and target ----------------------------------------------------------------------- */
+/* ---- Options and target ---------------------------------------------------------------------- */
 
 #if defined(LINATTN_SCALAR_ONLY) && defined(LINATTN_NO_DISPATCH)
 #error "LINATTN_SCALAR_ONLY has nothing to dispatch: define it without LINATTN_NO_DISPATCH"
@@ -389,7 +390,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__HAS_NEON 0
 #endif
-#if !defined(LINATTN_NO_DISPATCH) || !(LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2 || LINATTN__HAS_NEON)
+#if !defined(LINATTN_NO_DISPATCH) ||                                                               \
+    !(LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2 || LINATTN__HAS_NEON)
 #define LINATTN__HAS_SCALAR 1
 #else
 #define LINATTN__HAS_SCALAR 0
@@ -406,7 +408,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 #if LINATTN__GNU
-#define LINATTN__INLINE static inline __attribute__((always_inline, unused))
+#define LINATTN__INLINE static inline __attribute__((always_inline, unused, nothrow))
 #define LINATTN__NOINLINE __attribute__((noinline, unused))
 #else
 #define LINATTN__INLINE static inline
@@ -416,6 +418,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__C_LINKAGE extern "C"
 #else
 #define LINATTN__C_LINKAGE extern
+#endif
+
+#if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
+#define LINATTN__HARDWARE_FMA 1
+#else
+#define LINATTN__HARDWARE_FMA 0
 #endif
 
 /* Loops over a tile's constant sizes must unroll before registers are assigned. */
@@ -434,8 +442,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FETCH(p) ((void)(p))
 #endif
 
-/* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums, and
-   delete tests for NaN. All code below is compiled without. */
+/* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums,
+   and delete tests for NaN. All code below is compiled without. */
 #if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) || __clang_major__ >= 15)
 #define LINATTN__FLOAT_CONTROL
 #pragma float_control(precise, on, push)
@@ -452,19 +460,29 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-/* ---- Scalar arithmetic that all instruction sets share ----------------------------------------- */
+/* ---- Scalar arithmetic that all instruction sets share --------------------------------------- */
 
 #define LINATTN__FLT_MIN 1.17549435e-38f
 #define LINATTN__FLT_MAX 3.40282347e+38f
 #define LINATTN__INF linattn__from_bits(0x7f800000u)
-/* The least x whose e^x, by the polynomial in linattn_simd.h, is at least FLT_MIN; the largest whose
-   e^x is finite. */
+/* The least x whose e^x, by the polynomial in linattn_simd.h, is at least FLT_MIN; the largest
+   whose e^x is finite. */
 #define LINATTN__EXP_LOW (-87.3365402f)
 #define LINATTN__EXP_HIGH 88.7228317f
+/* ln(2) in two parts. With fma the first is as close as floats are; where products are rounded
+   it must be short, so that n times it is exact. */
+#if defined(LINATTN_SCALAR_FAST) && !LINATTN__HARDWARE_FMA
+#define LINATTN__LN2_HIGH 0.693359375f
+#define LINATTN__LN2_LOW -2.1219444e-4f
+#else
+#define LINATTN__LN2_HIGH 0.693147182f
+#define LINATTN__LN2_LOW -1.90465421e-9f
+#endif
 
-/* The exponential maps: a contribution with exponent n is stored as p 2^(n - E - BIAS). E moves only
-   when n exceeds it by more than HEADROOM, so moves are rare; BIAS keeps sums of 2^17 values of 1e30
-   below FLT_MAX even so. Exponents saturate at +-2^21; LOWEST stands for "none yet". */
+/* The exponential maps: a contribution with exponent n is stored as p 2^(n - E - BIAS). E moves
+   only when n exceeds it by more than HEADROOM, so moves are rare; BIAS keeps sums of 2^17
+   values of 1e30 below FLT_MAX even so. Exponents saturate at +-2^21; LOWEST stands for "none
+   yet". */
 #define LINATTN__BIAS 20.0f
 #define LINATTN__HEADROOM 8.0f
 #define LINATTN__SATURATION 2097152.0
@@ -491,13 +509,10 @@ LINATTN__INLINE uint32_t linattn__to_bits(float value)
 }
 
 /* 2^n for -126 <= n <= 127. */
-LINATTN__INLINE float linattn__pow2(int n)
-{
-    return linattn__from_bits((uint32_t)(n + 127) << 23);
-}
+LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t)(n + 127) << 23); }
 
 /* a * b + c rounded once. */
-#if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
+#if LINATTN__HARDWARE_FMA
 LINATTN__INLINE float linattn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE float linattn__fma(float a, float b, float c)
@@ -506,8 +521,9 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
     return product + c;
 }
 #else
-/* Without hardware: the product is exact in double, the sum's error is found by TwoSum and folded into
-   its last bit (round to odd), so that the final rounding is right. Inline it would treble the code. */
+/* Without hardware: the product is exact in double, the sum's error is found by TwoSum and
+   folded into its last bit (round to odd), so that the final rounding is right. Inline it would
+   treble the code. */
 static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 {
     const double p = (double)a * (double)b, d = (double)c;
@@ -564,17 +580,17 @@ LINATTN__INLINE float linattn__rescale(float x, const float *factor)
 }
 
 typedef struct linattn__params {
-    int map;             /* SOFTMAX is EXP here, and `softmax` is set */
-    int norm;            /* never DEFAULT */
+    int map;  /* SOFTMAX is EXP here, and `softmax` is set */
+    int norm; /* never DEFAULT */
     int softmax;
     float epsilon;
-    float root;          /* sqrt(s), with root_low its rounding error */
+    float root; /* sqrt(s), with root_low its rounding error */
     float root_low;
-    float rate;          /* sqrt(s) log2(e) */
-    float limit;         /* |x| at which exponents saturate */
-    float cell, margin;  /* E moves when x > E * cell + margin */
-    float rest;          /* identity: s = root^2 rest with a power of two for root, so that phi is */
-    float rest_root;     /* exact, and rest goes to the output; 1 for the other maps */
+    float rate;         /* sqrt(s) log2(e) */
+    float limit;        /* |x| at which exponents saturate */
+    float cell, margin; /* E moves when x > E * cell + margin */
+    float rest;         /* identity: s = root^2 rest with a power of two for root, so that phi is */
+    float rest_root;    /* exact, and rest goes to the output; 1 for the other maps */
 } linattn__params;
 
 /* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
@@ -619,8 +635,7 @@ static float linattn__factor(const linattn__params *p, float den, float top, flo
     float scale = 1.0f;
     if (p->norm == LINATTN_NORM_SUM) {
         float epsilon = p->softmax ? p->epsilon * mass : p->epsilon;
-        if (exponents)
-            epsilon = linattn__saturating_ldexp(epsilon, mass_top - top - LINATTN__BIAS);
+        if (exponents) epsilon = linattn__saturating_ldexp(epsilon, mass_top - top - LINATTN__BIAS);
         return linattn__inverse(den + epsilon);
     }
     if (p->norm == LINATTN_NORM_FEATURE) {
@@ -647,23 +662,23 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     return 1;
 }
 
-/* ---- What kernels are given -------------------------------------------------------------------- */
+/* ---- What kernels are given ------------------------------------------------------------------ */
 
 /* A run of tokens of one key/value head. Strides in floats. */
 typedef struct linattn__span {
     const linattn__params *params;
-    float *z, *e, *s;                 /* the head's state; query does not write it. e: exponents of
+    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of
                                          the exponential maps, lost bits of z of the identity */
     const float *q, *k, *v;
     float *out;
     size_t q_token, q_head, k_token, v_token, out_token, out_head;
-    size_t group;                     /* query heads that read this head */
-    size_t n;                         /* tokens */
+    size_t group; /* query heads that read this head */
+    size_t n;     /* tokens */
     size_t m, dv;
-    size_t row_begin, row_end;        /* features that update may touch, a multiple of 16 first */
-    size_t column_begin, column_end;  /* columns of S and out of this job, likewise */
-    uint64_t seen;                    /* tokens before this call */
-    int fetch;                        /* operands exceed L2: fetch ahead */
+    size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
+    size_t column_begin, column_end; /* columns of S and out of this job, likewise */
+    uint64_t seen;                   /* tokens before this call */
+    int fetch;                       /* operands exceed L2: fetch ahead */
 } linattn__span;
 
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernel outer_tile. */
@@ -739,8 +754,8 @@ typedef struct linattn__kernels {
     int isa;
 } linattn__kernels;
 
-/* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an attribute
-   on every function; the arithmetic options above stay in force. */
+/* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
+   attribute on every function; the arithmetic options above stay in force. */
 #if LINATTN__HAS_SCALAR
 #define LINATTN__ISA LINATTN__ISA_SCALAR
 #include "linattn_simd.h"
@@ -787,9 +802,10 @@ typedef struct linattn__kernels {
 #endif
 #endif
 
-/* ---- Instruction sets --------------------------------------------------------------------------- */
+/* ---- Instruction sets ------------------------------------------------------------------------ */
 
-static const linattn__kernels *const linattn__tables[LINATTN__COUNT] = {/* best first */
+static const linattn__kernels *const linattn__tables[LINATTN__COUNT] = {
+/* best first */
 #if LINATTN__HAS_AVX512
     &linattn__kernels_avx512,
 #endif
@@ -941,11 +957,11 @@ LINATTN_API const char *linattn_status_string(linattn_status status)
     }
 }
 
-/* ---- The floating-point environment -------------------------------------------------------------- */
+/* ---- The floating-point environment ---------------------------------------------------------- */
 
-/* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with the
-   sticky flags, and written only where it differs, as a write costs some nanoseconds. The memory
-   clobbers keep arithmetic, whose operands come from memory, on its side. */
+/* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
+   the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
+   memory clobbers keep arithmetic, whose operands come from memory, on its side. */
 #if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__))
 typedef uint32_t linattn__environment;
 static linattn__environment linattn__enter(void)
@@ -990,7 +1006,7 @@ static linattn__environment linattn__enter(void) { return 0; }
 static void linattn__leave(linattn__environment before) { (void)before; }
 #endif
 
-/* ---- Checks --------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 #define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
 
@@ -1141,7 +1157,8 @@ static int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_
     return a_bytes == 0 || b_bytes == 0 || (x < y ? y - x >= a_bytes : x - y >= b_bytes);
 }
 
-/* Do the rows of an output stay clear of one another? Heads within tokens, or tokens within heads. */
+/* Do the rows of an output stay clear of one another? Heads within tokens, or tokens within
+   heads. */
 static int linattn__rows_apart(const linattn__extent *o)
 {
     const size_t heads = (o->heads - 1) * o->head + o->dim;
@@ -1163,8 +1180,8 @@ static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *
            ahead + i_span * sizeof(float) <= bytes;
 }
 
-/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, by head
-   within tokens, or by token within heads. */
+/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, by
+   head within tokens, or by token within heads. */
 static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
 {
     if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
@@ -1194,7 +1211,7 @@ static size_t linattn__threads(const linattn_context *context, size_t items)
     return most < items ? most : items;
 }
 
-/* ---- State ------------------------------------------------------------------------------------------ */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
 #define LINATTN__STATE_VERSION 1u
@@ -1426,7 +1443,7 @@ LINATTN_API linattn_output linattn_output_rows(float *data)
     return v;
 }
 
-/* ---- Drivers: heads, parts of heads, threads ---------------------------------------------------------- */
+/* ---- Drivers: heads, parts of heads, threads ------------------------------------------------- */
 
 /* Private copies of z and E for the parts of a causal head, on the stack: see causal_job. */
 #if LINATTN__COUNT > LINATTN__HAS_SCALAR
@@ -1443,8 +1460,8 @@ typedef struct linattn__work {
     size_t kv_heads, head_floats;
     size_t q_group, k_head, v_head, out_group; /* strides from one key/value head to the next */
     size_t jobs;
-    size_t parts;                      /* of each head, in update and query */
-    size_t whole;                      /* causal: heads that are not split over the jobs */
+    size_t parts;                         /* of each head, in update and query */
+    size_t whole;                         /* causal: heads that are not split over the jobs */
     float spare[LINATTN__PRIVATE_FLOATS]; /* causal: the z and E that split heads end with */
 } linattn__work;
 
@@ -1589,9 +1606,9 @@ static void linattn__query_job(void *arg, size_t index)
     }
 }
 
-/* causal: whole heads first. The heads left over are split by columns of the values: each job walks
-   all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once all jobs,
-   which start from the state's, have ended. */
+/* causal: whole heads first. The heads left over are split by columns of the values: each job
+   walks all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once
+   all jobs, which start from the state's, have ended. */
 static void linattn__causal_job(void *arg, size_t index)
 {
     linattn__work *w = (linattn__work *)arg;
@@ -1656,7 +1673,7 @@ static void linattn__do_query(linattn__work *w, const linattn_context *context)
     linattn__do_parts(w, linattn__query_job, w->span.n, context);
 }
 
-/* ---- The verbs ---------------------------------------------------------------------------------------- */
+/* ---- The verbs ------------------------------------------------------------------------------- */
 
 /* The operands of one call, checked together. */
 typedef struct linattn__operands {
@@ -1666,8 +1683,8 @@ typedef struct linattn__operands {
 static linattn_status linattn__read_keys(const linattn__shape *s, linattn_view k, linattn_view v,
                                          size_t n, linattn__operands *x)
 {
-    const linattn_status status = linattn__read_view(k.data, k.stride_token, k.stride_head, n,
-                                                     s->kv_heads, s->d, &x->k);
+    const linattn_status status =
+        linattn__read_view(k.data, k.stride_token, k.stride_head, n, s->kv_heads, s->d, &x->k);
     if (status != LINATTN_OK) return status;
     return linattn__read_view(v.data, v.stride_token, v.stride_head, n, s->kv_heads, s->dv, &x->v);
 }
@@ -1703,8 +1720,7 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status != LINATTN_OK) return status;
-    if (!linattn__apart(&x.k, state, s.state_bytes) ||
-        !linattn__apart(&x.v, state, s.state_bytes))
+    if (!linattn__apart(&x.k, state, s.state_bytes) || !linattn__apart(&x.v, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     environment = linattn__enter();
@@ -1780,8 +1796,7 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
     if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
     if (status != LINATTN_OK) return status;
     if (!linattn__same_config(&to, &from)) return LINATTN_ERROR_STATE;
-    if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes))
-        return LINATTN_ERROR_OVERLAP;
+    if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
     linattn__start(&a, &s, &to, dst);
     linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
@@ -1912,9 +1927,8 @@ static void linattn__exact_job(void *arg, size_t index)
     }
 }
 
-static LINATTN__NOINLINE void linattn__exact_operands(linattn__exact_work *w,
-                                                      const linattn__shape *s,
-                                                      const linattn__operands *x)
+static LINATTN__NOINLINE void
+linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const linattn__operands *x)
 {
     linattn__exact *const e = &w->head;
     const float scale = s->scale > 0.0f ? s->scale : (float)(1.0 / linattn__sqrt((double)s->d));
@@ -1954,9 +1968,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn_status status = linattn_config_check(config);
     if (status != LINATTN_OK) return status;
     (void)linattn__read_config(config, &s);
-    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
-                               linattn_workspace_size(config, LINATTN_WORKSPACE_SOFTMAX, context),
-                               &x);
+    status =
+        linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                          linattn_workspace_size(config, LINATTN_WORKSPACE_SOFTMAX, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
@@ -1974,7 +1988,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     return LINATTN_OK;
 }
 
-/* ---- The maps on arrays ------------------------------------------------------------------------------- */
+/* ---- The maps on arrays ---------------------------------------------------------------------- */
 
 static linattn_status linattn__check_arrays(const float *x, const float *y, size_t n)
 {
@@ -2016,7 +2030,8 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     return LINATTN_OK;
 }
 
-static linattn_status linattn__map_array(linattn_feature_map map, const float *x, float *y, size_t n)
+static linattn_status linattn__map_array(linattn_feature_map map, const float *x, float *y,
+                                         size_t n)
 {
     linattn__environment environment;
     linattn__params p;
@@ -2052,8 +2067,8 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #pragma GCC pop_options
 #endif
 
-/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing, and the
-   list of kernels, for the benchmark. */
+/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing,
+   and the list of kernels, for the benchmark. */
 #undef LINATTN__GNU
 #undef LINATTN__ISA_SCALAR
 #undef LINATTN__ISA_NEON
@@ -2075,6 +2090,9 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__INF
 #undef LINATTN__EXP_LOW
 #undef LINATTN__EXP_HIGH
+#undef LINATTN__LN2_HIGH
+#undef LINATTN__LN2_LOW
+#undef LINATTN__HARDWARE_FMA
 #undef LINATTN__BIAS
 #undef LINATTN__HEADROOM
 #undef LINATTN__SATURATION

@@ -1,18 +1,23 @@
 /* linattn_simd.h: the kernels of linattn.h, included by it once per instruction set. SPDX: MIT
 
    (A) The vocabulary: about thirty words on vectors of LA_W floats, one block per instruction set,
-       and the numbers that suit it. Intrinsics live here only. A new instruction set is a new block.
+       and the numbers that suit it. Intrinsics live only here. A new instruction set is a new
+       block.
    (B) One kernel text, written in that vocabulary.
    (C) The table of kernels. A new kernel is a function in (B) and a line in LINATTN__KERNEL_LIST.
 
    Three rules keep the bits equal on every instruction set:
-   - an element of S, z or the output is accumulated token by token, or feature by feature, with fma;
-   - a sum across lanes is taken over 16 virtual lanes and one tree: (i,i+8) (i,i+4) (i,i+2) (i,i+1);
+   - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
+   - a sum across lanes is taken over 16 virtual lanes and one tree: (i,i+8) (i,i+4) (i,i+2)
+     (i,i+1);
    - never a product that is then added: fma or nothing, as compilers contract such pairs.
 
    S lies in panels of 16 columns, one cache line per row: [ceil(dim_value / 16)][m][16]. Columns
    beyond dim_value are zero. */
 
+#ifndef LINATTN__ISA
+#error "linattn_simd.h is included by linattn.h only"
+#endif
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 #define LA_NAME(word) linattn__##word##_scalar
 #elif LINATTN__ISA == LINATTN__ISA_AVX2
@@ -21,11 +26,11 @@
 #define LA_NAME(word) linattn__##word##_avx512
 #elif LINATTN__ISA == LINATTN__ISA_NEON
 #define LA_NAME(word) linattn__##word##_neon
-#else
-#error "linattn_simd.h is included by linattn.h only"
 #endif
 
 /* The words, with this inclusion's suffix. */
+#define la_scratch LA_NAME(scratch)
+#define la_tile LA_NAME(tile)
 #define la_zero LA_NAME(zero)
 #define la_set1 LA_NAME(set1)
 #define la_load LA_NAME(load)
@@ -62,10 +67,10 @@
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
-   la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126, and
-                          an n that fits an int even where its result is of no use
-   la_exp_end(p, n, x)    e^x = p * 2^n where that is a normal float, from EXP_LOW to EXP_HIGH; 0 below,
-                          inf above whatever p and n are, NaN for NaN
+   la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126,
+                          and an n that fits an int even where its result is of no use
+   la_exp_end(p, n, x)    e^x = p * 2^n where that is a normal float, from EXP_LOW to EXP_HIGH; 0
+                          below, inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
@@ -125,8 +130,8 @@ LINATTN__INLINE float la_div(float a, float b) { return a / b; }
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
 LINATTN__INLINE float la_fnma(float a, float b, float c) { return linattn__fma(-a, b, c); }
-/* Statements, not ?: on floats: under -ffast-math clang takes its operands to be no NaN, whatever the
-   pragma says. */
+/* Statements, not ?: on floats: under -ffast-math clang takes its operands to be no NaN,
+   whatever the pragma says. */
 LINATTN__INLINE float la_max(float a, float b)
 {
     if (a > b) b = a;
@@ -469,7 +474,10 @@ LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
 LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
 LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(c, a, b); }
-LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(vnegq_f32(c), a, b); }
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
+{
+    return vfmaq_f32(vnegq_f32(c), a, b);
+}
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return vfmsq_f32(c, a, b); }
 LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return vcgtq_f32(a, b); }
 LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return vceqq_f32(a, b); }
@@ -529,7 +537,7 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 #define LA_PART_ROW (LA_PART + 16)
 
-/* ---- exp, and the maps on vectors ------------------------------------------------------------- */
+/* ---- exp, and the maps on vectors ------------------------------------------------------------ */
 
 /* e^r for |r| <= ln(2)/2: a degree 6 minimax polynomial, relative error 2^-28. */
 LINATTN__INLINE la_vec LA_NAME(exp_core)(la_vec r)
@@ -554,11 +562,12 @@ LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
     const la_vec magic = la_set1(12582912.0f);
     la_vec r;
     *n = la_sub(la_fma(x, la_set1(1.44269502f), magic), magic);
-    r = la_fnma(*n, la_set1(0.693147182f), x);
-    return la_fnma(*n, la_set1(-1.90465421e-09f), r);
+    r = la_fnma(*n, la_set1(LINATTN__LN2_HIGH), x);
+    return la_fnma(*n, la_set1(LINATTN__LN2_LOW), r);
 }
 
-/* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but harmless. */
+/* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but
+   harmless. */
 LINATTN__INLINE la_vec LA_NAME(exp_negative)(la_vec x)
 {
     la_vec n;
@@ -588,8 +597,8 @@ LINATTN__INLINE la_vec LA_NAME(split)(la_vec x, const linattn__params *p, la_vec
     const la_vec k = la_sub(la_fma(c, la_set1(p->rate), magic), magic);
     const la_vec y = la_mul(c, root);
     const la_vec low = la_fma(c, la_set1(p->root_low), la_fms(c, root, y));
-    la_vec r = la_fnma(k, la_set1(0.693147182f), y);
-    r = la_add(la_fnma(k, la_set1(-1.90465421e-09f), r), low);
+    la_vec r = la_fnma(k, la_set1(LINATTN__LN2_HIGH), y);
+    r = la_add(la_fnma(k, la_set1(LINATTN__LN2_LOW), r), low);
     *n = la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
     return LA_NAME(exp_core)(r);
 }
@@ -673,11 +682,11 @@ LINATTN__INLINE la_vec LA_NAME(add_key)(la_vec z, la_vec phi, la_vec *low, const
     return map == LINATTN_MAP_IDENTITY ? LA_NAME(two_sum)(z, phi, low) : la_add(z, phi);
 }
 
-/* ---- Staging: the maps, z and the denominators ------------------------------------------------ */
+/* ---- Staging: the maps, z and the denominators ----------------------------------------------- */
 
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
-typedef struct LA_NAME(scratch) {
+typedef struct la_scratch {
     float k[LA_BLOCK * LA_ROW]; /* phi(k), token by token */
     float q[LA_BLOCK * LA_ROW]; /* phi(q), or the weights that stand for it */
     float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
@@ -685,7 +694,7 @@ typedef struct LA_NAME(scratch) {
     float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
     float scale[LA_BLOCK + 16]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
-} LA_NAME(scratch);
+} la_scratch;
 
 LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
 {
@@ -694,8 +703,8 @@ LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
 
 /* top[t] = max over the features of the exponent of phi(q), with the state's exponents where these
    weigh in (norm feature divides by z instead). */
-static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, const float *q,
-                           size_t count)
+static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch *w, size_t row0,
+                                             const float *q, size_t count)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
     size_t t, f, i;
@@ -713,7 +722,9 @@ static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, LA_NAME(scr
             top[i] = la_max(top[i], n);
         }
         peak = la_max16(top);
-        w->top[row0 + t] = peak > -LINATTN__INF ? peak : 0.0f; /* nothing to weigh: all weights are 0 */
+        /* with nothing to weigh all weights are 0 */
+        w->top[row0 + t] = 0.0f;
+        if (peak > -LINATTN__INF) w->top[row0 + t] = peak;
     }
 }
 
@@ -764,9 +775,9 @@ LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la
     return phi;
 }
 
-/* Maps NF vectors of features from f for `count` tokens. With keys, z follows token by token, and each
-   query sees z after its own key. Denominators gather in w->den, lane f % 16. */
-LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+/* Maps NF vectors of features from f for `count` tokens. With keys, z follows token by token,
+   and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
+LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *w, size_t row0,
                                             size_t t0, size_t count, const float *q, size_t f0,
                                             size_t f, int keep, const int keys, const int map,
                                             const int feature, const size_t NF)
@@ -821,29 +832,30 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, LA_NAME(scra
 }
 
 /* Maps features [f0, f1) of a block into scratch. The rare variants are not unrolled. */
-LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, la_scratch *w, size_t row0,
                                        size_t t0, size_t count, const float *q, size_t f0,
                                        size_t f1, int keep, const int keys, const int map,
                                        const int feature)
 {
     const int wide = LA_STAGE_VECS > 1 && map != LINATTN_MAP_IDENTITY && !feature;
+    const size_t NF = LA_STAGE_VECS;
     size_t f = f0;
-    for (; wide && f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
-        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature,
-                               LA_STAGE_VECS);
+    for (; wide && f1 - f >= NF * LA_W; f += NF * LA_W)
+        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, NF);
     for (; f < f1; f += LA_W)
         LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, 1);
 }
 
-/* The maps are compile-time constants of what walks vectors, so that their branches stand outside its
-   loops. Scalar code, which is there to be small, branches inside. */
-LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0,
+/* The maps are compile-time constants of what walks vectors, so that their branches stand
+   outside its loops. Scalar code, which is there to be small, branches inside. */
+LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, la_scratch *w, size_t row0,
                                         size_t t0, size_t count, const float *q, size_t f0,
                                         size_t f1, int keep, const int keys, const int feature)
 {
     switch (s->params->map) {
     case LINATTN_MAP_IDENTITY:
-        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_IDENTITY, feature);
+        LA_NAME(stage_as)
+        (s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_IDENTITY, feature);
         break;
     case LINATTN_MAP_RELU:
         LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_RELU, feature);
@@ -857,8 +869,9 @@ LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, LA_NAME(scratch)
     }
 }
 
-static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
-                           size_t count, const float *q, size_t f0, size_t f1, int keep, int keys)
+static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, la_scratch *w, size_t row0,
+                                             size_t t0, size_t count, const float *q, size_t f0,
+                                             size_t f1, int keep, int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
     if (LA_W == 1)
@@ -883,8 +896,8 @@ LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
 }
 
 /* The output factors of one query head of a block, once its denominators are complete. */
-static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, LA_NAME(scratch) *w, size_t row0, size_t t0,
-                            size_t count, const float *q, int keys)
+static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w, size_t row0,
+                                              size_t t0, size_t count, const float *q, int keys)
 {
     const linattn__params *p = s->params;
     const int plain = p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f);
@@ -911,7 +924,8 @@ static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, LA_NAME(sc
 
 /* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
    leave a power. */
-static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, float *out, size_t count)
+static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, float *out,
+                                size_t count)
 {
     size_t t, c;
     for (t = 0; t < count; t++) {
@@ -922,10 +936,10 @@ static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, floa
     }
 }
 
-/* ---- Masked tokens and moving exponents ------------------------------------------------------- */
+/* ---- Masked tokens and moving exponents ------------------------------------------------------ */
 
-/* Does key token t push any exponent up? E_f moves to n once n exceeds E_f + LINATTN__HEADROOM, which is
-   one compare against a threshold in the units of x. */
+/* Does key token t push any exponent up? E_f moves to n once n exceeds E_f + LINATTN__HEADROOM,
+   which is one compare against a threshold in the units of x. */
 LINATTN__INLINE la_mask LA_NAME(moving)(const linattn__params *p, la_vec x, la_vec e)
 {
     const la_vec threshold = la_fma(e, la_set1(p->cell), la_set1(p->margin));
@@ -943,8 +957,8 @@ LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, const float *key)
     return 0;
 }
 
-/* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two factors,
-   as one may be out of range. */
+/* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two
+   factors, as one may be out of range. */
 static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, float to)
 {
     float factor[2];
@@ -978,7 +992,8 @@ static void LA_NAME(settle)(const linattn__span *s, const float *key)
 
 /* The longest run of tokens from t that can be taken at once, at most `most`: all masked (*masked
    is set), or none masked and no exponent moving after the first token, whose move is made here. */
-static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most, int *masked)
+static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most,
+                                             int *masked)
 {
     const int exponents = s->params->map == LINATTN_MAP_EXP;
     const int maskable = s->params->map != LINATTN_MAP_IDENTITY;
@@ -998,7 +1013,7 @@ static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t t, s
     return maskable ? count : most;
 }
 
-/* ---- Tiles ------------------------------------------------------------------------------------ */
+/* ---- Tiles ----------------------------------------------------------------------------------- */
 
 /* Where vector u of the columns lies in row 0 of S. */
 LINATTN__INLINE float *LA_NAME(column)(const linattn__span *s, size_t u)
@@ -1014,9 +1029,9 @@ LINATTN__INLINE size_t LA_NAME(offset)(size_t m, size_t i)
 
 /* The block that tiles are taken from: a tile is T tokens from `t`, NR vectors of columns from `u`,
    and one query head. */
-typedef struct LA_NAME(tile) {
+typedef struct la_tile {
     const linattn__span *span;
-    const LA_NAME(scratch) *w;
+    const la_scratch *w;
     const float *v;      /* of the block's first token */
     float *out;          /* of its first token and query head */
     size_t count, heads; /* tokens and query heads of the block */
@@ -1026,11 +1041,12 @@ typedef struct LA_NAME(tile) {
     int keep;            /* the last of these heads leaves the new S behind */
     int ahead;           /* another whole block follows: fetch it */
     const float *q, *k;  /* of the block's first token and query head, to fetch from */
-} LA_NAME(tile);
+} la_tile;
 
-/* Fetches what the next block needs of the columns of one tile, so that the fetches are spread over
-   the tiles: hardware alone does not keep up with four streams that take turns, strided ones least. */
-LINATTN__INLINE void LA_NAME(tile_fetch)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+/* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
+   over the tiles: hardware alone does not keep up with four streams that take turns, strided
+   ones least. */
+LINATTN__INLINE void LA_NAME(tile_fetch)(const la_tile *a, size_t g, size_t t, size_t u,
                                          const int keys, const size_t T, const size_t NR)
 {
     const linattn__span *s = a->span;
@@ -1046,21 +1062,20 @@ LINATTN__INLINE void LA_NAME(tile_fetch)(const LA_NAME(tile) *a, size_t g, size_
         }
 }
 
-LINATTN__INLINE void LA_NAME(tile_begin)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
-                                         la_vec *o, const size_t T, const size_t NR)
+LINATTN__INLINE void LA_NAME(tile_begin)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
+                                         const size_t T, const size_t NR)
 {
     size_t i, j;
     LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         const size_t c = (u + j) * LA_W;
-        const float *out =
-            a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
+        const float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
         o[i * NR + j] =
             a->first ? la_zero() : la_load_part(out, LA_NAME(lanes_left)(a->span->dv, c));
     }
 }
 
-LINATTN__INLINE void LA_NAME(tile_end)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, size_t u,
                                        const la_vec *o, const size_t T, const size_t NR)
 {
     size_t i, j;
@@ -1075,9 +1090,9 @@ LINATTN__INLINE void LA_NAME(tile_end)(const LA_NAME(tile) *a, size_t g, size_t 
     }
 }
 
-/* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T tokens,
-   which in turn add to it and read it. */
-LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+/* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
+   tokens, which in turn add to it and read it. */
+LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, size_t u,
                                           const size_t T, const size_t NR)
 {
     const size_t m = a->span->m;
@@ -1086,8 +1101,8 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size
     const float *row = start;
     const size_t features = a->f1 - a->f0;
     la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
-    /* heads before the last store their rows nowhere: a branch here would have clang move half of the
-       arithmetic behind it, and spill */
+    /* heads before the last store their rows nowhere: a branch here would have clang move half
+       of the arithmetic behind it, and spill */
     const int keep = a->keep && g + 1 == a->heads;
     float nowhere[16];
     float *to = keep ? start : nowhere;
@@ -1117,7 +1132,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const LA_NAME(tile) *a, size_t g, size
     LA_NAME(tile_end)(a, g, t, u, o, T, NR);
 }
 
-LINATTN__INLINE void LA_NAME(query_tile)(const LA_NAME(tile) *a, size_t g, size_t t, size_t u,
+LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, size_t u,
                                          const size_t T, const size_t NR)
 {
     const size_t m = a->span->m;
@@ -1141,7 +1156,7 @@ LINATTN__INLINE void LA_NAME(query_tile)(const LA_NAME(tile) *a, size_t g, size_
 }
 
 /* Every query head walks the same old rows; the last one leaves the new ones behind. */
-LINATTN__INLINE void LA_NAME(tile_heads)(const LA_NAME(tile) *a, size_t t, size_t u, const int keys,
+LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t t, size_t u, const int keys,
                                          const size_t T, const size_t NR)
 {
     size_t g;
@@ -1155,7 +1170,7 @@ LINATTN__INLINE void LA_NAME(tile_heads)(const LA_NAME(tile) *a, size_t t, size_
 }
 
 /* All tokens of a block for the NR vectors from u: tiles of full height, then smaller ones. */
-LINATTN__INLINE void LA_NAME(tile_column)(const LA_NAME(tile) *a, size_t u, const int keys,
+LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int keys,
                                           const size_t NR)
 {
     const size_t count = a->count;
@@ -1183,7 +1198,7 @@ LINATTN__INLINE void LA_NAME(tile_column)(const LA_NAME(tile) *a, size_t u, cons
 
 /* All columns of this job. One token alone (a decode step) takes wider tiles, as it needs more rows
    in flight. */
-LINATTN__INLINE void LA_NAME(tiles)(const LA_NAME(tile) *a, const int keys)
+LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
 {
     const size_t wide = keys ? LA_CAUSAL_VECS : LA_QUERY_VECS;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
@@ -1196,16 +1211,16 @@ LINATTN__INLINE void LA_NAME(tiles)(const LA_NAME(tile) *a, const int keys)
     for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
 }
 
-/* ---- causal and query ------------------------------------------------------------------------- */
+/* ---- causal and query ------------------------------------------------------------------------ */
 
-/* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys adds
-   each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the sums only
-   where `keep` says so, which is once all query heads have seen the old ones. */
-LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w, size_t t0,
-                                    size_t count, size_t g0, size_t heads, int keep, const int keys)
+/* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys
+   adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
+   sums only where `keep` says so, which is once all query heads have seen the old ones. */
+LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
+                                    size_t g0, size_t heads, int keep, const int keys)
 {
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
-    LA_NAME(tile) a;
+    la_tile a;
     size_t g, f, i;
     LINATTN_ASSERT(count * heads <= LA_BLOCK);
     a.span = s;
@@ -1231,7 +1246,8 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
         a.last = a.f1 == s->m;
         for (g = 0; g < heads; g++) {
             const float *qg = q + g * s->q_head;
-            LA_NAME(stage)(s, w, g * count, t0, count, qg, a.f0, a.f1, keep && g + 1 == heads, keys);
+            LA_NAME(stage)
+            (s, w, g * count, t0, count, qg, a.f0, a.f1, keep && g + 1 == heads, keys);
             if (a.last) LA_NAME(finish)(s, w, g * count, t0, count, qg, keys);
         }
         LA_NAME(tiles)(&a, keys);
@@ -1240,15 +1256,15 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, LA_NAME(scratch) *w,
         LA_NAME(shift_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
-static LINATTN__NOINLINE void LA_NAME(query_block)(const linattn__span *s, LA_NAME(scratch) *w,
-                                                   size_t t0, size_t count, size_t g)
+static LINATTN__NOINLINE void LA_NAME(query_block)(const linattn__span *s, la_scratch *w, size_t t0,
+                                                   size_t count, size_t g)
 {
     LA_NAME(block)(s, w, t0, count, g, 1, 0, 0);
 }
 
 static void LA_NAME(query)(const linattn__span *s)
 {
-    LA_NAME(scratch) w;
+    la_scratch w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
         for (t = 0; t < s->n; t += LA_BLOCK)
@@ -1256,8 +1272,7 @@ static void LA_NAME(query)(const linattn__span *s)
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
-static void LA_NAME(masked_block)(const linattn__span *s, LA_NAME(scratch) *w, size_t t0,
-                                  size_t count)
+static void LA_NAME(masked_block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
 {
     linattn__span one = *s;
     size_t t, g;
@@ -1269,7 +1284,7 @@ static void LA_NAME(masked_block)(const linattn__span *s, LA_NAME(scratch) *w, s
 
 static void LA_NAME(causal)(const linattn__span *s)
 {
-    LA_NAME(scratch) w;
+    la_scratch w;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     size_t most = LA_BLOCK / chunk, t, g, count;
     if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
@@ -1288,11 +1303,12 @@ static void LA_NAME(causal)(const linattn__span *s)
     }
 }
 
-/* ---- update ----------------------------------------------------------------------------------- */
+/* ---- update ---------------------------------------------------------------------------------- */
 
-/* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides in
-   floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b = weights,
-   c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] > order[t]. */
+/* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
+   in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
+   weights, c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] >
+   order[t]. */
 LINATTN__INLINE void LA_NAME(outer_tile)(const linattn__outer *x, size_t r0, const int masked,
                                          const size_t MR, const size_t NR)
 {
@@ -1379,19 +1395,15 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t
         LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, 1);
 }
 
-static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0, size_t count, size_t f0,
-                          size_t f1)
+static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0,
+                                            size_t count, size_t f0, size_t f1)
 {
     switch (LA_W == 1 ? -1 : s->params->map) {
     case LINATTN_MAP_IDENTITY:
         LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_IDENTITY);
         break;
-    case LINATTN_MAP_RELU:
-        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_RELU);
-        break;
-    case LINATTN_MAP_ELU1:
-        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_ELU1);
-        break;
+    case LINATTN_MAP_RELU: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_RELU); break;
+    case LINATTN_MAP_ELU1: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_ELU1); break;
     case LINATTN_MAP_EXP: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_EXP); break;
     default: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, s->params->map); break;
     }
@@ -1456,11 +1468,11 @@ static void LA_NAME(update)(const linattn__span *s)
     }
 }
 
-/* ---- Exact attention -------------------------------------------------------------------------- */
+/* ---- Exact attention ------------------------------------------------------------------------- */
 
-/* Lanes are queries: NQ vectors of them meet LINATTN__EXACT_KEYS keys at a time. Scores, weights and
-   outputs stay transposed, [key or column][query], so that every sum is a chain of fma in its own
-   lane, and the running maximum and the denominator are vectors. */
+/* Lanes are queries: NQ vectors of them meet LINATTN__EXACT_KEYS keys at a time. Scores, weights
+   and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
+   its own lane, and the running maximum and the denominator are vectors. */
 
 /* P[j][lane] = q.k_j for the keys listed. */
 LINATTN__INLINE void LA_NAME(scores)(const linattn__exact *x, const linattn__exact_scratch *w,
@@ -1487,9 +1499,8 @@ LINATTN__INLINE void LA_NAME(scores)(const linattn__exact *x, const linattn__exa
             }
         }
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-            LINATTN__UNROLL for (u = 0; u < NQ; u++)
-                la_store(w->p + (j + r) * NQ * LA_W + u * LA_W,
-                         la_mul(acc[r * NQ + u], la_set1(x->post)));
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) la_store(
+                w->p + (j + r) * NQ * LA_W + u * LA_W, la_mul(acc[r * NQ + u], la_set1(x->post)));
     }
 }
 
@@ -1528,8 +1539,8 @@ LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scra
     }
 }
 
-/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token leaves
-   no trace in the order of the sums. Returns where to go on. */
+/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
+   leaves no trace in the order of the sums. Returns where to go on. */
 static size_t LA_NAME(gather)(const linattn__exact *x, linattn__exact_scratch *w, size_t j,
                               size_t end, size_t *count)
 {
@@ -1586,9 +1597,9 @@ static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scr
     }
 }
 
-/* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together, so
-   that few tokens still fill vectors. Query of token t sees keys below first + limit, where limit is
-   its token's distance from the first lane's. */
+/* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
+   so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
+   limit is its token's distance from the first lane's. */
 LINATTN__INLINE void LA_NAME(exact_block)(const linattn__exact *x, linattn__exact_scratch *w,
                                           size_t i0, size_t lanes, const size_t NQ)
 {
@@ -1639,7 +1650,7 @@ static void LA_NAME(softmax)(const linattn__exact *x)
     }
 }
 
-/* ---- merge ------------------------------------------------------------------------------------ */
+/* ---- merge ----------------------------------------------------------------------------------- */
 
 static void LA_NAME(merge_row)(float *dst, const float *src, const float *shrink_dst,
                                const float *shrink_src, size_t columns)
@@ -1661,8 +1672,8 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
             la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
         for (i = 0; i < m; i += LA_W) { /* z is padded to 16 */
             la_vec low = la_add(la_load(dst->e + i), la_load(src->e + i));
-            const la_vec z = LA_NAME(add_key)(la_load(dst->z + i), la_load(src->z + i), &low,
-                                              dst->params->map);
+            const la_vec z =
+                LA_NAME(add_key)(la_load(dst->z + i), la_load(src->z + i), &low, dst->params->map);
             la_store(dst->z + i, z);
             la_store(dst->e + i, low);
         }
@@ -1675,14 +1686,13 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
         linattn__two_factors(dst->e[f] - e, shrink_dst);
         linattn__two_factors(src->e[f] - e, shrink_src);
         LA_NAME(merge_row)(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
-        for (c = 0; c < panels; c++)
-            LA_NAME(merge_row)(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
-                               shrink_src, 16);
+        for (c = 0; c < panels; c++) LA_NAME(merge_row)
+        (dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst, shrink_src, 16);
         dst->e[f] = e;
     }
 }
 
-/* ---- The maps on arrays ----------------------------------------------------------------------- */
+/* ---- The maps on arrays ---------------------------------------------------------------------- */
 
 LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map)
 {
@@ -1746,6 +1756,8 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 
 /* Nothing of the vocabulary outlives the inclusion. */
 #undef LA_NAME
+#undef la_scratch
+#undef la_tile
 #undef la_zero
 #undef la_set1
 #undef la_load
