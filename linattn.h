@@ -408,7 +408,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 #if LINATTN__GNU
+#ifdef __clang__
+#define LINATTN__INLINE static inline __attribute__((always_inline, unused))
+#else /* nothrow: or g++ -O0 wants the C++ runtime; clang wants it with */
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused, nothrow))
+#endif
 #define LINATTN__NOINLINE __attribute__((noinline, unused))
 #else
 #define LINATTN__INLINE static inline
