@@ -562,8 +562,8 @@ LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
     const la_vec magic = la_set1(12582912.0f);
     la_vec r;
     *n = la_sub(la_fma(x, la_set1(1.44269502f), magic), magic);
-    r = la_fnma(*n, la_set1(LINATTN__LN2_HIGH), x);
-    return la_fnma(*n, la_set1(LINATTN__LN2_LOW), r);
+    r = la_fnma(*n, la_set1(0.693147182f), x);
+    return la_fnma(*n, la_set1(-1.90465421e-09f), r);
 }
 
 /* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but
@@ -597,8 +597,8 @@ LINATTN__INLINE la_vec LA_NAME(split)(la_vec x, const linattn__params *p, la_vec
     const la_vec k = la_sub(la_fma(c, la_set1(p->rate), magic), magic);
     const la_vec y = la_mul(c, root);
     const la_vec low = la_fma(c, la_set1(p->root_low), la_fms(c, root, y));
-    la_vec r = la_fnma(k, la_set1(LINATTN__LN2_HIGH), y);
-    r = la_add(la_fnma(k, la_set1(LINATTN__LN2_LOW), r), low);
+    la_vec r = la_fnma(k, la_set1(0.693147182f), y);
+    r = la_add(la_fnma(k, la_set1(-1.90465421e-09f), r), low);
     *n = la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
     return LA_NAME(exp_core)(r);
 }
