@@ -1170,7 +1170,10 @@ static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *
 {
     const uintptr_t x = (uintptr_t)o->data, y = (uintptr_t)i->data;
     const uintptr_t bytes = (uintptr_t)period * sizeof(float);
-    const uintptr_t ahead = y >= x ? (y - x) % bytes : (bytes - (x - y) % bytes) % bytes;
+    uintptr_t ahead;
+    /* the stride of a single token or head is never walked, and may be anything */
+    if (period > LINATTN__MAX_FLOATS) return 0;
+    ahead = y >= x ? (y - x) % bytes : (bytes - (x - y) % bytes) % bytes;
     return o_span <= period && i_span <= period && ahead >= o_span * sizeof(float) &&
            ahead + i_span * sizeof(float) <= bytes;
 }
