@@ -111,7 +111,8 @@ LINATTN_API const char *linattn_status_string(linattn_status status);
 
 /* ---- Config --------------------------------------------------------------------------------- */
 
-/* Feature maps, on x' = x * sqrt(scale). m = dim_key features for each of these. */
+/* Feature maps, on x' = x * sqrt(scale). m is the number of features, dim_key if nothing else is
+   said. The last five approximate exp(scale q.k). */
 typedef enum linattn_feature_map {
     LINATTN_MAP_ELU1 = 0, /* 1 + elu(x'): x' + 1 for x' >= 0, e^x' below. Linear Transformer */
     LINATTN_MAP_IDENTITY, /* x'. Scaling form of Efficient Attention; maps applied outside */
@@ -119,6 +120,13 @@ typedef enum linattn_feature_map {
     LINATTN_MAP_EXP,      /* e^x' */
     LINATTN_MAP_SOFTMAX,  /* queries: softmax of x' over the features; keys: e^x'. Efficient
                             Attention */
+    LINATTN_MAP_FAVOR,    /* M^-1/2 exp(w_r.x' - |x'|^2/2), m = M: positive random features
+                                     with the rows w_r of `projection`. Performer */
+    LINATTN_MAP_FAVOR_SIMPLIFIED, /* exp(w_r.x'), m = M. From Performer to linear attention */
+    LINATTN_MAP_FAVOR_HYPERBOLIC, /* (2M)^-1/2 exp(-|x'|^2/2) [e^(w_r.x'), e^(-w_r.x')], m = 2M */
+    LINATTN_MAP_TAYLOR, /* all monomials up to `degree`: phi(q).phi(k) = sum (scale q.k)^p / p!,
+                           m = C(dim_key + degree, degree), each product of coordinates once */
+    LINATTN_MAP_EXPDEF, /* the same monomials: phi(q).phi(k) = (1 + scale q.k / degree)^degree */
     LINATTN_MAP_COUNT
 } linattn_feature_map;
 
@@ -142,16 +150,27 @@ typedef struct linattn_config {
     size_t dim_value;              /* length of a value and of an output row; 0 means dim_key */
     linattn_feature_map map;       /* 0 means elu1. Ignored by exact attention */
     linattn_normaliser normaliser; /* Ignored by exact attention */
-    float scale;   /* s > 0, finite: phi acts on x sqrt(s), so that s multiplies q.k.
-                                     0 means 1 for the maps, 1/sqrt(dim_key) for exact attention */
-    float epsilon; /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
+    float scale;             /* s > 0, finite: phi acts on x sqrt(s), so that s multiplies q.k.
+                                     0 means 1/sqrt(dim_key) for favor, taylor, expdef, exact
+                                     attention and nystrom, 1 for the other maps */
+    float epsilon;           /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
+    size_t features;         /* favor: M, the rows of projection; 0 means 4 * dim_key */
+    const float *projection; /* favor: [features][dim_key], finite, at most 1e6 in size; required
+                                (linattn_random_features makes one). A state holds a copy */
+    size_t degree;           /* taylor, expdef: 1 to 8, 0 means 2. Odd ones may have denominators
+                                that vanish */
+    size_t window;           /* 0: all tokens. Else only keys with i - window < j <= i (causal) or
+                                |i - j| < window (bidirectional) */
+    size_t landmarks;        /* nystrom: 0 means 64 */
+    size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
 } linattn_config;
 
-/* LINATTN_OK, or why this config is refused: NULL, SIZE (a dimension is zero or too large, or the
-   state's size overflows) or CONFIG. */
+/* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
+   dimension is zero or too large, or the state's size overflows) or CONFIG. Reads the whole
+   projection; functions that tell a size do not. */
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 
-/* The number m of features of the config's map: dim_key for the maps above. 0 if refused. */
+/* The number m of features of the config's map. 0 if refused. */
 LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* ---- Operands ------------------------------------------------------------------------------- */
@@ -574,19 +593,49 @@ LINATTN__INLINE float linattn__rescale(float x, const float *factor)
     return linattn__flush(x * factor[0] * factor[1]);
 }
 
+/* Where features come from: the operands as they are, a projection of them, or their monomials.
+   The map then acts on each by itself. */
+#define LINATTN__DIRECT 0
+#define LINATTN__PROJECTED 1
+#define LINATTN__MONOMIALS 2
+#define LINATTN__MAP_POSITIVE LINATTN_MAP_COUNT /* x, as the identity, but sums do not cancel */
+
 typedef struct linattn__params {
-    int map;  /* SOFTMAX is EXP here, and `softmax` is set */
+    int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
     int norm; /* never DEFAULT */
     int softmax;
+    int source;        /* DIRECT, PROJECTED or MONOMIALS */
+    int lowered;       /* projected: |x'|^2/2 is subtracted */
+    size_t degree;     /* of monomials */
+    float source_root; /* sqrt(s) where it acts before the features are made */
     float epsilon;
     float root; /* sqrt(s), with root_low its rounding error */
     float root_low;
     float rate;         /* sqrt(s) log2(e) */
     float limit;        /* |x| at which exponents saturate */
     float cell, margin; /* E moves when x > E * cell + margin */
-    float rest;         /* identity: s = root^2 rest with a power of two for root, so that phi is */
-    float rest_root;    /* exact, and rest goes to the output; 1 for the other maps */
+    float rest;         /* factor of phi(q) phi(k) that goes to the output: of favor 1/m; of the */
+    float rest_root;    /* identity s / root^2, so that root is a power of two and phi exact */
 } linattn__params;
+
+/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
+   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
+   they like. */
+static float linattn__tame(const float *x, size_t d, float root, float *power)
+{
+    const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
+    float most = 0.0f;
+    int n;
+    size_t i;
+    for (i = 0; i < d; i++) {
+        const float size = linattn__from_bits(linattn__to_bits(x[i]) & 0x7fffffffu);
+        if (size > most && size <= LINATTN__FLT_MAX) most = size;
+    }
+    n = (int)(linattn__to_bits(most) >> 23) - 127;
+    n = n < -125 ? -125 : n > 125 ? 125 : n;
+    *power = (float)(n + root_power);
+    return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
+}
 
 /* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
 static float linattn__saturating_ldexp(float x, float n)
@@ -662,19 +711,136 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 /* A run of tokens of one key/value head. Strides in floats. */
 typedef struct linattn__span {
     const linattn__params *params;
-    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of
-                                         the exponential maps, lost bits of z of the identity */
+    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of the exponential
+                         maps, lost bits of z of the identity */
+    const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
+    size_t shared_begin; /* from this feature on */
+    size_t rows;         /* not 0: the projection is the caller's, with so many rows */
     const float *q, *k, *v;
     float *out;
     size_t q_token, q_head, k_token, v_token, out_token, out_head;
-    size_t group; /* query heads that read this head */
-    size_t n;     /* tokens */
-    size_t m, dv;
+    size_t group;                    /* query heads that read this head */
+    size_t n;                        /* tokens */
+    size_t d, m, dv;                 /* length of a key, features, length of a value */
     size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
     size_t column_begin, column_end; /* columns of S and out of this job, likewise */
     uint64_t seen;                   /* tokens before this call */
     int fetch;                       /* operands exceed L2: fetch ahead */
 } linattn__span;
+
+#define LINATTN__FEATURES 128 /* mapped at a time */
+#define LINATTN__LOWER 192    /* monomials of low degrees that are kept, in floats */
+
+/* Features are taken in chunks of this size, the same on every instruction set, as the running
+   maximum of the exponents moves from one to the next: m in equal parts. */
+static size_t linattn__chunk(size_t m)
+{
+    const size_t chunks = (m + LINATTN__FEATURES - 1) / LINATTN__FEATURES;
+    return (m / chunks + 15 + (m % chunks != 0)) / 16 * 16;
+}
+
+/* C(n + k - 1, k): monomials of degree k <= 8 in n variables, SIZE_MAX if that is too large. */
+static size_t linattn__monomials(size_t n, size_t k)
+{
+    size_t count = 1, i;
+    for (i = 0; i < k; i++) {
+        if (count > SIZE_MAX / 8 / (n + i)) return SIZE_MAX;
+        count = count * (n + i) / (i + 1);
+    }
+    return count;
+}
+
+/* The monomials in the order of the state: by degree; in one degree by their indices, which do not
+   fall, in lexicographic order. So those of degree p are, for each i in turn, x_i times the ones of
+   degree p - 1 from leading index i on, which are the last ones of their list. Lists up to degree
+   `base` are made for each token; a chunk of features is cut into segments, each a product of some
+   coordinates times a part of a list. */
+typedef struct linattn__segment {
+    size_t from;       /* in the lists */
+    uint16_t length;   /* features */
+    uint8_t prefix;    /* coordinates in the product */
+    uint8_t unchanged; /* so many are those of the segment before */
+    uint16_t index[8]; /* which */
+} linattn__segment;
+
+typedef struct linattn__recipe {
+    size_t d, base, count;
+    size_t list[9], size[9]; /* of degree p <= base; list 0 is 1 */
+    linattn__segment segment[LINATTN__FEATURES];
+} linattn__recipe;
+
+/* Where in its list the leading index i begins. */
+static size_t linattn__leading(const linattn__recipe *r, size_t degree, size_t i)
+{
+    return r->size[degree] - linattn__monomials(r->d - i, degree);
+}
+
+/* The segment at feature `rank` of a degree. Returns how many features follow to the end of its
+   list. */
+static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t rank,
+                              linattn__segment *s)
+{
+    const size_t low = degree < r->base ? degree : r->base;
+    size_t i = 0, level;
+    s->prefix = (uint8_t)(degree - low);
+    for (level = 0; level < s->prefix; level++) {
+        size_t skip = linattn__monomials(r->d - i, degree - level - 1);
+        for (; rank >= skip; skip = linattn__monomials(r->d - i, degree - level - 1)) {
+            rank -= skip;
+            i++;
+        }
+        s->index[level] = (uint16_t)i;
+    }
+    rank += linattn__leading(r, low, i);
+    s->from = r->list[low] + rank;
+    return r->size[low] - rank;
+}
+
+/* The next product of as many coordinates, indices not falling. Returns 0 after the last. */
+static int linattn__advance(size_t d, linattn__segment *s)
+{
+    size_t level = s->prefix, i;
+    while (level > 0 && (size_t)s->index[level - 1] + 1 == d) level--;
+    if (level == 0) return 0;
+    s->unchanged = (uint8_t)(level - 1);
+    s->index[level - 1]++;
+    for (i = level; i < s->prefix; i++) s->index[i] = s->index[level - 1];
+    return 1;
+}
+
+/* The recipe of features [f0, f1) of the monomials up to `degree`. */
+static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
+                                            size_t f1)
+{
+    size_t p, at = 0, done = f0, left;
+    linattn__segment s;
+    r->d = d;
+    r->base = 1;
+    while (r->base < degree && linattn__monomials(d + 1, r->base + 1) <= LINATTN__LOWER) r->base++;
+    for (p = 0; p <= r->base; p++) {
+        r->list[p] = at;
+        r->size[p] = linattn__monomials(d, p);
+        at += r->size[p];
+    }
+    for (p = 0; done >= linattn__monomials(d, p); p++) done -= linattn__monomials(d, p);
+    r->count = 0;
+    s.unchanged = 0;
+    left = linattn__locate(r, p, done, &s);
+    while (f0 < f1) {
+        s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
+        r->segment[r->count++] = s;
+        f0 += s.length;
+        if (f0 == f1) break;
+        if (linattn__advance(d, &s)) {
+            const size_t first = linattn__leading(r, r->base, s.index[s.prefix - 1]);
+            s.from = r->list[r->base] + first;
+            left = r->size[r->base] - first;
+        } else {
+            s.unchanged = 0;
+            left = linattn__locate(r, ++p, 0, &s);
+        }
+    }
+}
 
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernel outer_tile. */
 typedef struct linattn__outer {
@@ -739,6 +905,7 @@ typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *
     X(causal, linattn__span_kernel)                                                                \
     X(softmax, linattn__exact_kernel)                                                              \
     X(merge, linattn__merge_kernel)                                                                \
+    X(map_features, linattn__span_kernel)                                                          \
     X(map, linattn__map_kernel)                                                                    \
     X(map_softmax, linattn__row_kernel)
 
@@ -1033,19 +1200,45 @@ static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u)
 /* A config with its defaults filled in. */
 typedef struct linattn__shape {
     size_t heads, kv_heads, group, d, m, dv;
-    int map, norm;
-    float scale, epsilon; /* scale 0: the verb's default */
-    size_t head_floats;   /* of the state of one key/value head */
-    size_t state_bytes;   /* of the whole state, 0 if that overflows */
+    int map, norm, source;
+    size_t features, degree; /* 0 where the map has none */
+    float scale, epsilon;    /* scale 0: the verb's default */
+    size_t shared_floats;    /* what the heads share: projection or weights of monomials */
+    size_t head_floats;      /* of the state of one key/value head */
+    size_t state_bytes;      /* of the whole state, 0 if that overflows */
 } linattn__shape;
+
+/* The features of a map, and what they are made from. */
+static linattn_status linattn__read_map(const linattn_config *c, linattn__shape *s)
+{
+    s->source = LINATTN__DIRECT;
+    s->m = s->d;
+    s->features = s->degree = s->shared_floats = 0;
+    if (s->map == LINATTN_MAP_TAYLOR || s->map == LINATTN_MAP_EXPDEF) {
+        s->source = LINATTN__MONOMIALS;
+        s->degree = c->degree ? c->degree : 2;
+        if (s->degree > 8) return LINATTN_ERROR_CONFIG;
+        s->m = linattn__monomials(s->d + 1, s->degree);
+        if (s->m > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
+        s->shared_floats = linattn__round16(s->m);
+    } else if (s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_FAVOR_HYPERBOLIC) {
+        s->source = LINATTN__PROJECTED;
+        s->features = c->features ? c->features : 4 * s->d;
+        if (s->features > 4 * (size_t)LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+        s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
+        s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
+    }
+    return LINATTN_OK;
+}
 
 static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
     size_t floats;
+    linattn_status status;
     if (!c) return LINATTN_ERROR_NULL;
     s->heads = c->heads ? c->heads : 1;
     s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
-    s->d = s->m = c->dim_key;
+    s->d = c->dim_key;
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->map = (int)c->map;
     s->norm = (int)c->normaliser;
@@ -1060,12 +1253,15 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
     if (!linattn__finite(s->scale) || !linattn__finite(s->epsilon)) return LINATTN_ERROR_CONFIG;
     if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
+    status = linattn__read_map(c, s);
+    if (status != LINATTN_OK) return status;
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
     /* z, E, and S in panels */
     s->head_floats =
         linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
-    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), LINATTN__HEADER_FLOATS);
+    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
+    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
     s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
     return LINATTN_OK;
 }
@@ -1091,14 +1287,34 @@ static double linattn__sqrt(double x)
     return y;
 }
 
+static float linattn__exact_scale(const linattn__shape *s)
+{
+    if (s->scale > 0.0f) return s->scale;
+    return (float)(1.0 / linattn__sqrt((double)s->d));
+}
+
+/* s of the map: 1 for those that act on each coordinate unless given. */
+static float linattn__scale(const linattn__shape *s)
+{
+    if (s->source == LINATTN__DIRECT && !(s->scale > 0.0f)) return 1.0f;
+    return linattn__exact_scale(s);
+}
+
 /* Within enter and leave, and not inlined, so that its arithmetic stays between them. */
 static LINATTN__NOINLINE void linattn__read_params(const linattn__shape *s, linattn__params *p)
 {
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
-    const double root = linattn__sqrt(s->scale > 0.0f ? (double)s->scale : 1.0);
+    const double root_all = linattn__sqrt((double)linattn__scale(s));
+    const double root = s->source == LINATTN__DIRECT ? root_all : 1.0;
     const double cell = ln2 / root;
     p->softmax = s->map == LINATTN_MAP_SOFTMAX;
-    p->map = p->softmax ? LINATTN_MAP_EXP : s->map;
+    p->map = p->softmax || s->source == LINATTN__PROJECTED ? LINATTN_MAP_EXP : s->map;
+    if (s->source == LINATTN__MONOMIALS)
+        p->map = s->degree % 2 ? LINATTN_MAP_IDENTITY : LINATTN__MAP_POSITIVE;
+    p->source = s->source;
+    p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
+    p->degree = s->degree;
+    p->source_root = (float)root_all;
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->root = (float)root;
@@ -1108,7 +1324,12 @@ static LINATTN__NOINLINE void linattn__read_params(const linattn__shape *s, lina
     p->cell = (float)cell;
     p->margin = (float)(cell * (double)LINATTN__HEADROOM);
     p->rest = p->rest_root = 1.0f;
-    if (p->map == LINATTN_MAP_IDENTITY) {
+    if (s->map == LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_FAVOR_HYPERBOLIC) {
+        p->rest = (float)(1.0 / (double)s->m); /* of phi(q) phi(k); the sums leave it out */
+        p->rest_root = (float)(1.0 / linattn__sqrt((double)s->m));
+        p->epsilon = linattn__clamp(p->epsilon * (float)s->m);
+    }
+    if (s->map == LINATTN_MAP_IDENTITY) {
         double power = 1.0;
         while (power * 1.5 < root) power = power * 2.0;
         while (power * 0.75 > root) power = power * 0.5;
@@ -1212,7 +1433,7 @@ static size_t linattn__threads(const linattn_context *context, size_t items)
 /* ---- State ----------------------------------------------------------------------------------- */
 
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
-#define LINATTN__STATE_VERSION 1u
+#define LINATTN__STATE_VERSION 2u
 
 /* The first bytes of a state: the config with its defaults filled in. */
 typedef struct linattn__header {
@@ -1220,8 +1441,9 @@ typedef struct linattn__header {
     uint32_t bytes_low, bytes_high; /* of the whole state */
     uint32_t tokens_low, tokens_high;
     uint32_t heads, kv_heads, d, dv, map, norm;
-    uint32_t scale, epsilon; /* bits; scale 0 reads as 1 */
-    uint32_t zero[18];
+    uint32_t scale, epsilon; /* bits */
+    uint32_t features, degree;
+    uint32_t zero[16];
 } linattn__header;
 
 static void linattn__copy(void *dst, const void *src, size_t bytes)
@@ -1251,9 +1473,11 @@ static void linattn__make_header(const linattn__shape *s, linattn__header *h)
     h->dv = (uint32_t)s->dv;
     h->map = (uint32_t)s->map;
     h->norm = (uint32_t)s->norm;
-    h->scale = linattn__to_bits(s->scale > 0.0f ? s->scale : 1.0f);
+    h->scale = linattn__to_bits(linattn__scale(s));
     h->epsilon = linattn__to_bits(s->epsilon > 0.0f ? s->epsilon : 0.0f);
-    for (i = 0; i < 18; i++) h->zero[i] = 0;
+    h->features = (uint32_t)s->features;
+    h->degree = (uint32_t)s->degree;
+    for (i = 0; i < 16; i++) h->zero[i] = 0;
 }
 
 static uint64_t linattn__tokens(const linattn__header *h)
@@ -1275,7 +1499,8 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
     return a->magic == b->magic && a->version == b->version && a->bytes_low == b->bytes_low &&
            a->bytes_high == b->bytes_high && a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->d == b->d && a->dv == b->dv && a->map == b->map && a->norm == b->norm &&
-           a->scale == b->scale && a->epsilon == b->epsilon;
+           a->scale == b->scale && a->epsilon == b->epsilon && a->features == b->features &&
+           a->degree == b->degree;
 }
 
 /* A state's header, checked: it must describe a config in the form that make_header writes. */
@@ -1299,18 +1524,38 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     c.normaliser = (linattn_normaliser)h->norm;
     c.scale = linattn__from_bits(h->scale);
     c.epsilon = linattn__from_bits(h->epsilon);
+    c.features = h->features;
+    c.projection = NULL; /* the state has its own */
+    c.degree = h->degree;
+    c.window = c.landmarks = c.iterations = 0;
     if (linattn__read_config(&c, s) != LINATTN_OK || s->state_bytes == 0 ||
         ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
     return LINATTN_OK;
 }
 
+#define LINATTN__MAX_PROJECTION 1e6f
+
+/* A config, checked whole, the numbers of its projection included. */
+static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
+{
+    const linattn_status status = linattn__read_config(c, s);
+    size_t i;
+    if (status != LINATTN_OK) return status;
+    if (s->state_bytes == 0) return LINATTN_ERROR_SIZE;
+    if (s->source != LINATTN__PROJECTED) return LINATTN_OK;
+    if (!c->projection) return LINATTN_ERROR_NULL;
+    for (i = 0; i < s->features * s->d; i++)
+        if (!(c->projection[i] >= -LINATTN__MAX_PROJECTION &&
+              c->projection[i] <= LINATTN__MAX_PROJECTION))
+            return LINATTN_ERROR_CONFIG;
+    return LINATTN_OK;
+}
+
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
-    const linattn_status status = linattn__read_config(config, &s);
-    if (status != LINATTN_OK) return status;
-    return s.state_bytes ? LINATTN_OK : LINATTN_ERROR_SIZE;
+    return linattn__check_config(config, &s);
 }
 
 LINATTN_API size_t linattn_features(const linattn_config *config)
@@ -1325,14 +1570,119 @@ LINATTN_API size_t linattn_state_size(const linattn_config *config)
     return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
 }
 
+static float *linattn__shared(void *state) { return (float *)state + LINATTN__HEADER_FLOATS; }
+
 static float *linattn__head(void *state, const linattn__shape *s, size_t head)
 {
-    return (float *)state + LINATTN__HEADER_FLOATS + head * s->head_floats;
+    return linattn__shared(state) + s->shared_floats + head * s->head_floats;
+}
+
+/* Stores a number, or says whether it is the one stored. */
+static int linattn__put(float *at, float value, int write)
+{
+    if (write) *at = value;
+    return linattn__to_bits(*at) == linattn__to_bits(value);
+}
+
+/* The projection in panels [m / 16][d][16], the second half of the hyperbolic form with the other
+   sign. Numbers so small that their products might be denormal count as 0. Returns 0 where, not
+   writing, a number differs. */
+static int linattn__put_projection(const linattn_config *c, const linattn__shape *s, float *shared,
+                                   int write)
+{
+    size_t f, i;
+    int same = 1;
+    for (f = 0; f < linattn__round16(s->m); f++) {
+        float *const to = shared + f / 16 * 16 * s->d + f % 16;
+        const float *const row = c->projection + f % s->features * s->d;
+        for (i = 0; i < s->d; i++) {
+            float x = f < s->m ? row[i] : 0.0f;
+            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            if (f >= s->features) x = 0.0f - x;
+            same &= linattn__put(to + i * 16, x, write);
+        }
+    }
+    return same;
+}
+
+/* w_p of degree p in units of p!: all 1 for Taylor's series; the product of 1 - j / n for j < p. */
+static double linattn__degree_weight(const linattn__shape *s, size_t p)
+{
+    double w = 1.0;
+    size_t j;
+    for (j = 1; j < p && s->map == LINATTN_MAP_EXPDEF; j++)
+        w = w * (1.0 - (double)j / (double)s->degree);
+    return w;
+}
+
+/* A walk over the monomials in the order of linattn__segment. */
+typedef struct linattn__walk {
+    size_t degree;       /* of the present one */
+    linattn__segment at; /* its indices */
+    double w;            /* of the degree */
+    double factorials;   /* prod a_i! */
+    float weight;        /* sqrt(w / factorials) */
+} linattn__walk;
+
+static void linattn__weigh(linattn__walk *x)
+{
+    const linattn__segment *at = &x->at;
+    double factorials = 1.0;
+    size_t equal = 1, i;
+    for (i = 1; i < at->prefix; i++) {
+        equal = at->index[i] == at->index[i - 1] ? equal + 1 : 1;
+        factorials = factorials * (double)equal;
+    }
+    if (factorials != x->factorials) x->weight = (float)linattn__sqrt(x->w / factorials);
+    x->factorials = factorials;
+}
+
+static void linattn__walk_degree(const linattn__shape *s, size_t degree, linattn__walk *x)
+{
+    size_t i;
+    x->degree = degree;
+    x->at.prefix = (uint8_t)degree;
+    for (i = 0; i < degree; i++) x->at.index[i] = 0;
+    x->w = linattn__degree_weight(s, degree);
+    x->factorials = 0.0;
+    linattn__weigh(x);
+}
+
+static void linattn__walk_on(const linattn__shape *s, linattn__walk *x)
+{
+    if (linattn__advance(s->d, &x->at))
+        linattn__weigh(x);
+    else
+        linattn__walk_degree(s, x->degree + 1, x);
+}
+
+static int linattn__put_weights(const linattn__shape *s, float *shared, int write)
+{
+    size_t f;
+    int same = 1;
+    linattn__walk x;
+    linattn__walk_degree(s, 0, &x);
+    for (f = 0; f < s->m; f++) {
+        same &= linattn__put(shared + f, x.weight, write);
+        linattn__walk_on(s, &x);
+    }
+    for (; f < s->shared_floats; f++) same &= linattn__put(shared + f, 0.0f, write);
+    return same;
+}
+
+/* Within enter and leave. */
+static LINATTN__NOINLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
+                                                 float *shared, int write)
+{
+    if (s->source == LINATTN__PROJECTED) return linattn__put_projection(c, s, shared, write);
+    if (s->source == LINATTN__MONOMIALS) return linattn__put_weights(s, shared, write);
+    return 1;
 }
 
 static int linattn__has_exponents(const linattn__shape *s)
 {
-    return s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX;
+    return s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
+           s->source == LINATTN__PROJECTED;
 }
 
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
@@ -1353,19 +1703,39 @@ static void linattn__clear(void *state, const linattn__shape *s, const linattn__
     }
 }
 
+/* Within enter and leave. */
+static LINATTN__NOINLINE linattn__header linattn__make_state(const linattn_config *config,
+                                                             const linattn__shape *s, void *state)
+{
+    linattn__header h;
+    linattn__make_header(s, &h);
+    linattn__clear(state, s, &h);
+    (void)linattn__put_shared(config, s, linattn__shared(state), 1);
+    return h;
+}
+
+/* Is memory that will be written clear of the config's projection? */
+static int linattn__projection_apart(const linattn_config *c, const linattn__shape *s,
+                                     const void *block, size_t bytes)
+{
+    return s->source != LINATTN__PROJECTED ||
+           linattn__disjoint(block, bytes, c->projection, s->features * s->d * sizeof(float));
+}
+
 LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
                                               size_t bytes)
 {
     linattn__shape s;
-    linattn__header h;
-    const linattn_status status = linattn_config_check(config);
+    linattn__environment environment;
+    const linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &s);
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
     if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
-    linattn__make_header(&s, &h);
-    linattn__clear(state, &s, &h);
+    if (!linattn__projection_apart(config, &s, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    environment = linattn__enter();
+    (void)linattn__make_state(config, &s, state);
+    linattn__leave(environment);
     return LINATTN_OK;
 }
 
@@ -1397,22 +1767,27 @@ LINATTN_API linattn_status linattn_state_check(const linattn_config *config, con
 {
     linattn__shape want, s;
     linattn__header h, expected;
+    linattn__environment environment;
     size_t head;
-    linattn_status status = linattn_config_check(config);
+    int same;
+    linattn_status status = linattn__check_config(config, &want);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &want);
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
     if (bytes < LINATTN__HEADER_BYTES) return LINATTN_ERROR_WORKSPACE;
     status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
+    environment = linattn__enter();
     linattn__make_header(&want, &expected);
-    if (!linattn__same_config(&h, &expected)) return LINATTN_ERROR_STATE;
+    same = linattn__same_config(&h, &expected);
+    if (same && bytes >= s.state_bytes)
+        same = linattn__put_shared(config, &s, linattn__shared((void *)(uintptr_t)state), 0);
+    linattn__leave(environment);
+    if (!same) return LINATTN_ERROR_STATE;
     if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
     for (head = 0; head < s.kv_heads && linattn__has_exponents(&s); head++) {
         const size_t m16 = linattn__round16(s.m);
-        const float *p = (const float *)state + LINATTN__HEADER_FLOATS;
-        p += head * s.head_floats;
+        const float *p = linattn__head((void *)(uintptr_t)state, &s, head);
         if (!linattn__exponents_valid(p + m16, m16)) return LINATTN_ERROR_STATE;
     }
     return LINATTN_OK;
@@ -1488,6 +1863,8 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->z = head;
     span->e = head + linattn__round16(s->m);
     span->s = span->e + linattn__round16(s->m);
+    span->shared = linattn__shared(state);
+    span->shared_begin = span->rows = 0;
     span->q = span->k = span->v = NULL;
     span->out = NULL;
     span->q_token = span->q_head = span->k_token = span->v_token = 0;
@@ -1495,6 +1872,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     w->q_group = w->k_head = w->v_head = w->out_group = 0;
     span->group = s->group;
     span->n = 0;
+    span->d = s->d;
     span->m = s->m;
     span->dv = s->dv;
     span->row_begin = span->column_begin = 0;
@@ -1783,6 +2161,16 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     return LINATTN_OK;
 }
 
+/* Do two states of one config have the same projection? */
+static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
+{
+    const float *x = linattn__shared(a), *y = linattn__shared((void *)(uintptr_t)b);
+    size_t i;
+    for (i = 0; i < s->shared_floats; i++)
+        if (linattn__to_bits(x[i]) != linattn__to_bits(y[i])) return 0;
+    return 1;
+}
+
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
@@ -1793,7 +2181,8 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
     linattn_status status = linattn__read_state(dst, &to, &s);
     if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
     if (status != LINATTN_OK) return status;
-    if (!linattn__same_config(&to, &from)) return LINATTN_ERROR_STATE;
+    if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
+        return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
     linattn__start(&a, &s, &to, dst);
@@ -1827,8 +2216,7 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 {
     linattn__shape s;
     size_t bytes, jobs;
-    if (linattn_config_check(config) != LINATTN_OK) return 0;
-    (void)linattn__read_config(config, &s);
+    if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL: return s.state_bytes + LINATTN__ALIGNMENT;
     case LINATTN_WORKSPACE_SOFTMAX:
@@ -1871,18 +2259,19 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     linattn__work w;
     linattn__environment environment;
     void *state;
-    linattn_status status = linattn_config_check(config);
+    linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &s);
     status = linattn__read_all(
         &s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
         linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, context), &x);
     if (status != LINATTN_OK) return status;
     if (n_q == 0) return LINATTN_OK;
+    if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
+        !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
+        return LINATTN_ERROR_OVERLAP;
     state = linattn__align(workspace);
-    linattn__make_header(&s, &h);
-    linattn__clear(state, &s, &h);
     environment = linattn__enter();
+    h = linattn__make_state(config, &s, state);
     linattn__start(&w, &s, &h, state);
     if (n_k) {
         linattn__use_keys(&w, &x.k, &x.v);
@@ -1929,7 +2318,7 @@ static LINATTN__NOINLINE void
 linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const linattn__operands *x)
 {
     linattn__exact *const e = &w->head;
-    const float scale = s->scale > 0.0f ? s->scale : (float)(1.0 / linattn__sqrt((double)s->d));
+    const float scale = linattn__exact_scale(s);
     e->pre = scale < 1.0f ? scale : 1.0f;
     e->post = scale < 1.0f ? 1.0f : scale;
     e->q = x->q.data;
@@ -1963,9 +2352,8 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__operands x;
     linattn__exact_work w;
     linattn__environment environment;
-    linattn_status status = linattn_config_check(config);
+    linattn_status status = linattn__read_config(config, &s);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &s);
     status =
         linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                           linattn_workspace_size(config, LINATTN_WORKSPACE_SOFTMAX, context), &x);
@@ -1988,14 +2376,42 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
 
 /* ---- The maps on arrays ---------------------------------------------------------------------- */
 
-static linattn_status linattn__check_arrays(const float *x, const float *y, size_t n)
+static linattn_status linattn__check_arrays(const float *x, size_t n_x, const float *y, size_t n_y)
 {
-    if (n == 0) return LINATTN_OK;
+    if (n_x == 0) return LINATTN_OK;
     if (!x || !y) return LINATTN_ERROR_NULL;
-    if (n > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
-    return x == y || linattn__disjoint(x, n * sizeof(float), y, n * sizeof(float))
+    if (n_x > LINATTN__MAX_FLOATS || n_y > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
+    return (x == y && n_x == n_y) ||
+                   linattn__disjoint(x, n_x * sizeof(float), y, n_y * sizeof(float))
                ? LINATTN_OK
                : LINATTN_ERROR_OVERLAP;
+}
+
+/* Projected and monomial maps of arrays, some features of all vectors at a time. */
+static void linattn__map_features(const linattn_config *c, const linattn__shape *s,
+                                  linattn__span *rows)
+{
+    const size_t step = s->source == LINATTN__PROJECTED ? 16 : LINATTN__FEATURES;
+    float weights[LINATTN__FEATURES];
+    linattn__walk x;
+    size_t f, i;
+    rows->shared = weights;
+    if (s->source == LINATTN__PROJECTED) {
+        rows->shared = c->projection;
+        rows->rows = s->features;
+    } else {
+        linattn__walk_degree(s, 0, &x);
+    }
+    for (f = 0; f < s->m; f += step) {
+        rows->row_begin = f;
+        rows->row_end = s->m - f < step ? s->m : f + step;
+        for (i = f; s->source == LINATTN__MONOMIALS && i < rows->row_end; i++) {
+            weights[i - f] = x.weight;
+            linattn__walk_on(s, &x);
+        }
+        rows->shared_begin = f;
+        linattn__kernels_active()->map_features(rows);
+    }
 }
 
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
@@ -2005,21 +2421,31 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     linattn__params p;
     linattn__environment environment;
     const linattn__kernels *kernels;
+    linattn__span row;
     size_t total, i;
-    linattn_status status = linattn__read_config(config, &s);
+    linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s.m);
-    if (total == SIZE_MAX) return LINATTN_ERROR_SIZE;
-    status = linattn__check_arrays(x, y, total);
+    if (total == SIZE_MAX || linattn__times(n, s.d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
+    status = linattn__check_arrays(x, n * s.d, y, total);
     if (status != LINATTN_OK || n == 0) return status;
+    if (!linattn__projection_apart(config, &s, y, total * sizeof(float)))
+        return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
     kernels = linattn__kernels_active();
     linattn__read_params(&s, &p);
     p.root = p.root * p.rest_root; /* of the identity: the map itself is x sqrt(s) */
-    if (p.softmax && !keys) {
-        linattn__span row;
-        row.params = &p;
-        row.m = s.m;
+    row.params = &p;
+    row.m = s.m;
+    row.d = s.d;
+    if (s.source != LINATTN__DIRECT) {
+        row.k = x;
+        row.k_token = s.d;
+        row.out = y;
+        row.out_token = s.m;
+        row.n = n;
+        linattn__map_features(config, &s, &row);
+    } else if (p.softmax && !keys) {
         for (i = 0; i < n; i++) kernels->map_softmax(&row, x + i * s.m, y + i * s.m);
     } else {
         kernels->map(x, y, total, &p);
@@ -2033,7 +2459,7 @@ static linattn_status linattn__map_array(linattn_feature_map map, const float *x
 {
     linattn__environment environment;
     linattn__params p;
-    const linattn_status status = linattn__check_arrays(x, y, n);
+    const linattn_status status = linattn__check_arrays(x, n, y, n);
     if (status != LINATTN_OK || n == 0) return status;
     environment = linattn__enter();
     p.map = (int)map;
@@ -2094,6 +2520,13 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 #undef LINATTN__SATURATION
 #undef LINATTN__LOWEST
 #undef LINATTN__FETCH_FLOATS
+#undef LINATTN__MAX_PROJECTION
+#undef LINATTN__LOWER
+#undef LINATTN__FEATURES
+#undef LINATTN__MAP_POSITIVE
+#undef LINATTN__MONOMIALS
+#undef LINATTN__PROJECTED
+#undef LINATTN__DIRECT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P

@@ -30,6 +30,9 @@
 
 /* The words, with this inclusion's suffix. */
 #define la_scratch LA_NAME(scratch)
+#define la_rows LA_NAME(rows)
+#define la_projection LA_NAME(projection)
+#define la_chunk LA_NAME(chunk)
 #define la_tile LA_NAME(tile)
 #define la_zero LA_NAME(zero)
 #define la_set1 LA_NAME(set1)
@@ -83,8 +86,8 @@
                                         queries, at most 48 queries
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
-   LA_BLOCK, LA_FEATURES                tokens and features mapped into scratch at a time
-   LA_PART                              the same for update, both tokens and features. These three
+   LA_BLOCK                             tokens mapped into scratch at a time
+   LA_PART                              the same for update, both tokens and features. These two
                                         are set by the stack and by L1 */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
@@ -102,7 +105,6 @@
 #define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 8
-#define LA_FEATURES 64
 #define LA_PART 16
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
@@ -212,7 +214,6 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_EXACT_VECS 3
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
-#define LA_FEATURES 128
 #define LA_PART 64
 
 LINATTN__INLINE __mmask16 LA_NAME(lanes)(int n) { return (__mmask16)((1u << n) - 1u); }
@@ -326,7 +327,6 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
-#define LA_FEATURES 128
 #define LA_PART 64
 
 LINATTN__INLINE __m256i LA_NAME(lanes)(int n)
@@ -438,7 +438,6 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_EXACT_VECS 3
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
-#define LA_FEATURES 128
 #define LA_PART 64
 
 LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
@@ -533,9 +532,11 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 
 /* ==== (B) The kernels ========================================================================= */
 
-#define LA_ROW (LA_FEATURES + 16) /* scratch row, in floats: not a power of two, or L1 sets clash */
+#define LA_ROW                                                                                     \
+    (LINATTN__FEATURES + 16)      /* scratch row, in floats: not a power of two, or L1 sets clash */
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 #define LA_PART_ROW (LA_PART + 16)
+#define LA_PROJECT_ROWS (LINATTN__FEATURES * 16)
 
 /* ---- exp, and the maps on vectors ------------------------------------------------------------ */
 
@@ -701,30 +702,73 @@ LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
     return end - at < LA_W ? (int)(end - at) : LA_W;
 }
 
-/* top[t] = max over the features of the exponent of phi(q), with the state's exponents where these
-   weigh in (norm feature divides by z instead). */
-static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch *w, size_t row0,
-                                             const float *q, size_t count)
+/* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
+   i is at[t * row + i]. They are the operands themselves, or were made into scratch. */
+typedef struct la_rows {
+    const float *at;
+    size_t row;
+} la_rows;
+
+/* Features [f0, f1) of a block of `count` tokens from t0, and of one run of these: tokens [t, end)
+   of the block, during which no exponent of a key moves but at its begin. */
+typedef struct la_chunk {
+    size_t t0, count, f0, f1, t, end;
+    int first, last;    /* of the features */
+    int keep;           /* leave the new z behind */
+    int fresh;          /* keys are not mapped yet */
+    la_rows k, q;       /* of the block's tokens, for one query head */
+    size_t row0;        /* of that head in scratch */
+    const float *query; /* its operand */
+    float *out;
+} la_chunk;
+
+/* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
+static void LA_NAME(shrink)(const linattn__span *s, float *den, float *out, float delta)
+{
+    float factor[2];
+    size_t c;
+    linattn__two_factors(delta, factor);
+    for (c = 0; c < 16; c++) den[c] = linattn__rescale(den[c], factor);
+    for (c = s->column_begin; c < s->column_end; c += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(s->dv, c);
+        const la_vec least = la_set1(LINATTN__FLT_MIN);
+        la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
+        y = la_mul(y, la_set1(factor[1]));
+        y = la_select(la_gt(least, la_max(y, la_sub(la_zero(), y))), la_zero(), y);
+        la_store_part(out + c, y, lanes);
+    }
+}
+
+/* top[t] = max over the features so far of the exponent of phi(q), with the state's exponents where
+   these weigh in (norm feature divides by z instead); -inf where there is nothing to weigh. */
+static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch *w,
+                                             const la_chunk *c)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
     size_t t, f, i;
-    for (t = 0; t < count; t++) {
-        const float *row = q + t * s->q_token;
+    for (t = c->t; t < c->end; t++) {
+        const float *row = c->q.at + t * c->q.row;
+        float *const at = w->top + c->row0 + t;
         la_vec top[LA_PANEL_VECS];
         float peak;
         for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
-        for (f = 0; f < s->m; f += LA_W) {
-            const int lanes = LA_NAME(lanes_left)(s->m, f);
-            la_vec n = LA_NAME(exponent)(la_load_part(row + f, lanes), s->params);
+        for (f = c->f0; f < c->f1; f += LA_W) {
+            const int lanes = LA_NAME(lanes_left)(c->f1, f);
+            la_vec n = LA_NAME(exponent)(la_load_part(row + (f - c->f0), lanes), s->params);
             if (with_state) n = la_add(n, la_load(s->e + f));
             n = la_first(n, la_set1(-LINATTN__INF), lanes);
             i = (f / LA_W) % LA_PANEL_VECS;
             top[i] = la_max(top[i], n);
         }
         peak = la_max16(top);
-        /* with nothing to weigh all weights are 0 */
-        w->top[row0 + t] = 0.0f;
-        if (peak > -LINATTN__INF) w->top[row0 + t] = peak;
+        if (c->first) {
+            *at = -LINATTN__INF;
+            if (peak > -LINATTN__INF) *at = peak;
+        } else if (peak > *at) {
+            if (*at > -LINATTN__INF) LA_NAME(shrink)
+            (s, w->den + (c->row0 + t) * 16, c->out + t * s->out_token, *at - peak);
+            *at = peak;
+        }
     }
 }
 
@@ -775,17 +819,29 @@ LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la
     return phi;
 }
 
-/* Maps NF vectors of features from f for `count` tokens. With keys, z follows token by token,
+/* phi(k) of vector j of a run's tokens: mapped, or where another query head has done so taken from
+   scratch. */
+LINATTN__INLINE la_vec LA_NAME(stage_key)(const linattn__params *p, const float *k, float *at,
+                                          int fresh, int lanes, la_vec e, const int map)
+{
+    la_vec phi;
+    if (!fresh) return la_load(at);
+    phi = LA_NAME(phi_key)(p, k, lanes, LA_NAME(key_exponent)(e), map);
+    la_store(at, phi);
+    return phi;
+}
+
+/* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
-LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *w, size_t row0,
-                                            size_t t0, size_t count, const float *q, size_t f0,
-                                            size_t f, int keep, const int keys, const int map,
-                                            const int feature, const size_t NF)
+LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *w,
+                                            const la_chunk *c, size_t f, const int keys,
+                                            const int map, const int feature, const size_t NF)
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
-    const size_t k_token = s->k_token, q_token = s->q_token;
-    const float *x = q + f, *k = keys ? s->k + t0 * k_token + f : x;
-    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
+    const size_t k_token = c->k.row, q_token = c->q.row, end = c->end, row0 = c->row0;
+    const float *x = c->q.at + (f - c->f0) + c->t * q_token;
+    const float *k = keys ? c->k.at + (f - c->f0) + c->t * k_token : x;
+    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
     size_t t, j;
@@ -794,10 +850,13 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *
         z[j] = la_load(s->z + f + j * LA_W);
         low[j] = e[j] = la_load(s->e + f + j * LA_W);
     }
-    for (t = 0; t < count; t++, k += keys ? k_token : 0, x += q_token) {
+    for (t = c->t; t < end; t++, k += keys ? k_token : 0, x += q_token) {
         float *const den_at = w->den + (row0 + t) * 16 + f % 16;
         float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
+        const size_t at = f - c->f0;
+        float top = w->top[row0 + t];
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
+        if (map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
             den[j] = la_load(den_at + j * LA_W);
@@ -805,17 +864,15 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *
         }
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
-            const size_t at = f - f0 + j * LA_W;
             if (keys) {
-                phi = LA_NAME(phi_key)(p, k + j * LA_W, lanes, LA_NAME(key_exponent)(e[j]), map);
-                la_store(w->k + t * LA_ROW + at, phi);
+                phi = LA_NAME(stage_key)(p, k + j * LA_W, w->k + t * LA_ROW + at + j * LA_W, fresh,
+                                         lanes, e[j], map);
                 z[j] = LA_NAME(add_key)(z[j], phi, &low[j], map);
             }
-            phi = LA_NAME(phi_query)(p, x + j * LA_W, lanes, feature ? la_zero() : e[j],
-                                     w->top[row0 + t], map);
+            phi = LA_NAME(phi_query)(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
             phi = LA_NAME(weigh_query)(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map,
                                        feature);
-            la_store(w->q + (row0 + t) * LA_ROW + at, phi);
+            la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
@@ -823,7 +880,7 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *
             if (map == LINATTN_MAP_IDENTITY) la_store(lost_at + j * LA_W, lost[j]);
         }
     }
-    if (!keys || !keep) return;
+    if (!keys || !c->keep) return;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         la_store(s->z + f + j * LA_W, z[j]);
@@ -831,57 +888,46 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *
     }
 }
 
-/* Maps features [f0, f1) of a block into scratch. The rare variants are not unrolled. */
-LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, la_scratch *w, size_t row0,
-                                       size_t t0, size_t count, const float *q, size_t f0,
-                                       size_t f1, int keep, const int keys, const int map,
-                                       const int feature)
+/* Maps a run of a chunk into scratch. The rare variants are not unrolled. */
+LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                       const int keys, const int map, const int feature)
 {
     const int wide = LA_STAGE_VECS > 1 && map != LINATTN_MAP_IDENTITY && !feature;
     const size_t NF = LA_STAGE_VECS;
-    size_t f = f0;
-    for (; wide && f1 - f >= NF * LA_W; f += NF * LA_W)
-        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, NF);
-    for (; f < f1; f += LA_W)
-        LA_NAME(stage_vectors)(s, w, row0, t0, count, q, f0, f, keep, keys, map, feature, 1);
+    size_t f = c->f0;
+    for (; wide && c->f1 - f >= NF * LA_W; f += NF * LA_W)
+        LA_NAME(stage_vectors)(s, w, c, f, keys, map, feature, NF);
+    for (; f < c->f1; f += LA_W) LA_NAME(stage_vectors)(s, w, c, f, keys, map, feature, 1);
 }
 
 /* The maps are compile-time constants of what walks vectors, so that their branches stand
    outside its loops. Scalar code, which is there to be small, branches inside. */
-LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, la_scratch *w, size_t row0,
-                                        size_t t0, size_t count, const float *q, size_t f0,
-                                        size_t f1, int keep, const int keys, const int feature)
+LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                        const int keys, const int feature)
 {
     switch (s->params->map) {
     case LINATTN_MAP_IDENTITY:
-        LA_NAME(stage_as)
-        (s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_IDENTITY, feature);
+        LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_IDENTITY, feature);
         break;
-    case LINATTN_MAP_RELU:
-        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_RELU, feature);
-        break;
-    case LINATTN_MAP_ELU1:
-        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_ELU1, feature);
-        break;
-    default:
-        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, LINATTN_MAP_EXP, feature);
-        break;
+    case LINATTN_MAP_RELU: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_RELU, feature); break;
+    case LINATTN_MAP_ELU1: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_ELU1, feature); break;
+    case LINATTN_MAP_EXP: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_EXP, feature); break;
+    default: LA_NAME(stage_as)(s, w, c, keys, LINATTN__MAP_POSITIVE, feature); break;
     }
 }
 
-static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, la_scratch *w, size_t row0,
-                                             size_t t0, size_t count, const float *q, size_t f0,
-                                             size_t f1, int keep, int keys)
+static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, la_scratch *w,
+                                             const la_chunk *c, int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
     if (LA_W == 1)
-        LA_NAME(stage_as)(s, w, row0, t0, count, q, f0, f1, keep, keys, s->params->map, feature);
+        LA_NAME(stage_as)(s, w, c, keys, s->params->map, feature);
     else if (feature) /* its divisions outweigh a branch */
-        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, keys, 1);
+        LA_NAME(stage_map)(s, w, c, keys, 1);
     else if (keys)
-        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 1, 0);
+        LA_NAME(stage_map)(s, w, c, 1, 0);
     else
-        LA_NAME(stage_map)(s, w, row0, t0, count, q, f0, f1, keep, 0, 0);
+        LA_NAME(stage_map)(s, w, c, 0, 0);
 }
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite. */
@@ -895,17 +941,18 @@ LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
     }
 }
 
-/* The output factors of one query head of a block, once its denominators are complete. */
-static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w, size_t row0,
-                                              size_t t0, size_t count, const float *q, int keys)
+/* The output factors of a run of one query head, once its denominators are complete. */
+static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w,
+                                              const la_chunk *c, int keys)
 {
     const linattn__params *p = s->params;
     const int plain = p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f);
     size_t t, i;
-    for (t = 0; t < count; t++) {
-        const size_t row = row0 + t;
+    for (t = c->t; t < c->end; t++) {
+        const size_t row = c->row0 + t;
         la_vec lanes[LA_PANEL_VECS];
-        float den, mass = 1.0f, mass_top = 0.0f;
+        float den, mass = 1.0f, mass_top = 0.0f, top = w->top[row];
+        if (p->map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f;
         for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(w->den + row * 16 + i * LA_W);
         den = la_sum16(lanes);
         w->power[row] = 0.0f;
@@ -914,12 +961,14 @@ static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch
             w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
         } else if (!plain) {
             if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
-                mass = LA_NAME(mass)(s, q + t * s->q_token, &mass_top);
-            w->scale[row] = linattn__factor(p, den, w->top[row], mass, mass_top,
-                                            keys ? s->seen + t0 + t + 1 : s->seen, &w->power[row]);
+                mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
+            w->scale[row] =
+                linattn__factor(p, den, top, mass, mass_top,
+                                keys ? s->seen + c->t0 + t + 1 : s->seen, &w->power[row]);
         }
     }
-    if (plain && p->map != LINATTN_MAP_IDENTITY) LA_NAME(invert)(w->scale + row0, count);
+    if (plain && p->map != LINATTN_MAP_IDENTITY)
+        LA_NAME(invert)(w->scale + c->row0 + c->t, c->end - c->t);
 }
 
 /* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
@@ -946,12 +995,13 @@ LINATTN__INLINE la_mask LA_NAME(moving)(const linattn__params *p, la_vec x, la_v
     return la_gt(la_min(la_set1(p->limit), x), threshold);
 }
 
-LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, const float *key)
+LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, size_t f0, size_t f1, const float *key)
 {
     size_t f;
-    for (f = s->row_begin; f < s->row_end; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const la_vec x = la_first(la_load_part(key + f, lanes), la_set1(-LINATTN__INF), lanes);
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(f1, f);
+        const la_vec x =
+            la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
         if (la_any(LA_NAME(moving)(s->params, x, la_load(s->e + f)))) return 1;
     }
     return 0;
@@ -972,12 +1022,13 @@ static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, f
     }
 }
 
-static void LA_NAME(settle)(const linattn__span *s, const float *key)
+static void LA_NAME(settle)(const linattn__span *s, size_t f0, size_t f1, const float *key)
 {
     size_t f, i;
-    for (f = s->row_begin; f < s->row_end; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const la_vec x = la_first(la_load_part(key + f, lanes), la_set1(-LINATTN__INF), lanes);
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(f1, f);
+        const la_vec x =
+            la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
         const la_vec e = la_load(s->e + f);
         const la_mask move = LA_NAME(moving)(s->params, x, e);
         float from[LA_W], to[LA_W];
@@ -990,27 +1041,30 @@ static void LA_NAME(settle)(const linattn__span *s, const float *key)
     }
 }
 
-/* The longest run of tokens from t that can be taken at once, at most `most`: all masked (*masked
-   is set), or none masked and no exponent moving after the first token, whose move is made here. */
-static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t t, size_t most,
-                                             int *masked)
+/* Keys of features [f0, f1) from token t on: makes the moves of the first, and returns the end of
+   the tokens that move no exponent after it. */
+static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t f0, size_t f1,
+                                             const la_rows *k, size_t t, size_t count)
 {
-    const int exponents = s->params->map == LINATTN_MAP_EXP;
-    const int maskable = s->params->map != LINATTN_MAP_IDENTITY;
+    LA_NAME(settle)(s, f0, f1, k->at + t * k->row);
+    do t++;
+    while (t < count && !LA_NAME(moves)(s, f0, f1, k->at + t * k->row));
+    return t;
+}
+
+/* How many tokens from t, at most `most`, are all masked (*masked is set), or all not. */
+static LINATTN__NOINLINE size_t LA_NAME(alike)(const linattn__span *s, size_t t, size_t most,
+                                               int *masked)
+{
+    const linattn__params *p = s->params;
     const float *key = s->k + t * s->k_token;
     size_t count = 1;
     if (most > s->n - t) most = s->n - t;
-    *masked = maskable && linattn__masked(key, s->m);
-    if (*masked) {
-        while (count < most && linattn__masked(key + count * s->k_token, s->m)) count++;
-        return count;
-    }
-    if (exponents) LA_NAME(settle)(s, key);
-    for (; maskable && count < most; count++) {
-        const float *next = key + count * s->k_token;
-        if (linattn__masked(next, s->m) || (exponents && LA_NAME(moves)(s, next))) return count;
-    }
-    return maskable ? count : most;
+    *masked = 0;
+    if (p->source == LINATTN__MONOMIALS || p->map == LINATTN_MAP_IDENTITY) return most;
+    *masked = linattn__masked(key, s->d);
+    while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
+    return count;
 }
 
 /* ---- Tiles ----------------------------------------------------------------------------------- */
@@ -1027,20 +1081,23 @@ LINATTN__INLINE size_t LA_NAME(offset)(size_t m, size_t i)
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
 
-/* The block that tiles are taken from: a tile is T tokens from `t`, NR vectors of columns from `u`,
-   and one query head. */
+/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
+   of columns from u, and one query head. */
 typedef struct la_tile {
     const linattn__span *span;
-    const la_scratch *w;
-    const float *v;      /* of the block's first token */
-    float *out;          /* of its first token and query head */
-    size_t count, heads; /* tokens and query heads of the block */
-    size_t f0, f1;       /* features in scratch */
-    int first, last;     /* the first, the last of the features */
-    int clamp;           /* the identity's quotients may exceed floats: saturate */
-    int keep;            /* the last of these heads leaves the new S behind */
-    int ahead;           /* another whole block follows: fetch it */
-    const float *q, *k;  /* of the block's first token and query head, to fetch from */
+    const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
+    const float *scale;       /* of the outputs, likewise */
+    const float *lower;       /* not NULL: what outputs are lowered by instead */
+    const float *v;           /* of the block's first token */
+    float *out;               /* of its first token and query head */
+    size_t count, heads;      /* tokens and query heads of the block */
+    size_t begin, end;        /* tokens to do */
+    size_t f0, f1;            /* features in scratch: rows of S */
+    int first, last;          /* the first, the last of the features */
+    int clamp;                /* the identity's quotients may exceed floats: saturate */
+    int keep;                 /* the last of these heads leaves the new S behind */
+    int ahead;                /* another whole block follows: fetch it */
+    const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
 } la_tile;
 
 /* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
@@ -1053,10 +1110,10 @@ LINATTN__INLINE void LA_NAME(tile_fetch)(const la_tile *a, size_t g, size_t t, s
     size_t i, c;
     for (i = t + a->count; i < t + a->count + T; i++)
         for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
-            LINATTN__FETCH(a->q + g * s->q_head + i * s->q_token + c);
+            LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
             LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
             if (keys && g == 0) {
-                LINATTN__FETCH(a->k + i * s->k_token + c);
+                LINATTN__FETCH(a->k_in + i * s->k_token + c);
                 LINATTN__FETCH(a->v + i * s->v_token + c);
             }
         }
@@ -1084,7 +1141,10 @@ LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, siz
         const size_t c = (u + j) * LA_W;
         float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
         la_vec y = o[i * NR + j];
-        if (a->last) y = la_mul(y, la_set1(a->w->scale[g * a->count + t + i]));
+        if (a->last && a->lower)
+            y = la_sub(y, la_set1(a->lower[t + i]));
+        else if (a->last)
+            y = la_mul(y, la_set1(a->scale[g * a->count + t + i]));
         if (a->last && a->clamp) y = LA_NAME(clamp)(y);
         la_store_part(out, y, LA_NAME(lanes_left)(a->span->dv, c));
     }
@@ -1096,7 +1156,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
                                           const size_t T, const size_t NR)
 {
     const size_t m = a->span->m;
-    const float *k = a->w->k + t * LA_ROW, *q = a->w->q + (g * a->count + t) * LA_ROW;
+    const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
     float *const start = LA_NAME(column)(a->span, u) + a->f0 * 16;
     const float *row = start;
     const size_t features = a->f1 - a->f0;
@@ -1136,7 +1196,7 @@ LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, s
                                          const size_t T, const size_t NR)
 {
     const size_t m = a->span->m;
-    const float *q = a->w->q + (g * a->count + t) * LA_ROW;
+    const float *q = a->q + (g * a->count + t) * LA_ROW;
     const float *row = LA_NAME(column)(a->span, u) + a->f0 * 16;
     const size_t features = a->f1 - a->f0;
     la_vec o[LA_QUERY_TOKENS * LA_DECODE_VECS];
@@ -1169,30 +1229,30 @@ LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t t, size_t u, c
     }
 }
 
-/* All tokens of a block for the NR vectors from u: tiles of full height, then smaller ones. */
+/* All tokens for the NR vectors from u: tiles of full height, then smaller ones. */
 LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int keys,
                                           const size_t NR)
 {
-    const size_t count = a->count;
-    size_t t = 0;
+    const size_t end = a->end;
+    size_t t = a->begin;
     if (keys) {
-        for (; count - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
+        for (; end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
             LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS, NR);
-        if (LA_CAUSAL_TOKENS > 3 && count - t >= 3) {
+        if (LA_CAUSAL_TOKENS > 3 && end - t >= 3) {
             LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 3 ? 3 : 1, NR);
             t += 3;
         }
-        if (LA_CAUSAL_TOKENS > 2 && count - t >= 2) {
+        if (LA_CAUSAL_TOKENS > 2 && end - t >= 2) {
             LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 2 ? 2 : 1, NR);
             t += 2;
         }
-        if (count > t) LA_NAME(tile_heads)(a, t, u, 1, 1, NR);
+        if (end > t) LA_NAME(tile_heads)(a, t, u, 1, 1, NR);
     } else {
-        for (; count - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
+        for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
             LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS, NR);
-        for (; count - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
+        for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
             LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS / 2, NR);
-        for (; count > t; t++) LA_NAME(tile_heads)(a, t, u, 0, 1, NR);
+        for (; end > t; t++) LA_NAME(tile_heads)(a, t, u, 0, 1, NR);
     }
 }
 
@@ -1203,15 +1263,298 @@ LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
     const size_t wide = keys ? LA_CAUSAL_VECS : LA_QUERY_VECS;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
-    if (a->count == 1)
+    if (a->end - a->begin == 1)
         for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
-            LA_NAME(tile_heads)(a, 0, u, keys, 1, LA_DECODE_VECS);
+            LA_NAME(tile_heads)(a, a->begin, u, keys, 1, LA_DECODE_VECS);
     for (; end - u >= wide; u += wide)
         LA_NAME(tile_column)(a, u, keys, keys ? LA_CAUSAL_VECS : LA_QUERY_VECS);
     for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
 }
 
+/* ---- Features that are made from operands ---------------------------------------------------- */
+
+/* What a block of tokens needs to be projected. */
+typedef struct la_projection {
+    float x[LA_BLOCK * LA_ROW];   /* x', of some coordinates */
+    float panel[LA_PROJECT_ROWS]; /* of a projection that does not lie in panels yet */
+    float factor[LA_BLOCK];       /* of x: sqrt(s), or what keeps a huge x' small */
+    float power[LA_BLOCK];        /* what that leaves out, or 0 */
+    float lower[LA_BLOCK];        /* |x'|^2 / 2, or 0 */
+} la_projection;
+
+/* The sum of (x factor)^2. */
+LINATTN__INLINE float LA_NAME(square)(const float *x, size_t d, float factor)
+{
+    la_vec sum[LA_PANEL_VECS];
+    size_t i, j;
+    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    for (i = 0; i < d; i += LA_W) {
+        const la_vec y = la_mul(la_load_part(x + i, LA_NAME(lanes_left)(d, i)), la_set1(factor));
+        j = (i / LA_W) % LA_PANEL_VECS;
+        sum[j] = la_fma(y, y, sum[j]);
+    }
+    return la_sum16(sum);
+}
+
+/* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
+static int LA_NAME(measure)(const linattn__span *s, la_projection *w, const float *x,
+                            size_t x_token, size_t count)
+{
+    const linattn__params *p = s->params;
+    size_t t;
+    int huge = 0;
+    for (t = 0; t < count; t++, x += x_token) {
+        float square = LA_NAME(square)(x, s->d, p->source_root);
+        w->factor[t] = p->source_root;
+        w->power[t] = 0.0f;
+        if (!(square < 1e24f)) {
+            w->factor[t] = linattn__tame(x, s->d, p->source_root, &w->power[t]);
+            square = 0.0f;
+            huge = 1;
+        }
+        w->lower[t] = p->lowered ? 0.5f * square : 0.0f;
+    }
+    return huge;
+}
+
+/* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
+static void LA_NAME(untame)(const linattn__span *s, const la_projection *w, const float *x,
+                            size_t x_token, size_t t, size_t columns, float *y)
+{
+    float square = 0.0f;
+    size_t c;
+    if (w->power[t] == 0.0f) return;
+    if (s->params->lowered) square = LA_NAME(square)(x + t * x_token, s->d, w->factor[t]);
+    square = linattn__saturating_ldexp(0.5f * square, 2.0f * w->power[t]);
+    for (c = 0; c < columns; c++)
+        y[c] = linattn__clamp(linattn__saturating_ldexp(y[c], w->power[t]) - square);
+}
+
+/* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
+static void LA_NAME(scale_rows)(la_projection *w, const float *x, size_t x_token, size_t count,
+                                size_t c0, size_t c1)
+{
+    const la_vec least = la_set1(1e-18f);
+    size_t t, c;
+    for (t = 0; t < count; t++, x += x_token)
+        for (c = c0; c < c1; c += LA_W) {
+            const la_vec in = la_load_part(x + c, LA_NAME(lanes_left)(c1, c));
+            const la_vec y = la_mul(in, la_set1(w->factor[t]));
+            const la_vec size = la_max(y, la_sub(la_zero(), y));
+            la_store(w->x + t * LA_ROW + (c - c0), la_select(la_gt(least, size), la_zero(), y));
+        }
+}
+
+/* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
+   of the hyperbolic form with the other sign. */
+static const float *LA_NAME(panel)(const linattn__span *s, la_projection *w, size_t f0, size_t f1,
+                                   size_t c0, size_t c1)
+{
+    size_t f, c;
+    for (f = f0; f < f1; f++) {
+        const float *row = s->shared + f % s->rows * s->d;
+        for (c = c0; c < c1; c++) {
+            float x = row[c];
+            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            if (f >= s->rows) x = 0.0f - x;
+            w->panel[(c - c0) * 16 + (f - f0)] = x;
+        }
+    }
+    return w->panel;
+}
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
+   reads out S. */
+static LINATTN__NOINLINE void LA_NAME(project)(const linattn__span *s, const float *x,
+                                               size_t x_token, size_t count, size_t f0, size_t f1,
+                                               float *y, size_t y_row)
+{
+    la_projection w;
+    linattn__span view = *s;
+    la_tile a;
+    size_t c, t;
+    const int huge = LA_NAME(measure)(s, &w, x, x_token, count);
+    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
+    a.span = &view;
+    a.k = a.v = NULL;
+    a.q = w.x;
+    a.scale = NULL;
+    a.lower = w.lower;
+    a.out = y;
+    a.count = a.end = count;
+    a.heads = 1;
+    a.begin = 0;
+    a.clamp = a.keep = a.ahead = 0;
+    view.m = s->d;
+    view.dv = view.column_end = f1 - f0;
+    view.column_begin = 0;
+    view.out_token = y_row;
+    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
+        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
+        LA_NAME(scale_rows)(&w, x, x_token, count, c, c1);
+        a.first = c == 0;
+        a.last = c1 == s->d;
+        a.f0 = c;
+        a.f1 = c1;
+        view.s = (float *)(uintptr_t)panels;
+        if (s->rows) {
+            view.s = (float *)(uintptr_t)LA_NAME(panel)(s, &w, f0, f1, c, c1);
+            a.f0 = 0;
+            a.f1 = c1 - c;
+        }
+        LA_NAME(tiles)(&a, 0);
+    }
+    for (t = 0; huge && t < count; t++)
+        LA_NAME(untame)(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
+}
+
+/* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
+   to LA_W - 1 floats more. */
+LINATTN__INLINE void LA_NAME(products)(float *y, const float *from, size_t length, float by,
+                                       int raw, float root)
+{
+    size_t i;
+    for (i = 0; i < length; i += LA_W) {
+        la_vec x;
+        if (raw)
+            x = la_mul(la_load_part(from + i, LA_NAME(lanes_left)(length, i)), la_set1(root));
+        else
+            x = la_load(from + i);
+        la_store(y + i, la_mul(x, la_set1(by)));
+    }
+}
+
+/* The lists of monomials of degrees 0 to base of one token: each from the one below. */
+static void LA_NAME(lists)(const linattn__recipe *r, const float *x, float root, float *list)
+{
+    size_t p, i;
+    list[0] = 1.0f;
+    LA_NAME(products)(list + 1, x, r->d, 1.0f, 1, root);
+    for (p = 2; p <= r->base; p++) {
+        float *to = list + r->list[p];
+        for (i = 0; i < r->d; i++) {
+            const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
+            LA_NAME(products)(to, list + r->list[p - 1] + first, length, list[1 + i], 0, root);
+            to += length;
+        }
+    }
+}
+
+/* y[t][f - f0] = the monomials of `count` tokens with their weights. */
+static LINATTN__NOINLINE void LA_NAME(multiply)(const linattn__span *s, const float *x,
+                                                size_t x_token, size_t count, size_t f0, size_t f1,
+                                                float *y, size_t y_row)
+{
+    const float *weights = s->shared + (f0 - s->shared_begin);
+    const float root = s->params->source_root;
+    float list[LINATTN__LOWER + 16], product[9];
+    linattn__recipe r;
+    size_t t, i, f, level;
+    int raw;
+    linattn__plan(&r, s->d, s->params->degree, f0, f1);
+    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
+    product[0] = 1.0f;
+    for (t = 0; t < count; t++, x += x_token, y += y_row) {
+        float *to = y;
+        if (!raw) LA_NAME(lists)(&r, x, root, list);
+        for (i = 0; i < r.count; i++) {
+            const linattn__segment *g = &r.segment[i];
+            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
+                product[level + 1] = product[level] * (x[g->index[level]] * root);
+            if (raw && g->from)
+                LA_NAME(products)(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
+            else if (raw)
+                *to = 1.0f;
+            else
+                LA_NAME(products)(to, list + g->from, g->length, product[g->prefix], 0, root);
+            to += g->length;
+        }
+        for (f = 0; f < f1 - f0; f += LA_W) {
+            const la_vec weight = la_load_part(weights + f, LA_NAME(lanes_left)(f1 - f0, f));
+            la_store(y + f, la_mul(la_load(y + f), weight));
+        }
+    }
+}
+
+/* The inputs of the map: `count` tokens of an operand from x, features [f0, f1), where they lie or
+   made into y. */
+LINATTN__INLINE la_rows LA_NAME(inputs)(const linattn__span *s, const float *x, size_t x_token,
+                                        size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    la_rows rows;
+    rows.at = y;
+    rows.row = y_row;
+    if (s->params->source == LINATTN__DIRECT) {
+        rows.at = x + f0;
+        rows.row = x_token;
+    } else if (s->params->source == LINATTN__PROJECTED) {
+        size_t t, n;
+        for (t = 0; t < count; t += n) {
+            n = count - t < LA_BLOCK ? count - t : LA_BLOCK;
+            LA_NAME(project)(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row);
+        }
+    } else {
+        LA_NAME(multiply)(s, x, x_token, count, f0, f1, y, y_row);
+    }
+    return rows;
+}
+
 /* ---- causal and query ------------------------------------------------------------------------ */
+
+/* One run of tokens of a chunk: stages all query heads, then takes the tiles. */
+LINATTN__INLINE void LA_NAME(block_run)(const linattn__span *s, la_scratch *w, la_chunk *c,
+                                        la_tile *a, const la_rows *queries, size_t g0, int keep,
+                                        const int keys)
+{
+    size_t g;
+    for (g = 0; g < a->heads; g++) {
+        c->row0 = g * c->count;
+        c->query = s->q + (g0 + g) * s->q_head + c->t0 * s->q_token;
+        c->q.at = queries->at +
+                  g * (s->params->source == LINATTN__DIRECT ? s->q_head : c->count * queries->row);
+        c->q.row = queries->row;
+        c->out = a->out + g * s->out_head;
+        c->keep = keep && g + 1 == a->heads;
+        c->fresh = g == 0;
+        if (s->params->map == LINATTN_MAP_EXP) LA_NAME(peaks)(s, w, c);
+        LA_NAME(stage)(s, w, c, keys);
+        if (c->last) LA_NAME(finish)(s, w, c, keys);
+    }
+    a->begin = c->t;
+    a->end = c->end;
+    LA_NAME(tiles)(a, keys);
+}
+
+/* One chunk of features: makes them, then takes run after run. */
+LINATTN__INLINE void LA_NAME(block_chunk)(const linattn__span *s, la_scratch *w, la_tile *a,
+                                          size_t t0, size_t g0, int keep, const int keys)
+{
+    const int exponents = keys && s->params->map == LINATTN_MAP_EXP;
+    const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
+    const size_t count = a->count;
+    la_rows queries;
+    la_chunk c;
+    size_t g;
+    c.t0 = t0;
+    c.count = count;
+    c.f0 = a->f0;
+    c.f1 = a->f1;
+    c.first = a->first;
+    c.last = a->last;
+    c.k.at = q;
+    c.k.row = 0;
+    if (keys)
+        c.k =
+            LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
+    queries = LA_NAME(inputs)(s, q, s->q_token, count, c.f0, c.f1, w->q, LA_ROW);
+    for (g = 1; g < a->heads && s->params->source != LINATTN__DIRECT; g++)
+        (void)LA_NAME(inputs)(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                              w->q + g * count * LA_ROW, LA_ROW);
+    for (c.t = 0; c.t < count; c.t = c.end) {
+        c.end = exponents ? LA_NAME(run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
+        LA_NAME(block_run)(s, w, &c, a, &queries, g0, keep, keys);
+    }
+}
 
 /* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys
    adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
@@ -1219,12 +1562,15 @@ LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
 LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
                                     size_t g0, size_t heads, int keep, const int keys)
 {
-    const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
+    const size_t step = linattn__chunk(s->m);
     la_tile a;
     size_t g, f, i;
     LINATTN_ASSERT(count * heads <= LA_BLOCK);
     a.span = s;
-    a.w = w;
+    a.k = w->k;
+    a.q = w->q;
+    a.scale = w->scale;
+    a.lower = NULL;
     a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
     a.count = count;
@@ -1232,25 +1578,17 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_
     a.keep = keep;
     a.clamp = s->params->map == LINATTN_MAP_IDENTITY;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
-    a.q = q;
-    a.k = keys ? s->k + t0 * s->k_token : NULL;
+    a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
+    a.k_in = keys ? s->k + t0 * s->k_token : NULL;
     for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
     if (s->params->map == LINATTN_MAP_IDENTITY)
         for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
-    if (s->params->map == LINATTN_MAP_EXP)
-        for (g = 0; g < heads; g++) LA_NAME(peaks)(s, w, g * count, q + g * s->q_head, count);
-    for (f = 0; f < s->m; f += LA_FEATURES) {
+    for (f = 0; f < s->m; f += step) {
         a.f0 = f;
-        a.f1 = s->m - f < LA_FEATURES ? s->m : f + LA_FEATURES;
+        a.f1 = s->m - f < step ? s->m : f + step;
         a.first = f == 0;
         a.last = a.f1 == s->m;
-        for (g = 0; g < heads; g++) {
-            const float *qg = q + g * s->q_head;
-            LA_NAME(stage)
-            (s, w, g * count, t0, count, qg, a.f0, a.f1, keep && g + 1 == heads, keys);
-            if (a.last) LA_NAME(finish)(s, w, g * count, t0, count, qg, keys);
-        }
-        LA_NAME(tiles)(&a, keys);
+        LA_NAME(block_chunk)(s, w, &a, t0, g0, keep, keys);
     }
     for (g = 0; g < heads; g++)
         LA_NAME(shift_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
@@ -1290,7 +1628,7 @@ static void LA_NAME(causal)(const linattn__span *s)
     if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = LA_NAME(run)(s, t, most, &masked);
+        count = LA_NAME(alike)(s, t, most, &masked);
         if (masked) {
             LA_NAME(masked_block)(s, &w, t, count);
             continue;
@@ -1349,24 +1687,25 @@ LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, c
     for (; r < x->rows; r++) LA_NAME(outer_tile)(x, r, masked, 1, NR);
 }
 
-/* phi(k) of NF vectors of features from f into scratch, and z. */
-LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, size_t t0,
-                                           size_t count, size_t f, const int map, const size_t NF)
+/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z. */
+LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, const la_chunk *c,
+                                           size_t f, const int map, const size_t NF)
 {
-    const int ahead = s->fetch && s->n - t0 >= 2 * count;
+    const int ahead = s->fetch && s->n - c->t0 >= 2 * c->count;
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
-    const size_t k_token = s->k_token;
-    const float *k = s->k + t0 * k_token + f;
-    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(s->m, f);
+    const size_t k_row = c->k.row, end = c->end, next = c->t0 + c->count;
+    const float *k = c->k.at + c->t * k_row + (f - c->f0);
+    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(c->f1, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     size_t t, j;
+    phi += c->t * LA_PART_ROW + (f - c->f0);
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         z[j] = la_load(s->z + f + j * LA_W);
         low[j] = la_load(s->e + f + j * LA_W);
         e[j] = LA_NAME(key_exponent)(low[j]);
     }
-    for (t = 0; t < count; t++, k += k_token, phi += LA_PART_ROW) {
+    for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             const la_vec y = LA_NAME(phi_key)(p, k + j * LA_W, lanes, e[j], map);
@@ -1374,8 +1713,8 @@ LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, s
             z[j] = LA_NAME(add_key)(z[j], y, &low[j], map);
         }
         for (j = 0; ahead && j < NF * LA_W; j += 16) { /* the next block, as in tile_fetch */
-            LINATTN__FETCH(k + count * k_token + j);
-            LINATTN__FETCH(s->v + (t0 + count + t) * s->v_token + f + j);
+            LINATTN__FETCH(s->k + (next + t) * s->k_token + f + j);
+            LINATTN__FETCH(s->v + (next + t) * s->v_token + f + j);
         }
     }
     LINATTN__UNROLL for (j = 0; j < NF; j++)
@@ -1385,27 +1724,24 @@ LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, s
     }
 }
 
-LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, size_t t0, size_t count,
-                                      size_t f0, size_t f1, const int map)
+LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, const la_chunk *c,
+                                      const int map)
 {
-    size_t f = f0;
-    for (; f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
-        LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, LA_STAGE_VECS);
-    for (; LA_STAGE_VECS > 1 && f < f1; f += LA_W)
-        LA_NAME(keys_vectors)(s, phi + (f - f0), t0, count, f, map, 1);
+    size_t f = c->f0;
+    for (; c->f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
+        LA_NAME(keys_vectors)(s, phi, c, f, map, LA_STAGE_VECS);
+    for (; LA_STAGE_VECS > 1 && f < c->f1; f += LA_W) LA_NAME(keys_vectors)(s, phi, c, f, map, 1);
 }
 
-static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, size_t t0,
-                                            size_t count, size_t f0, size_t f1)
+static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, const la_chunk *c)
 {
     switch (LA_W == 1 ? -1 : s->params->map) {
-    case LINATTN_MAP_IDENTITY:
-        LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_IDENTITY);
-        break;
-    case LINATTN_MAP_RELU: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_RELU); break;
-    case LINATTN_MAP_ELU1: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_ELU1); break;
-    case LINATTN_MAP_EXP: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, LINATTN_MAP_EXP); break;
-    default: LA_NAME(keys_as)(s, phi, t0, count, f0, f1, s->params->map); break;
+    case LINATTN_MAP_IDENTITY: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_IDENTITY); break;
+    case LINATTN_MAP_RELU: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_RELU); break;
+    case LINATTN_MAP_ELU1: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_ELU1); break;
+    case LINATTN_MAP_EXP: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_EXP); break;
+    case LINATTN__MAP_POSITIVE: LA_NAME(keys_as)(s, phi, c, LINATTN__MAP_POSITIVE); break;
+    default: LA_NAME(keys_as)(s, phi, c, s->params->map); break;
     }
 }
 
@@ -1430,30 +1766,46 @@ static const float *LA_NAME(pack)(const linattn__span *s, float *v, size_t t0, s
     return v;
 }
 
-/* S += phi(K)^T V in register tiles. */
-static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t count)
+/* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
+static void LA_NAME(update_run)(const linattn__span *s, const float *phi, const la_chunk *c)
 {
-    float phi[LA_PART * LA_PART_ROW], v[LA_PART * LA_UPDATE_VECS * LA_W];
-    const size_t end = (s->column_end + LA_W - 1) / LA_W;
+    float v[LA_PART * LA_UPDATE_VECS * LA_W];
+    const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
     linattn__outer x;
-    size_t f, u, wide;
-    x.count = count;
-    x.a = phi;
+    size_t u, wide;
+    x.count = c->end - c->t;
+    x.rows = c->f1 - c->f0;
+    x.a = phi + c->t * LA_PART_ROW;
     x.a_row = LA_PART_ROW;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
     x.order = x.limit = NULL;
-    for (f = s->row_begin; f < s->row_end; f += LA_PART) {
-        x.rows = s->row_end - f < LA_PART ? s->row_end - f : LA_PART;
-        LA_NAME(keys)(s, phi, t0, count, f, f + x.rows);
-        for (u = s->column_begin / LA_W; u < end; u += wide) {
-            wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
-            x.b = LA_NAME(pack)(s, v, t0, count, u, wide, &x.b_row);
-            x.c = LA_NAME(column)(s, u) + f * 16;
-            if (wide == LA_UPDATE_VECS)
-                LA_NAME(outer)(&x, 0, LA_UPDATE_VECS);
-            else
-                LA_NAME(outer)(&x, 0, 1);
+    for (u = s->column_begin / LA_W; u < end; u += wide) {
+        wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
+        x.b = LA_NAME(pack)(s, v, t0, x.count, u, wide, &x.b_row);
+        x.c = LA_NAME(column)(s, u) + c->f0 * 16;
+        if (wide == LA_UPDATE_VECS)
+            LA_NAME(outer)(&x, 0, LA_UPDATE_VECS);
+        else
+            LA_NAME(outer)(&x, 0, 1);
+    }
+}
+
+static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t count)
+{
+    const int exponents = s->params->map == LINATTN_MAP_EXP;
+    float phi[LA_PART * LA_PART_ROW];
+    la_chunk c;
+    c.t0 = t0;
+    c.count = count;
+    for (c.f0 = s->row_begin; c.f0 < s->row_end; c.f0 = c.f1) {
+        c.f1 = s->row_end - c.f0 < LA_PART ? s->row_end : c.f0 + LA_PART;
+        c.k = LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, phi,
+                              LA_PART_ROW);
+        for (c.t = 0; c.t < count; c.t = c.end) {
+            c.end = exponents ? LA_NAME(run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
+            LA_NAME(keys)(s, phi, &c);
+            LA_NAME(update_run)(s, phi, &c);
         }
     }
 }
@@ -1463,7 +1815,7 @@ static void LA_NAME(update)(const linattn__span *s)
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = LA_NAME(run)(s, t, LA_PART, &masked);
+        count = LA_NAME(alike)(s, t, LA_PART, &masked);
         if (!masked) LA_NAME(update_block)(s, t, count);
     }
 }
@@ -1733,6 +2085,29 @@ static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__para
     }
 }
 
+/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
+static void LA_NAME(map_features)(const linattn__span *s)
+{
+    const size_t f0 = s->row_begin, f1 = s->row_end;
+    const int exponential = s->params->map == LINATTN_MAP_EXP;
+    float y[LA_BLOCK * LA_ROW];
+    size_t t, f, i, count;
+    for (t = 0; t < s->n; t += count) {
+        const float *x = s->k + t * s->k_token;
+        count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
+        (void)LA_NAME(inputs)(s, x, s->k_token, count, f0, f1, y, LA_ROW);
+        for (i = 0; i < count; i++)
+            for (f = f0; f < f1; f += LA_W) {
+                la_vec phi = la_load(y + i * LA_ROW + (f - f0));
+                if (exponential && linattn__masked(x + i * s->k_token, s->d))
+                    phi = la_zero();
+                else if (exponential)
+                    phi = la_mul(LA_NAME(exp_full)(phi), la_set1(s->params->rest_root));
+                la_store_part(s->out + (t + i) * s->out_token + f, phi, LA_NAME(lanes_left)(f1, f));
+            }
+    }
+}
+
 /* y = softmax over the span's m features of one query. */
 static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *y)
 {
@@ -1757,6 +2132,9 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 /* Nothing of the vocabulary outlives the inclusion. */
 #undef LA_NAME
 #undef la_scratch
+#undef la_rows
+#undef la_projection
+#undef la_chunk
 #undef la_tile
 #undef la_zero
 #undef la_set1
@@ -1798,9 +2176,9 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef LA_EXACT_VECS
 #undef LA_STAGE_VECS
 #undef LA_BLOCK
-#undef LA_FEATURES
 #undef LA_SLEEF
 #undef LA_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
+#undef LA_PROJECT_ROWS
