@@ -433,7 +433,7 @@ static void directions_are_uniform(void **state)
 
 /* ---- What they are for ---------------------------------------------------------------------- */
 
-/* phi(q).phi(k) / e^(q.k) of plain favor is the mean over the rows w of e^(w.z) / e^(|z|^2 / 2) with
+/* phi(q).phi(k) / e^(q.k) of plain favor is the mean over the rows w of e^(w.z) / e^(|z|^2 / 2),
    z = q + k, and should be 1. */
 enum { EST_DIM = 16, EST_MOST = 40 };
 
