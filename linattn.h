@@ -730,6 +730,32 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 
 /* ---- What kernels are given ------------------------------------------------------------------ */
 
+/* A window of `window` keys, for the tokens of sub-block u of BAND tokens, is the sum of
+   - the `middle` sub-blocks before u that all of them see whole: as a state, see below;
+   - of the `left` sub-blocks before these, and of u itself, the keys that each token sees: one by
+     one, from the scores phi(q).phi(k_j). phi(k_j) stand as columns beside those of S, as if their
+     values had been the unit vectors: so they share the exponents of S, and one read-out of all
+     columns gives both the sum and the scores.
+   The middle needs no subtraction either: sub-blocks come in rounds of `middle`, slot i holds the
+   sum of sub-blocks i and above of the last round, until sub-block i of this round is done and
+   takes it; `prefix` sums this round's. */
+#define LINATTN__BAND 32
+
+typedef struct linattn__band {
+    size_t window, middle, left,
+        ring;           /* tokens; sub-blocks: summed, single, and kept as they came */
+    size_t part_floats; /* of z, exponents and S */
+    size_t floats;      /* of a head */
+    size_t columns;     /* beside S */
+} linattn__band;
+
+/* Where the parts of a head lie: the sum that is read, with the single keys beside S; its exponents
+   before single keys moved them; slots; prefix; spare, a state for single tokens; the values of
+   the single keys in panels, and whether some are not finite; the last tokens as they came. */
+typedef struct linattn__band_parts {
+    float *sum, *exponents, *slots, *prefix, *spare, *panels, *keys, *values, *odd;
+} linattn__band_parts;
+
 /* A run of tokens of one key/value head. Strides in floats. */
 typedef struct linattn__span {
     const linattn__params *params;
@@ -748,7 +774,25 @@ typedef struct linattn__span {
     size_t column_begin, column_end; /* columns of S and out of this job, likewise */
     uint64_t seen;                   /* tokens before this call */
     int fetch;                       /* operands exceed L2: fetch ahead */
+    const linattn__band *band;       /* not NULL: a window */
+    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
+    size_t lag; /* token t queries with q[t - lag], from t = lag on */
 } linattn__span;
+
+static void linattn__band_layout(const linattn__span *s, float *head, linattn__band_parts *x)
+{
+    const linattn__band *b = s->band;
+    const size_t m16 = (s->m + 15) / 16 * 16;
+    x->sum = head;
+    x->exponents = x->sum + b->part_floats + b->columns * s->m;
+    x->slots = x->exponents + m16;
+    x->prefix = x->slots + b->middle * b->part_floats;
+    x->spare = x->prefix + b->part_floats;
+    x->panels = x->spare + b->part_floats;
+    x->odd = x->panels + (s->dv + 15) / 16 * 16 * b->columns;
+    x->keys = x->odd + 16;
+    x->values = x->keys + b->ring * LINATTN__BAND * s->d;
+}
 
 #define LINATTN__FEATURES 128 /* mapped at a time */
 #define LINATTN__LOWER 192    /* monomials of low degrees that are kept, in floats */
@@ -926,6 +970,7 @@ typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *
     X(query, linattn__span_kernel)                                                                 \
     X(causal, linattn__span_kernel)                                                                \
     X(softmax, linattn__exact_kernel)                                                              \
+    X(band, linattn__span_kernel)                                                                  \
     X(merge, linattn__merge_kernel)                                                                \
     X(map_features, linattn__span_kernel)                                                          \
     X(map, linattn__map_kernel)                                                                    \
@@ -1216,6 +1261,7 @@ static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
 
 static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+#define LINATTN__MAX_WINDOW 0x3fffffffu
 #define LINATTN__HEADER_BYTES 128 /* of a state */
 #define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
 
@@ -1225,6 +1271,8 @@ typedef struct linattn__shape {
     int map, norm, source;
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
+    size_t window;           /* 0: none */
+    linattn__band band;      /* of a window */
     size_t shared_floats;    /* what the heads share: projection or weights of monomials */
     size_t head_floats;      /* of the state of one key/value head */
     size_t state_bytes;      /* of the whole state, 0 if that overflows */
@@ -1253,9 +1301,40 @@ static linattn_status linattn__read_map(const linattn_config *c, linattn__shape 
     return LINATTN_OK;
 }
 
-static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+/* What a window of that many keys takes, in parts and tokens: see linattn__band. */
+static void linattn__measure_band(linattn__shape *s, size_t window, size_t part)
+{
+    linattn__band *b = &s->band;
+    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(s->dv);
+    size_t floats, token = linattn__times(LINATTN__BAND, s->d + s->dv);
+    b->window = window;
+    b->middle = whole > 1 ? whole - 1 : 0;
+    b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
+    b->ring = b->left + b->middle + 1;
+    b->columns = (b->left + 1) * LINATTN__BAND;
+    b->part_floats = part;
+    floats = linattn__times(b->middle + 3, part); /* slots, sum, prefix, spare */
+    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(s->m, dv16)));
+    floats = linattn__plus(floats, linattn__round16(s->m) + 16);
+    floats = linattn__plus(floats, linattn__times(b->ring, token));
+    b->floats = floats == SIZE_MAX ? SIZE_MAX : linattn__round16(floats);
+    s->head_floats = b->floats;
+}
+
+/* The floats of a head, z, exponents and S in panels, and the bytes of the state. */
+static void linattn__measure_state(linattn__shape *s, size_t window)
 {
     size_t floats;
+    s->head_floats =
+        linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
+    if (window) linattn__measure_band(s, window, s->head_floats);
+    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
+    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
+    s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
+}
+
+static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+{
     linattn_status status;
     if (!c) return LINATTN_ERROR_NULL;
     s->heads = c->heads ? c->heads : 1;
@@ -1267,7 +1346,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->scale = c->scale;
     s->epsilon = c->epsilon;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN_MAX_HEADS) return LINATTN_ERROR_SIZE;
+    if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
     if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
     s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
     if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
@@ -1279,12 +1358,8 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     if (status != LINATTN_OK) return status;
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
-    /* z, E, and S in panels */
-    s->head_floats =
-        linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
-    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
-    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
-    s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
+    s->window = c->window;
+    linattn__measure_state(s, s->window);
     return LINATTN_OK;
 }
 
@@ -1464,8 +1539,8 @@ typedef struct linattn__header {
     uint32_t tokens_low, tokens_high;
     uint32_t heads, kv_heads, d, dv, map, norm;
     uint32_t scale, epsilon; /* bits */
-    uint32_t features, degree;
-    uint32_t zero[16];
+    uint32_t features, degree, window;
+    uint32_t zero[15];
 } linattn__header;
 
 static void linattn__copy(void *dst, const void *src, size_t bytes)
@@ -1499,7 +1574,8 @@ static void linattn__make_header(const linattn__shape *s, linattn__header *h)
     h->epsilon = linattn__to_bits(s->epsilon > 0.0f ? s->epsilon : 0.0f);
     h->features = (uint32_t)s->features;
     h->degree = (uint32_t)s->degree;
-    for (i = 0; i < 16; i++) h->zero[i] = 0;
+    h->window = (uint32_t)s->window;
+    for (i = 0; i < 15; i++) h->zero[i] = 0;
 }
 
 static uint64_t linattn__tokens(const linattn__header *h)
@@ -1522,7 +1598,7 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
            a->bytes_high == b->bytes_high && a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->d == b->d && a->dv == b->dv && a->map == b->map && a->norm == b->norm &&
            a->scale == b->scale && a->epsilon == b->epsilon && a->features == b->features &&
-           a->degree == b->degree;
+           a->degree == b->degree && a->window == b->window;
 }
 
 /* A state's header, checked: it must describe a config in the form that make_header writes. */
@@ -1549,7 +1625,8 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     c.features = h->features;
     c.projection = NULL; /* the state has its own */
     c.degree = h->degree;
-    c.window = c.landmarks = c.iterations = 0;
+    c.window = h->window;
+    c.landmarks = c.iterations = 0;
     if (linattn__read_config(&c, s) != LINATTN_OK || s->state_bytes == 0 ||
         ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
@@ -1720,7 +1797,7 @@ static void linattn__clear(void *state, const linattn__shape *s, const linattn__
 #else
         memset(p, 0, floats * sizeof(float));
 #endif
-        if (linattn__has_exponents(s))
+        if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
     }
 }
@@ -1772,7 +1849,27 @@ LINATTN_API linattn_status linattn_state_reset(void *state)
     return LINATTN_OK;
 }
 
-/* Exponents are -inf or integers that cannot overflow in sums. */
+/* Exponents are -inf or integers that cannot overflow in sums. A window has them in each of its
+   parts. */
+static int linattn__exponents_valid(const float *e, size_t count);
+static int linattn__head_valid(const linattn__shape *s, float *head)
+{
+    const size_t m16 = linattn__round16(s->m);
+    linattn__span span;
+    linattn__band_parts b;
+    size_t i;
+    if (!linattn__exponents_valid(head + m16, m16)) return 0;
+    if (!s->window) return 1;
+    span.band = &s->band;
+    span.m = s->m;
+    span.d = s->d;
+    span.dv = s->dv;
+    linattn__band_layout(&span, head, &b);
+    for (i = 0; i <= s->band.middle; i++) /* the last one is the prefix */
+        if (!linattn__exponents_valid(b.slots + i * s->band.part_floats + m16, m16)) return 0;
+    return linattn__exponents_valid(b.exponents, m16);
+}
+
 static int linattn__exponents_valid(const float *e, size_t count)
 {
     size_t i;
@@ -1808,9 +1905,8 @@ LINATTN_API linattn_status linattn_state_check(const linattn_config *config, con
     if (!same) return LINATTN_ERROR_STATE;
     if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
     for (head = 0; head < s.kv_heads && linattn__has_exponents(&s); head++) {
-        const size_t m16 = linattn__round16(s.m);
-        const float *p = linattn__head((void *)(uintptr_t)state, &s, head);
-        if (!linattn__exponents_valid(p + m16, m16)) return LINATTN_ERROR_STATE;
+        if (!linattn__head_valid(&s, linattn__head((void *)(uintptr_t)state, &s, head)))
+            return LINATTN_ERROR_STATE;
     }
     return LINATTN_OK;
 }
@@ -1902,6 +1998,8 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->column_end = s->dv;
     span->seen = linattn__tokens(h);
     span->fetch = 0;
+    span->band = s->window ? &s->band : NULL;
+    span->n_k = span->lag = 0;
 }
 
 static void linattn__use_query(linattn__work *w, const linattn__extent *q, const linattn__extent *o)
@@ -1925,7 +2023,7 @@ static void linattn__use_keys(linattn__work *w, const linattn__extent *k, const 
     w->span.v = v->data;
     w->span.v_token = v->token;
     w->v_head = v->head;
-    w->span.n = k->n;
+    w->span.n = w->span.n_k = k->n;
 }
 
 /* What parallel_for is given: jobs on other threads need the floating-point environment, too. */
@@ -2048,6 +2146,25 @@ static void linattn__do_causal(linattn__work *w, const linattn_context *context)
                       2 * m16 * sizeof(float));
 }
 
+/* Windows: heads. */
+static void linattn__band_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t head, end;
+    linattn__share(w->kv_heads, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        const linattn__span s = linattn__span_of(w, head);
+        w->kernel(&s);
+    }
+}
+
+static void linattn__do_band(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = linattn__kernels_active()->band;
+    w->jobs = linattn__threads(context, w->kv_heads);
+    linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+}
+
 /* Heads alone if they share out evenly, else each in `jobs` parts. */
 static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
                               const linattn_context *context)
@@ -2077,6 +2194,12 @@ static void linattn__do_query(linattn__work *w, const linattn_context *context)
 typedef struct linattn__operands {
     linattn__extent q, k, v, out;
 } linattn__operands;
+
+/* Windows forget by tokens: sums without the tokens cannot. */
+static linattn_status linattn__no_window(const linattn__shape *s)
+{
+    return s->window ? LINATTN_ERROR_UNSUPPORTED : LINATTN_OK;
+}
 
 static linattn_status linattn__read_keys(const linattn__shape *s, linattn_view k, linattn_view v,
                                          size_t n, linattn__operands *x)
@@ -2116,6 +2239,7 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
     linattn__work w;
     linattn__environment environment;
     linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__no_window(&s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status != LINATTN_OK) return status;
     if (!linattn__apart(&x.k, state, s.state_bytes) || !linattn__apart(&x.v, state, s.state_bytes))
@@ -2139,6 +2263,7 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
     linattn__work w;
     linattn__environment environment;
     linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__no_window(&s);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
     if (status != LINATTN_OK) return status;
     if (!linattn__apart(&x.out, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
@@ -2177,7 +2302,10 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     linattn__use_query(&w, &x.q, &x.out);
     w.kernel = linattn__kernels_active()->causal;
     w.span.fetch = linattn__exceeds_cache(&w.span);
-    linattn__do_causal(&w, context);
+    if (s.window)
+        linattn__do_band(&w, context);
+    else
+        linattn__do_causal(&w, context);
     linattn__leave(environment);
     linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
@@ -2202,6 +2330,7 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
     size_t head;
     linattn_status status = linattn__read_state(dst, &to, &s);
     if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
+    if (status == LINATTN_OK) status = linattn__no_window(&s);
     if (status != LINATTN_OK) return status;
     if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
         return LINATTN_ERROR_STATE;
@@ -2240,7 +2369,9 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
     size_t bytes, jobs;
     if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
     switch (verb) {
-    case LINATTN_WORKSPACE_BIDIRECTIONAL: return s.state_bytes + LINATTN__ALIGNMENT;
+    case LINATTN_WORKSPACE_BIDIRECTIONAL:
+        if (s.window) linattn__measure_state(&s, 2 * s.window - 1);
+        return s.state_bytes ? s.state_bytes + LINATTN__ALIGNMENT : 0;
     case LINATTN_WORKSPACE_SOFTMAX:
         jobs = linattn__threads(context, SIZE_MAX);
         bytes = linattn__times(jobs, linattn__exact_bytes(&s));
@@ -2287,7 +2418,10 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
         &s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
         linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, context), &x);
     if (status != LINATTN_OK) return status;
+    if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
+    if (s.window >= n_k) s.window = 0; /* which it then sees all through */
+    linattn__measure_state(&s, s.window ? 2 * s.window - 1 : 0);
     if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
         !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
@@ -2295,6 +2429,15 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     environment = linattn__enter();
     h = linattn__make_state(config, &s, state);
     linattn__start(&w, &s, &h, state);
+    if (s.window) {
+        linattn__use_query(&w, &x.q, &x.out);
+        linattn__use_keys(&w, &x.k, &x.v);
+        w.span.lag = s.window - 1;
+        w.span.n = n_k + w.span.lag;
+        linattn__do_band(&w, context);
+        linattn__leave(environment);
+        return LINATTN_OK;
+    }
     if (n_k) {
         linattn__use_keys(&w, &x.k, &x.v);
         linattn__do_update(&w, context);
@@ -2778,6 +2921,8 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__SATURATION
 #undef LINATTN__LOWEST
 #undef LINATTN__FETCH_FLOATS
+#undef LINATTN__BAND
+#undef LINATTN__MAX_WINDOW
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__LOWER
 #undef LINATTN__FEATURES

@@ -33,6 +33,7 @@
 #define la_rows LA_NAME(rows)
 #define la_projection LA_NAME(projection)
 #define la_chunk LA_NAME(chunk)
+#define la_band LA_NAME(band_scratch)
 #define la_tile LA_NAME(tile)
 #define la_zero LA_NAME(zero)
 #define la_set1 LA_NAME(set1)
@@ -660,6 +661,12 @@ LINATTN__INLINE la_vec LA_NAME(phi_query)(const linattn__params *p, const float 
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
+LINATTN__INLINE la_mask LA_NAME(unordered)(la_vec x)
+{
+    const la_vec one = la_set1(1.0f);
+    return la_gt(one, la_select(la_eq(x, x), one, la_zero()));
+}
+
 /* x, saturating at +-FLT_MAX; a NaN stays. */
 LINATTN__INLINE la_vec LA_NAME(clamp)(la_vec x)
 {
@@ -713,23 +720,27 @@ typedef struct la_rows {
    of the block, during which no exponent of a key moves but at its begin. */
 typedef struct la_chunk {
     size_t t0, count, f0, f1, t, end;
-    int first, last;    /* of the features */
-    int keep;           /* leave the new z behind */
-    int fresh;          /* keys are not mapped yet */
-    la_rows k, q;       /* of the block's tokens, for one query head */
-    size_t row0;        /* of that head in scratch */
-    const float *query; /* its operand */
-    float *out;
+    int first, last;     /* of the features */
+    int keep;            /* leave the new z behind */
+    int fresh;           /* keys are not mapped yet */
+    la_rows k, q;        /* of the block's tokens, for one query head */
+    size_t row0;         /* of that head in scratch */
+    const float *query;  /* its operand */
+    float *out, *scores; /* rows of the run's read-out that a higher peak shrinks */
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
-static void LA_NAME(shrink)(const linattn__span *s, float *den, float *out, float delta)
+static void LA_NAME(shrink)(const linattn__span *s, float *den, float *scores, float *out,
+                            float delta)
 {
     float factor[2];
     size_t c;
     linattn__two_factors(delta, factor);
     for (c = 0; c < 16; c++) den[c] = linattn__rescale(den[c], factor);
-    for (c = s->column_begin; c < s->column_end; c += LA_W) {
+    for (c = 0; scores && c < s->band->columns; c++)
+        scores[c] = linattn__rescale(scores[c], factor);
+    if (!out) return;
+    for (c = s->column_begin; c < s->column_end && c < s->dv; c += LA_W) {
         const int lanes = LA_NAME(lanes_left)(s->dv, c);
         const la_vec least = la_set1(LINATTN__FLT_MIN);
         la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
@@ -765,8 +776,11 @@ static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch 
             *at = -LINATTN__INF;
             if (peak > -LINATTN__INF) *at = peak;
         } else if (peak > *at) {
-            if (*at > -LINATTN__INF) LA_NAME(shrink)
-            (s, w->den + (c->row0 + t) * 16, c->out + t * s->out_token, *at - peak);
+            if (*at > -LINATTN__INF) {
+                float *const out = c->out ? c->out + t * s->out_token : NULL;
+                float *const scores = c->scores ? c->scores + t * LA_ROW : NULL;
+                LA_NAME(shrink)(s, w->den + (c->row0 + t) * 16, scores, out, *at - peak);
+            }
             *at = peak;
         }
     }
@@ -941,6 +955,14 @@ LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
     }
 }
 
+/* The keys that token t of a call sees. */
+static uint64_t LA_NAME(visible)(const linattn__span *s, size_t t)
+{
+    const uint64_t i = s->seen + t + 1, keys = s->seen + s->n_k;
+    if (!s->band) return i;
+    return (i < keys ? i : keys) - (i > s->band->window ? i - s->band->window : 0);
+}
+
 /* The output factors of a run of one query head, once its denominators are complete. */
 static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w,
                                               const la_chunk *c, int keys)
@@ -964,7 +986,7 @@ static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch
                 mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
             w->scale[row] =
                 linattn__factor(p, den, top, mass, mass_top,
-                                keys ? s->seen + c->t0 + t + 1 : s->seen, &w->power[row]);
+                                keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, &w->power[row]);
         }
     }
     if (plain && p->map != LINATTN_MAP_IDENTITY)
@@ -1541,6 +1563,7 @@ LINATTN__INLINE void LA_NAME(block_chunk)(const linattn__span *s, la_scratch *w,
     c.f1 = a->f1;
     c.first = a->first;
     c.last = a->last;
+    c.scores = NULL;
     c.k.at = q;
     c.k.row = 0;
     if (keys)
@@ -2044,6 +2067,470 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
     }
 }
 
+/* ---- Windows --------------------------------------------------------------------------------- */
+
+/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
+typedef struct la_band {
+    float p[LA_BLOCK * LA_ROW];
+    int apart[LA_BLOCK];
+} la_band;
+
+/* The span of a part of a head: z, exponents and S one after the other. */
+LINATTN__INLINE linattn__span LA_NAME(part)(const linattn__span *s, float *part)
+{
+    linattn__span x = *s;
+    x.z = part;
+    x.e = part + (s->m + 15) / 16 * 16;
+    x.s = x.e + (s->m + 15) / 16 * 16;
+    return x;
+}
+
+LINATTN__INLINE void LA_NAME(fill)(float *to, size_t count, float value)
+{
+    size_t i;
+    for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
+}
+
+static void LA_NAME(part_clear)(const linattn__span *s, float *part)
+{
+    LA_NAME(fill)(part, s->band->part_floats, 0.0f);
+    if (s->params->map == LINATTN_MAP_EXP)
+        LA_NAME(fill)(LA_NAME(part)(s, part).e, s->m, -LINATTN__INF);
+}
+
+static void LA_NAME(part_add)(const linattn__span *s, float *part, float *other)
+{
+    const linattn__span to = LA_NAME(part)(s, part), from = LA_NAME(part)(s, other);
+    LA_NAME(merge)(&to, &from);
+}
+
+/* part = the middle of the window of token i. */
+static void LA_NAME(part_middle)(const linattn__span *s, const linattn__band_parts *b, float *part,
+                                 uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const float *slot = b->slots;
+    size_t at;
+    if (band->middle == 0) {
+        LA_NAME(part_clear)(s, part);
+        return;
+    }
+    slot += (size_t)(i / LINATTN__BAND % band->middle) * band->part_floats;
+    for (at = 0; at < band->part_floats; at += LA_W) la_store(part + at, la_load(slot + at));
+    LA_NAME(part_add)(s, part, b->prefix);
+}
+
+/* Where token i, counted from the first of all, is kept. */
+LINATTN__INLINE size_t LA_NAME(kept)(const linattn__span *s, uint64_t i)
+{
+    return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
+}
+
+/* The tokens of the left sub-blocks that token i may see: [*first, returned). */
+static uint64_t LA_NAME(left_keys)(const linattn__span *s, uint64_t i, uint64_t *first)
+{
+    const linattn__band *band = s->band;
+    const uint64_t block = i / LINATTN__BAND;
+    const uint64_t end = block > band->middle ? (block - band->middle) * LINATTN__BAND : 0;
+    *first = i + 1 > band->window ? i + 1 - band->window : 0;
+    if (*first > end) *first = end;
+    return end;
+}
+
+/* The column of the first key that token i sees. */
+static size_t LA_NAME(first_column)(const linattn__span *s, uint64_t i)
+{
+    const linattn__band *band = s->band;
+    uint64_t first;
+    const uint64_t end = LA_NAME(left_keys)(s, i, &first), begin = i - i % LINATTN__BAND;
+    const size_t left = band->left * LINATTN__BAND;
+    if (first < end) return left - (size_t)(end - first);
+    if (begin + band->window < i + 1) return left + (size_t)(i + 1 - band->window - begin);
+    return left;
+}
+
+/* phi(k) of the run's tokens become columns, that of token 0 being `column`. */
+static void LA_NAME(put_columns)(const linattn__span *sum, const la_chunk *c, size_t column)
+{
+    const linattn__params *p = sum->params;
+    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    size_t t, f, i;
+    for (t = c->t; t < c->end; t++) {
+        const float *k = c->k.at + t * c->k.row;
+        float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
+        for (f = c->f0; f < c->f1; f += LA_W) {
+            const int lanes = LA_NAME(lanes_left)(c->f1, f);
+            const la_vec e = LA_NAME(key_exponent)(la_load(sum->e + f));
+            float phi[LA_W];
+            la_store(phi, LA_NAME(phi_key)(p, k + (f - c->f0), lanes, e, p->map));
+            for (i = 0; i < (size_t)lanes; i++) to[(f + i) * 16] = phi[i];
+        }
+    }
+}
+
+/* Columns for `count` tokens that are not masked, with no query that looks on. */
+static void LA_NAME(append)(const linattn__span *sum, la_scratch *w, const float *keys,
+                            size_t k_token, size_t count, size_t column)
+{
+    const size_t step = linattn__chunk(sum->m);
+    la_chunk c;
+    for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
+        c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
+        c.k = LA_NAME(inputs)(sum, keys, k_token, count, c.f0, c.f1, w->k, LA_ROW);
+        for (c.t = 0; c.t < count; c.t = c.end) {
+            c.end = count;
+            if (sum->params->map == LINATTN_MAP_EXP)
+                c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
+            LA_NAME(put_columns)(sum, &c, column);
+        }
+    }
+}
+
+/* Values of one key into the panels that scores meet. Only finite ones let several tokens share a
+   tile, as those that a token does not see have the weight 0. */
+static void LA_NAME(put_values)(const linattn__span *s, const linattn__band_parts *b,
+                                const float *v, size_t column)
+{
+    size_t c;
+    for (c = 0; c < s->dv; c++) {
+        if (!(v[c] >= -LINATTN__FLT_MAX && v[c] <= LINATTN__FLT_MAX)) *b->odd = 1.0f;
+        b->panels[(c / 16 * s->band->columns + column) * 16 + c % 16] = v[c];
+    }
+}
+
+/* The maps whose denominators need z itself are read out token by token, from a state that holds
+   just the window. */
+LINATTN__INLINE int LA_NAME(always_apart)(const linattn__params *p)
+{
+    return p->norm == LINATTN_NORM_FEATURE || p->map == LINATTN_MAP_IDENTITY;
+}
+
+/* The sub-block of token i begins: its middle, and the columns of the left sub-blocks. */
+static LINATTN__NOINLINE void LA_NAME(band_begin)(const linattn__span *s, linattn__span *sum,
+                                                  const linattn__band_parts *b, la_scratch *w,
+                                                  uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const size_t panels = (s->dv + 15) / 16 * 16;
+    uint64_t key, end;
+    size_t count, column;
+    linattn__span left = *s;
+    LA_NAME(part_middle)(s, b, b->sum, i);
+    for (count = 0; count < s->m; count += LA_W)
+        la_store(b->exponents + count, la_load(sum->e + count));
+    LA_NAME(fill)(b->sum + band->part_floats, band->columns * s->m, 0.0f);
+    LA_NAME(fill)(b->panels, panels * band->columns, 0.0f);
+    *b->odd = 0.0f;
+    end = LA_NAME(left_keys)(s, i, &key);
+    column = band->left * LINATTN__BAND - (size_t)(end - key);
+    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
+    left.k_token = s->d;
+    left.n = LINATTN__BAND;
+    for (; key < end; key += count, column += count) {
+        const size_t at = LA_NAME(kept)(s, key), row = at % LINATTN__BAND;
+        size_t most = end - key < LA_BLOCK ? (size_t)(end - key) : LA_BLOCK, t;
+        int masked;
+        left.k = b->keys + (at - row) * s->d;
+        count = LA_NAME(alike)(&left, row, most, &masked);
+        if (masked) continue;
+        LA_NAME(append)(sum, w, b->keys + at * s->d, s->d, count, column);
+        for (t = 0; t < count; t++)
+            LA_NAME(put_values)(s, b, b->values + (at + t) * s->dv, column + t);
+    }
+}
+
+/* Tokens [key, end) of those that are kept, if they came at all, are added to a part. */
+static void LA_NAME(add_kept)(const linattn__span *s, const linattn__band_parts *b, float *part,
+                              uint64_t key, uint64_t end)
+{
+    linattn__span x = LA_NAME(part)(s, part);
+    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
+    x.k_token = s->d;
+    x.v_token = s->dv;
+    x.fetch = 0;
+    for (; key < end; key += x.n) {
+        const size_t at = LA_NAME(kept)(s, key), left = LINATTN__BAND - at % LINATTN__BAND;
+        x.k = b->keys + at * s->d;
+        x.v = b->values + at * s->dv;
+        x.n = end - key < left ? (size_t)(end - key) : left;
+        LA_NAME(update)(&x);
+    }
+}
+
+/* The sub-block that began with token i is complete. */
+static LINATTN__NOINLINE void LA_NAME(band_end)(const linattn__span *s,
+                                                const linattn__band_parts *b, uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const size_t part = band->part_floats;
+    size_t at;
+
+    if (band->middle == 0) return;
+    at = (size_t)(i / LINATTN__BAND % band->middle);
+    LA_NAME(part_clear)(s, b->slots + at * part);
+    LA_NAME(add_kept)(s, b, b->slots + at * part, i, i + LINATTN__BAND);
+    LA_NAME(part_add)(s, b->prefix, b->slots + at * part);
+    if (at + 1 < band->middle) return;
+    for (; at > 0; at--) LA_NAME(part_add)(s, b->slots + (at - 1) * part, b->slots + at * part);
+    LA_NAME(part_clear)(s, b->prefix);
+}
+
+/* The read-out of token t, query by query from a state of its own. */
+static LINATTN__NOINLINE void LA_NAME(band_apart)(const linattn__span *s,
+                                                  const linattn__band_parts *b, size_t t)
+{
+    const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
+    uint64_t first, end = LA_NAME(left_keys)(s, i, &first);
+    linattn__span x = LA_NAME(part)(s, b->spare);
+    LA_NAME(part_middle)(s, b, b->spare, i);
+    LA_NAME(add_kept)(s, b, b->spare, first, end);
+    first = begin + s->band->window < i + 1 ? i + 1 - s->band->window : begin;
+    LA_NAME(add_kept)(s, b, b->spare, first, i + 1);
+    x.seen = LA_NAME(visible)(s, t);
+    x.band = NULL;
+    x.q = s->q + (t - s->lag) * s->q_token;
+    x.out = s->out + (t - s->lag) * s->out_token;
+    x.n = 1;
+    x.fetch = 0;
+    LA_NAME(query)(&x);
+}
+
+/* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
+   are known, so far that these would be lost? */
+static int LA_NAME(too_far)(const linattn__span *sum, const linattn__band_parts *b,
+                            const la_chunk *c, const float *key)
+{
+    size_t f;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(c->f1, f);
+        la_vec near = la_load(b->exponents + f), e;
+        if (key)
+            near = la_max(near,
+                          LA_NAME(exponent)(la_load_part(key + (f - c->f0), lanes), sum->params));
+        e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
+        near = la_max(la_set1(LINATTN__LOWEST), near);
+        if (la_any(la_gt(e, la_add(near, la_set1(64.0f))))) return 1;
+    }
+    return 0;
+}
+
+/* One run of a chunk: stages it, and reads out S and the columns. */
+static LINATTN__NOINLINE void LA_NAME(band_run)(const linattn__span *sum, la_scratch *w, la_band *x,
+                                                la_chunk *c, const la_tile *sums,
+                                                const la_tile *scores, const float *q)
+{
+    la_tile a;
+    size_t g;
+    for (g = 0; g < sums->heads; g++) {
+        c->row0 = g * c->count;
+        c->query = q + g * sum->q_head;
+        c->q.at =
+            sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
+        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
+        c->scores = x->p + c->row0 * LA_ROW;
+        if (sum->params->map == LINATTN_MAP_EXP) LA_NAME(peaks)(sum, w, c);
+        LA_NAME(stage)(sum, w, c, 0);
+    }
+    a = *scores;
+    a.begin = c->t;
+    a.end = c->end;
+    a.f0 = c->f0;
+    a.f1 = c->f1;
+    a.first = c->first;
+    a.last = 0;
+    LA_NAME(tiles)(&a, 0);
+    a.span = sums->span;
+    a.out = sums->out;
+    if (sum->band->middle) LA_NAME(tiles)(&a, 0);
+}
+
+/* Scores of keys that a token does not see become 0; the others enter the denominators. */
+static void LA_NAME(band_mask)(const linattn__span *s, la_scratch *w, la_band *x, size_t t0,
+                               size_t count, size_t heads, size_t column)
+{
+    const size_t left = s->band->left * LINATTN__BAND;
+    size_t g, t, j;
+    for (g = 0; g < heads; g++)
+        for (t = 0; t < count; t++) {
+            const uint64_t i = s->seen + t0 + t;
+            const size_t first = LA_NAME(first_column)(s, i);
+            const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
+            float *const p = x->p + row * LA_ROW, *const den = w->den + row * 16;
+            for (j = column; j < first; j++) p[j] = 0.0f;
+            for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
+            for (j = first / 16 * 16; j < end; j += LA_W)
+                la_store(den + j % 16, la_add(la_load(den + j % 16), la_load(p + j)));
+        }
+}
+
+/* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
+   to be added. */
+static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const linattn__span *sum,
+                                                  const linattn__band_parts *b, la_scratch *w,
+                                                  la_band *x, size_t t0, size_t count, size_t g0,
+                                                  size_t heads, int keys)
+{
+    const linattn__params *p = s->params;
+    const uint64_t i = s->seen + t0;
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
+    const size_t column = LA_NAME(first_column)(s, i) / 16 * 16;
+    const size_t step = linattn__chunk(s->m);
+    const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
+    linattn__span whole = *sum, single = *s, values = *s;
+    la_tile sums, scores;
+    la_chunk c;
+    size_t g, t;
+    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
+    single.dv = single.column_end = s->band->columns - column;
+    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
+    single.column_begin = 0;
+    single.out_token = LA_ROW;
+    single.out_head = count * LA_ROW;
+    whole.column_end = s->dv;
+    sums.span = &whole;
+    sums.k = sums.v = sums.q_in = sums.k_in = sums.lower = NULL;
+    sums.q = w->q;
+    sums.scale = w->scale;
+    sums.count = count;
+    sums.heads = heads;
+    sums.clamp = sums.keep = sums.ahead = 0;
+    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
+    scores = sums;
+    scores.span = &single;
+    scores.out = x->p + column;
+    c.t0 = t0;
+    c.count = count;
+    c.keep = c.fresh = 0;
+    c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
+    LA_NAME(fill)(w->den, count * heads * 16, 0.0f);
+    for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
+        c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
+        c.first = c.f0 == 0;
+        c.last = c.f1 == s->m;
+        if (keys)
+            c.k = LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k,
+                                  LA_ROW);
+        for (g = 0; g < heads && p->source != LINATTN__DIRECT; g++)
+            (void)LA_NAME(inputs)(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                                  w->q + g * count * LA_ROW, LA_ROW);
+        for (c.t = 0; c.t < count; c.t = c.end) {
+            c.end = count;
+            if (keys && p->map == LINATTN_MAP_EXP)
+                c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
+            if (keys) LA_NAME(put_columns)(sum, &c, own);
+            for (t = c.t; t < c.end && p->map == LINATTN_MAP_EXP; t++)
+                x->apart[t] |= LA_NAME(too_far)(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+            LA_NAME(band_run)(sum, w, x, &c, &sums, &scores, q);
+        }
+    }
+    LA_NAME(band_mask)(s, w, x, t0, count, heads, column);
+    c.t = 0;
+    c.end = count;
+    for (g = 0; g < heads; g++) {
+        c.row0 = g * count;
+        c.query = q + g * s->q_head;
+        LA_NAME(finish)(s, w, &c, 1);
+    }
+    values.s = b->panels;
+    values.m = s->band->columns;
+    sums.span = &values;
+    sums.q = x->p + column;
+    sums.begin = 0;
+    sums.end = count;
+    sums.f0 = LA_NAME(first_column)(s, i);
+    sums.f1 = own + count;
+    sums.q = x->p + sums.f0;
+    sums.first = s->band->middle == 0;
+    sums.last = 1;
+    LA_NAME(tiles)(&sums, 0);
+    for (g = 0; g < heads; g++)
+        LA_NAME(shift_rows)(s, w->power + g * count, sums.out + g * s->out_head, count);
+}
+
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
+static void LA_NAME(band_tokens)(const linattn__span *s, linattn__span *sum,
+                                 const linattn__band_parts *b, la_scratch *w, la_band *x, size_t t0,
+                                 size_t count, int masked)
+{
+    const int apart = LA_NAME(always_apart)(s->params), absent = t0 >= s->n_k;
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    const uint64_t i = s->seen + t0;
+    const size_t at = LA_NAME(kept)(s, i);
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
+    size_t t, f, g;
+    for (t = 0; t < count; t++) {
+        const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
+        float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
+        x->apart[t] = apart;
+        if (absent) continue;
+        for (f = 0; f < s->d; f++) key[f] = k[f];
+        for (f = 0; f < s->dv; f++) value[f] = masked ? 0.0f : v[f];
+        if (!apart && !masked) LA_NAME(put_values)(s, b, v, own + t);
+    }
+    if (t0 >= s->lag && !apart) {
+        for (g = 0; g < s->group; g += chunk) {
+            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
+            LA_NAME(band_block)(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
+        }
+    } else if (!apart && !masked) {
+        LA_NAME(append)(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
+    }
+    for (t = 0; t < count && t0 >= s->lag; t++)
+        if (x->apart[t]) LA_NAME(band_apart)(s, b, t0 + t);
+}
+
+/* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
+   where values are not finite, so that a 0 does not meet them. */
+static size_t LA_NAME(band_count)(const linattn__span *s, const linattn__band_parts *b, size_t t,
+                                  size_t most, int *masked)
+{
+    const size_t within = 16 - (size_t)((s->seen + t) % 16);
+    size_t count = within < most ? within : most, i, c;
+    if (count > s->n - t) count = s->n - t;
+    if (t < s->lag && count > s->lag - t) count = s->lag - t;
+    *masked = 1;
+    if (t >= s->n_k) return count;
+    if (count > s->n_k - t) count = s->n_k - t;
+    count = LA_NAME(alike)(s, t, count, masked);
+    for (i = 0; i < count; i++)
+        for (c = 0; c < s->dv; c += LA_W) {
+            const la_vec big = la_set1(LINATTN__FLT_MAX);
+            const la_vec v =
+                la_load_part(s->v + (t + i) * s->v_token + c, LA_NAME(lanes_left)(s->dv, c));
+            const la_vec size = la_max(v, la_sub(la_zero(), v));
+            if (la_any(la_gt(size, big)) || la_any(LA_NAME(unordered)(v))) return 1;
+        }
+    return *b->odd > 0.0f ? 1 : count;
+}
+
+static void LA_NAME(band)(const linattn__span *s)
+{
+    const linattn__band *band = s->band;
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    la_scratch w;
+    la_band x;
+    linattn__band_parts b;
+    linattn__span sum;
+    size_t t, count, i;
+    linattn__band_layout(s, s->z, &b);
+    sum = LA_NAME(part)(s, b.sum);
+    sum.column_end = (s->dv + 15) / 16 * 16 + band->columns;
+    if (s->seen == 0) {
+        for (i = 0; i < band->middle; i++) LA_NAME(part_clear)(s, b.slots + i * band->part_floats);
+        LA_NAME(part_clear)(s, b.prefix);
+    }
+    for (t = 0; t < s->n; t += count) {
+        const uint64_t at = s->seen + t;
+        int masked;
+        if (at % LINATTN__BAND == 0 && !LA_NAME(always_apart)(s->params))
+            LA_NAME(band_begin)(s, &sum, &b, &w, at);
+        count = LA_NAME(band_count)(s, &b, t, LA_BLOCK / chunk, &masked);
+        LA_NAME(band_tokens)(s, &sum, &b, &w, &x, t, count, masked);
+        if ((at + count) % LINATTN__BAND == 0)
+            LA_NAME(band_end)(s, &b, at / LINATTN__BAND * LINATTN__BAND);
+    }
+}
+
 /* ---- The maps on arrays ---------------------------------------------------------------------- */
 
 LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map)
@@ -2135,6 +2622,7 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_rows
 #undef la_projection
 #undef la_chunk
+#undef la_band
 #undef la_tile
 #undef la_zero
 #undef la_set1
