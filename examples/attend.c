@@ -74,9 +74,8 @@ static const char help[] =
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
     "  --state-out F       save the state after the last key\n"
-    "  --window W          token i sees keys i-W+1..i only; without --causal i-W+1..i+W-1, with "
-    "as\n"
-    "                      many queries as keys, and neither --split nor a state\n"
+    "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
+    "                      as many queries as keys are needed, and no --split or state is taken\n"
     "\n"
     "Maps favor, favor-simple and favor-hyperbolic, exp(q.k) by random features, only:\n"
     "  --features M        rows of the projection (default: 4 dim)\n"
@@ -92,12 +91,10 @@ static const char help[] =
     "  --iterations N      steps of the pseudo-inverse at most (default: 12)\n"
     "\n"
     "  --compare           write no file; print, for every map with its default norm and for\n"
-    "                      nystrom, how far its outputs are from exact attention on this data, "
-    "and\n"
-    "                      how fast it is. Goes with --causal, --scale, --eps, --threads, --isa "
-    "and\n"
-    "                      the options of single methods, down from --window; --scale holds for\n"
-    "                      all alike, --window for the maps\n"
+    "                      nystrom, how far its outputs are from exact attention on this data,\n"
+    "                      and how fast it is. Goes with --causal, --eps, --threads, --isa, with\n"
+    "                      --scale for all alike, and with the options from --window on, each for\n"
+    "                      the methods that have it\n"
     "\n"
     "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
 
@@ -1074,7 +1071,7 @@ static void attend(const task *t, const tensor *out)
     }
 }
 
-static void prepare(task *t)
+static void reserve(task *t)
 {
     static const linattn_workspace verbs[ATTENTION_COUNT] = {
         [ATTENTION_LINEAR] = LINATTN_WORKSPACE_BIDIRECTIONAL,
@@ -1082,13 +1079,16 @@ static void prepare(task *t)
         [ATTENTION_NYSTROM] = LINATTN_WORKSPACE_NYSTROM,
     };
     require(linattn_config_check(&t->config), "these shapes and options");
+    t->bytes = t->with_state ? linattn_state_size(&t->config)
+                             : linattn_workspace_size(&t->config, verbs[t->kind], &t->context);
+    t->memory = allocate(t->bytes);
+}
+
+static void prepare(task *t)
+{
+    reserve(t);
     if (t->with_state) {
-        t->bytes = linattn_state_size(&t->config);
-        t->memory = allocate(t->bytes);
         require(linattn_state_init(&t->config, t->memory, t->bytes), "the state");
-    } else {
-        t->bytes = linattn_workspace_size(&t->config, verbs[t->kind], &t->context);
-        t->memory = allocate(t->bytes);
     }
 }
 
@@ -1199,7 +1199,8 @@ static void print_setting(const task *t, const char *from, size_t threads)
     if (c->scale > 0) {
         printf("scale %g\n", (double)c->scale);
     } else {
-        printf("scale 1/sqrt(%zu), but 1 for elu1 to softmax\n", t->q.dim);
+        printf("scale 1 for elu1, identity, relu, exp and softmax,\n1/sqrt(%zu) for the others\n",
+               t->q.dim);
     }
     if (c->window) {
         printf("the maps see a window of %zu tokens, exact attention%s all\n", c->window,
@@ -1232,6 +1233,19 @@ static int is_out_of_proportion(const linattn_config *config)
     return monomials && !config->degree && (features == 0 || features > MOST);
 }
 
+/* Fails on a map for which there is no memory, as well as can be told, before the table begins. */
+static void check_maps(task *t)
+{
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        t->config.map = (linattn_feature_map)map;
+        if (!is_out_of_proportion(&t->config)) {
+            reserve(t);
+            free(t->memory);
+        }
+    }
+    t->config.map = LINATTN_MAP_ELU1;
+}
+
 static void compare_maps(task *t, const tensor *exact, double exact_seconds, const tensor *out)
 {
     for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
@@ -1245,34 +1259,35 @@ static void compare_maps(task *t, const tensor *exact, double exact_seconds, con
     }
 }
 
+/* Exact attention and nystrom, which have neither window nor state; then the maps. */
 static void compare(task *t, const char *from, size_t threads)
 {
     if (t->q.tokens == 0 || t->k.tokens == 0) {
         fail("--compare: there is nothing to compare in 0 tokens");
     }
+    task other = *t;
+    other.kind = ATTENTION_SOFTMAX;
+    other.config.window = 0;
+    t->with_state = t->causal;
+    check_maps(t);
     tensor exact = make_output(t, NULL), out = make_output(t, NULL);
-    size_t window = t->config.window;
     print_setting(t, from, threads);
-    t->kind = ATTENTION_SOFTMAX;
-    t->with_state = 0;
-    t->config.window = 0;
-    double exact_seconds = median_seconds(t, &exact);
+    double exact_seconds = median_seconds(&other, &exact);
     printf("%-17s -        %14s %10.3f %10.2f\n", "exact", "-",
            1e6 * exact_seconds / (double)t->q.tokens, 1.0);
     if (!t->causal) {
-        t->kind = ATTENTION_NYSTROM;
-        compare_one(t, "nystrom", "-", &exact, exact_seconds, &out);
+        other.kind = ATTENTION_NYSTROM;
+        compare_one(&other, "nystrom", "-", &exact, exact_seconds, &out);
     }
-    t->kind = ATTENTION_LINEAR;
-    t->with_state = t->causal;
-    t->config.window = window;
     compare_maps(t, &exact, exact_seconds, &out);
-    printf(
-        "\n"
-        "relative error: |outputs - exact| / |exact|. On a layer trained with softmax that of\n"
-        "elu1 to softmax is large: such a map has to be trained with, it does not replace softmax "
-        "in a\nfinished model. nystrom, favor, taylor and expdef approximate softmax, by more "
-        "landmarks,\nfeatures or degrees.\n");
+    printf("\n"
+           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu, "
+           "exp and\n"
+           "softmax have to be trained with: on a layer trained with exact attention it is large, "
+           "they\n"
+           "do not replace that in a finished model. nystrom, favor, taylor and expdef approximate "
+           "it,\n"
+           "by landmarks, features and degrees.\n");
     free(exact.data);
     free(out.data);
 }
@@ -1297,7 +1312,7 @@ static methods chosen_methods(const options *given, attention kind, linattn_feat
 static const struct {
     option o;
     methods of;
-} belongings[] = {
+} scopes[] = {
     {OPTION_SPLIT, {LINEAR | SOFTMAX, ALL_MAPS}},
     {OPTION_MAP, {LINEAR, ALL_MAPS}},
     {OPTION_NORM, {LINEAR, ALL_MAPS}},
@@ -1314,24 +1329,23 @@ static const struct {
     {OPTION_ITERATIONS, {NYSTROM, ALL_MAPS}},
 };
 
-static void check_belonging(option o, option to, const char *const *names, int count, unsigned of,
-                            unsigned run)
+static void check_scope(option o, option to, const char *const *names, int count, unsigned of,
+                        unsigned run)
 {
     if (!(of & run)) {
-        fail("%s belongs to %s %s, and this runs %s", option_names[o], option_names[to],
+        fail("%s belongs to %s %s, and what runs is %s", option_names[o], option_names[to],
              list_names(names, count, of).text, list_names(names, count, run).text);
     }
 }
 
-static void check_belongings(const options *given, methods run)
+static void check_scopes(const options *given, methods run)
 {
-    for (size_t i = 0; i < sizeof belongings / sizeof belongings[0]; i++) {
-        option o = belongings[i].o;
+    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
+        option o = scopes[i].o;
         if (given->text[o]) {
-            check_belonging(o, OPTION_ATTENTION, attention_names, ATTENTION_COUNT,
-                            belongings[i].of.kinds, run.kinds);
-            check_belonging(o, OPTION_MAP, map_names, LINATTN_MAP_COUNT, belongings[i].of.maps,
-                            run.maps);
+            check_scope(o, OPTION_ATTENTION, attention_names, ATTENTION_COUNT, scopes[i].of.kinds,
+                        run.kinds);
+            check_scope(o, OPTION_MAP, map_names, LINATTN_MAP_COUNT, scopes[i].of.maps, run.maps);
         }
     }
 }
@@ -1436,13 +1450,13 @@ static task read_task(const options *given)
               .causal = given->text[OPTION_CAUSAL] != NULL,
               .split = given->text[OPTION_SPLIT]};
     methods run = chosen_methods(given, t.kind, t.config.map);
-    check_belongings(given, run);
+    check_scopes(given, run);
     check_window(given);
     if (t.split) {
         check_split(t.split);
     }
     t.with_state =
-        t.kind == ATTENTION_LINEAR &&
+        t.kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE] &&
         (t.causal || t.split || given->text[OPTION_STATE_IN] || given->text[OPTION_STATE_OUT]);
     t.q = read_input(given, OPTION_Q);
     t.k = read_input(given, OPTION_K);
