@@ -1,4 +1,4 @@
-/* attend: linear or exact attention over NumPy files, from the command line.       SPDX: MIT
+/* attend: linear, exact or Nystrom attention over NumPy files, from the command line.  SPDX: MIT
 
        cc -O3 examples/attend.c -o attend
        ./attend --dir examples/data/lm --causal --compare
@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <float.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,10 @@
 #include <pthread.h>
 #endif
 
-enum { MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, MAX_DEGREE = 8 };
+
+/* The library's own, where it leaves the choice to the caller or the comparison tells it. */
+enum { FEATURES_PER_DIM = 4, DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
 
 static const char help[] =
     "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
@@ -51,15 +55,18 @@ static const char help[] =
     "  --out F             write the outputs here; F changes only when all has succeeded\n"
     "  --causal            token i sees keys 0..i only (default: every query sees every key, and\n"
     "                      there may be more or fewer queries than keys)\n"
-    "  --attention KIND    linear (default) or softmax: exact attention\n"
-    "  --scale X           multiplies q.k (default: 1 for linear, 1/sqrt(dim) for softmax)\n"
-    "  --split N1,N2,...   work in calls of so many tokens, the last number repeated; same bytes\n"
+    "  --attention KIND    linear (default), softmax: exact attention, or nystrom: Nystromformer\n"
+    "  --scale X           multiplies q.k (default: 1 for the maps elu1, identity, relu, exp and\n"
+    "                      softmax, 1/sqrt(dim) for the others, exact attention and nystrom)\n"
+    "  --split N1,N2,...   work in calls of so many tokens, the last number repeated; same bytes.\n"
+    "                      Not with --attention nystrom\n"
     "  --threads T         use T threads, 1 to 256; same bytes\n"
     "  --isa NAME          auto (default), scalar, neon, avx2 or avx512; same bytes\n"
     "  --help              print this\n"
     "\n"
     "Linear attention only:\n"
-    "  --map NAME          elu1 (default), identity, relu, exp or softmax\n"
+    "  --map NAME          elu1 (default), identity, relu, exp, softmax, favor, favor-simple,\n"
+    "                      favor-hyperbolic, taylor or expdef\n"
     "  --norm NAME         sum, feature, length or none (default: feature for --map softmax, else\n"
     "                      sum)\n"
     "  --eps X             added to the denominator of --norm sum (default: 0)\n"
@@ -67,11 +74,27 @@ static const char help[] =
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
     "  --state-out F       save the state after the last key\n"
+    "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
+    "                      as many queries as keys are needed, and no --split or state is taken\n"
     "\n"
-    "  --compare           write no file; print, for every map with its default norm, how far its\n"
-    "                      outputs are from exact attention on this data, and how fast it is.\n"
-    "                      Goes with --causal, --scale, --eps, --threads and --isa; --scale then\n"
-    "                      holds for the maps and for exact attention alike\n"
+    "Maps favor, favor-simple and favor-hyperbolic, exp(q.k) by random features, only:\n"
+    "  --features M        rows of the projection (default: 4 dim)\n"
+    "  --seed S            draws them, 0 to 2^64 - 1 (default: 0)\n"
+    "  --orthogonal 0|1    0 (default): independent rows; 1: orthogonal within blocks of dim rows\n"
+    "  --projection F      or reads them from a .npy file of shape (M, dim)\n"
+    "\n"
+    "Maps taylor and expdef, exp(q.k) by polynomials, only:\n"
+    "  --degree N          1 to 8 (default: 2)\n"
+    "\n"
+    "--attention nystrom, which goes without --causal, only:\n"
+    "  --landmarks L       means of so many segments stand for all tokens (default: 64)\n"
+    "  --iterations N      steps of the pseudo-inverse at most (default: 12)\n"
+    "\n"
+    "  --compare           write no file; print, for every map with its default norm and for\n"
+    "                      nystrom, how far its outputs are from exact attention on this data,\n"
+    "                      and how fast it is. Goes with --causal, --eps, --threads, --isa, with\n"
+    "                      --scale for all alike, and with the options from --window on, each for\n"
+    "                      the methods that have it\n"
     "\n"
     "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
 
@@ -148,6 +171,14 @@ typedef enum option {
     OPTION_THREADS,
     OPTION_STATE_IN,
     OPTION_STATE_OUT,
+    OPTION_WINDOW,
+    OPTION_FEATURES,
+    OPTION_SEED,
+    OPTION_ORTHOGONAL,
+    OPTION_PROJECTION,
+    OPTION_DEGREE,
+    OPTION_LANDMARKS,
+    OPTION_ITERATIONS,
     OPTION_CAUSAL, /* from here on without a value */
     OPTION_COMPARE,
     OPTION_HELP,
@@ -170,6 +201,14 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_THREADS] = "--threads",
     [OPTION_STATE_IN] = "--state-in",
     [OPTION_STATE_OUT] = "--state-out",
+    [OPTION_WINDOW] = "--window",
+    [OPTION_FEATURES] = "--features",
+    [OPTION_SEED] = "--seed",
+    [OPTION_ORTHOGONAL] = "--orthogonal",
+    [OPTION_PROJECTION] = "--projection",
+    [OPTION_DEGREE] = "--degree",
+    [OPTION_LANDMARKS] = "--landmarks",
+    [OPTION_ITERATIONS] = "--iterations",
     [OPTION_CAUSAL] = "--causal",
     [OPTION_COMPARE] = "--compare",
     [OPTION_HELP] = "--help",
@@ -190,10 +229,12 @@ static const struct {
     {OPTION_COMPARE, OPTION_OUT, "--compare writes no file"},
     {OPTION_COMPARE, OPTION_STATE_IN, "--compare begins every run with an empty state"},
     {OPTION_COMPARE, OPTION_STATE_OUT, "--compare writes no file"},
-    {OPTION_COMPARE, OPTION_ATTENTION, "--compare runs both kinds"},
+    {OPTION_COMPARE, OPTION_ATTENTION, "--compare runs every kind"},
     {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
     {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
     {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
+    {OPTION_PROJECTION, OPTION_SEED, "the rows are read or drawn"},
+    {OPTION_PROJECTION, OPTION_ORTHOGONAL, "the rows are read or drawn"},
 };
 
 static option option_named(const char *text, size_t length)
@@ -278,14 +319,14 @@ static void check_conflicts(const options *given)
 
 /* ---- Numbers and names ---------------------------------------------------------------------- */
 
-/* Reads decimal digits and moves on behind them; 0 if there are none, or too many for a size_t. */
-static int read_size(const char **at, size_t *value)
+/* Reads decimal digits and moves on behind them; 0 if there are none, or too many for the type. */
+static int read_whole(const char **at, uint64_t *value)
 {
     const char *c = *at;
     *value = 0;
     for (; *c >= '0' && *c <= '9'; c++) {
-        size_t digit = (size_t)(*c - '0');
-        if (*value > (SIZE_MAX - digit) / 10) {
+        unsigned digit = (unsigned)(*c - '0');
+        if (*value > (UINT64_MAX - digit) / 10) {
             return 0;
         }
         *value = *value * 10 + digit;
@@ -295,13 +336,36 @@ static int read_size(const char **at, size_t *value)
     return any;
 }
 
-static size_t parse_threads(const char *text)
+static int read_size(const char **at, size_t *value)
 {
-    const char *at = text;
-    size_t threads;
-    if (!read_size(&at, &threads) || *at || threads < 1 || threads > MAX_THREADS) {
-        fail("--threads: '%s' is not a whole number from 1 to %d", text, MAX_THREADS);
+    uint64_t whole;
+    int legal = read_whole(at, &whole) && whole <= SIZE_MAX;
+    *value = legal ? (size_t)whole : 0;
+    return legal;
+}
+
+/* The option's number, or `absent` if it is not given. */
+static uint64_t whole_option(const options *given, option o, uint64_t least, uint64_t most,
+                             uint64_t absent)
+{
+    const char *text = given->text[o], *at = text;
+    uint64_t value = absent;
+    if (text && (!read_whole(&at, &value) || *at || value < least || value > most)) {
+        fail("%s: '%s' is not a whole number from %" PRIu64 " to %" PRIu64, option_names[o], text,
+             least, most);
     }
+    return value;
+}
+
+/* 0, the default of the library, if it is not given. */
+static size_t size_option(const options *given, option o, size_t most)
+{
+    return (size_t)whole_option(given, o, 1, most, 0);
+}
+
+static size_t read_threads(const options *given)
+{
+    size_t threads = (size_t)whole_option(given, OPTION_THREADS, 1, MAX_THREADS, 1);
     if (threads > 1 && !ATTEND_THREADS) {
         fail("--threads: this build has none, compile it with -pthread");
     }
@@ -355,8 +419,16 @@ static float parse_float(option o, const char *text, int zero_allowed)
 }
 
 static const char *const map_names[] = {
-    [LINATTN_MAP_ELU1] = "elu1", [LINATTN_MAP_IDENTITY] = "identity", [LINATTN_MAP_RELU] = "relu",
-    [LINATTN_MAP_EXP] = "exp",   [LINATTN_MAP_SOFTMAX] = "softmax",
+    [LINATTN_MAP_ELU1] = "elu1",
+    [LINATTN_MAP_IDENTITY] = "identity",
+    [LINATTN_MAP_RELU] = "relu",
+    [LINATTN_MAP_EXP] = "exp",
+    [LINATTN_MAP_SOFTMAX] = "softmax",
+    [LINATTN_MAP_FAVOR] = "favor",
+    [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simple",
+    [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
+    [LINATTN_MAP_TAYLOR] = "taylor",
+    [LINATTN_MAP_EXPDEF] = "expdef",
 };
 _Static_assert(sizeof map_names / sizeof map_names[0] == LINATTN_MAP_COUNT, "name every map");
 
@@ -368,6 +440,26 @@ static const char *const norm_names[] = {
 };
 _Static_assert(sizeof norm_names / sizeof norm_names[0] == LINATTN_NORM_COUNT, "name every norm");
 
+typedef enum attention {
+    ATTENTION_LINEAR,
+    ATTENTION_SOFTMAX,
+    ATTENTION_NYSTROM,
+    ATTENTION_COUNT
+} attention;
+
+static const char *const attention_names[ATTENTION_COUNT] = {"linear", "softmax", "nystrom"};
+
+/* Sets of maps or kinds of attention: bit 1u << each. */
+enum {
+    LINEAR = 1u << ATTENTION_LINEAR,
+    SOFTMAX = 1u << ATTENTION_SOFTMAX,
+    NYSTROM = 1u << ATTENTION_NYSTROM,
+    FAVOR = 1u << LINATTN_MAP_FAVOR | 1u << LINATTN_MAP_FAVOR_SIMPLIFIED |
+            1u << LINATTN_MAP_FAVOR_HYPERBOLIC,
+    MONOMIALS = 1u << LINATTN_MAP_TAYLOR | 1u << LINATTN_MAP_EXPDEF,
+    ALL_MAPS = (1u << LINATTN_MAP_COUNT) - 1
+};
+
 static linattn_normaliser effective_norm(const linattn_config *config)
 {
     if (config->normaliser != LINATTN_NORM_DEFAULT) {
@@ -376,36 +468,49 @@ static linattn_normaliser effective_norm(const linattn_config *config)
     return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
 }
 
-/* The index of the name in a list, in which gaps are NULL. */
-static int parse_name(option o, const char *text, const char *const *names, int count)
+typedef struct name_list {
+    char text[128];
+} name_list;
+
+/* Those of the names that are in the set; gaps are NULL. */
+static name_list list_names(const char *const *names, int count, unsigned set)
 {
-    char known[128] = "";
+    name_list list = {""};
     for (int i = 0; i < count; i++) {
+        if (names[i] && (set >> i & 1)) {
+            size_t used = strlen(list.text);
+            snprintf(list.text + used, sizeof list.text - used, "%s%s", used ? ", " : "", names[i]);
+        }
+    }
+    return list;
+}
+
+/* The index of the option's value among the names, 0 if it is not given. */
+static int name_option(const options *given, option o, const char *const *names, int count)
+{
+    const char *text = given->text[o];
+    for (int i = 0; text && i < count; i++) {
         if (names[i] && strcmp(names[i], text) == 0) {
             return i;
         }
-        if (names[i]) {
-            size_t used = strlen(known);
-            snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", names[i]);
-        }
     }
-    fail("%s: unknown name '%s', expected one of: %s", option_names[o], text, known);
+    if (text) {
+        fail("%s: unknown name '%s', expected one of: %s", option_names[o], text,
+             list_names(names, count, ~0u).text);
+    }
+    return 0;
 }
 
-static void select_isa(const char *text)
+static void select_isa(const options *given)
 {
     const char *names[LINATTN_ISA_COUNT];
-    char available[128] = "";
     for (int i = 0; i < LINATTN_ISA_COUNT; i++) {
         names[i] = linattn_isa_name((linattn_isa)i);
-        if (linattn_isa_available() & (1u << i)) {
-            size_t used = strlen(available);
-            snprintf(available + used, sizeof available - used, " %s", names[i]);
-        }
     }
-    linattn_isa isa = (linattn_isa)parse_name(OPTION_ISA, text, names, LINATTN_ISA_COUNT);
+    linattn_isa isa = (linattn_isa)name_option(given, OPTION_ISA, names, LINATTN_ISA_COUNT);
     if (linattn_isa_select(isa) != LINATTN_OK) {
-        fail("--isa: this CPU or this build lacks %s, available:%s", text, available);
+        fail("--isa: this CPU or this build lacks %s, available: %s", names[isa],
+             list_names(names, LINATTN_ISA_COUNT, linattn_isa_available()).text);
     }
 }
 
@@ -455,10 +560,20 @@ typedef struct tensor {
     int has_heads; /* the file has an axis for them */
 } tensor;
 
+/* How many axes a file may have, and what they are. */
+typedef struct npy_layout {
+    size_t most_axes; /* and 2 at least */
+    const char *axes;
+} npy_layout;
+
+static const npy_layout tokens_layout = {3, "(tokens, heads, dim) or (tokens, dim)"};
+static const npy_layout projection_layout = {2, "(features, dim)"};
+
 /* What the header of a .npy file says: a Python dictionary like
    {'descr': '<f4', 'fortran_order': False, 'shape': (512, 4, 64), } and padding. */
 typedef struct npy_header {
     const char *path, *begin, *at;
+    const npy_layout *layout;
     int has_descr, has_order, has_shape;
     size_t shape[3], rank;
 } npy_header;
@@ -546,9 +661,8 @@ static void parse_shape(npy_header *h)
         h->rank++;
         comma = accept(h, ',');
     }
-    if (h->rank != 2 && h->rank != 3) {
-        fail("%s: shape of %zu dimensions, expected (tokens, heads, dim) or (tokens, dim)", h->path,
-             h->rank);
+    if (h->rank < 2 || h->rank > h->layout->most_axes) {
+        fail("%s: shape of %zu dimensions, expected %s", h->path, h->rank, h->layout->axes);
     }
 }
 
@@ -585,7 +699,7 @@ static void parse_header(npy_header *h, size_t length)
 }
 
 /* Leaves the stream at the data and returns its offset. */
-static size_t read_header(const input_file *in, npy_header *h)
+static size_t read_header(const input_file *in, const npy_layout *layout, npy_header *h)
 {
     enum { LONGEST = 10000 }; /* NumPy's own limit */
     char text[LONGEST + 1];
@@ -606,7 +720,7 @@ static size_t read_header(const input_file *in, npy_header *h)
     }
     read_bytes(in, text, length, "header");
     text[length] = '\0';
-    *h = (npy_header){.path = in->path, .begin = text};
+    *h = (npy_header){.path = in->path, .begin = text, .layout = layout};
     parse_header(h, length);
     h->begin = h->at = NULL;
     return offset + length;
@@ -637,11 +751,11 @@ static void swap_if_big_endian(float *data, size_t count)
     }
 }
 
-static tensor read_tensor(const char *path)
+static tensor read_tensor(const char *path, const npy_layout *layout)
 {
     npy_header h;
     input_file in = open_input(path);
-    size_t offset = read_header(&in, &h), bytes;
+    size_t offset = read_header(&in, layout, &h), bytes;
     int has_heads = h.rank == 3;
     tensor t = {path, NULL, h.shape[0], has_heads ? h.shape[1] : 1, h.shape[h.rank - 1], has_heads};
     if (t.heads < 1 || t.dim < 1 || t.dim > LINATTN_MAX_DIM) {
@@ -661,6 +775,40 @@ static tensor read_tensor(const char *path)
     fclose(in.stream);
     swap_if_big_endian(t.data, bytes / sizeof(float));
     return t;
+}
+
+/* What the library takes, in size. Compared as bits, in whose order NaN is the largest, because
+   -ffast-math may take it that there is none. */
+static int in_range(float x)
+{
+    const float most = 1e6f;
+    uint32_t bits, limit;
+    memcpy(&bits, &x, sizeof bits);
+    memcpy(&limit, &most, sizeof limit);
+    return (bits & 0x7fffffff) <= limit;
+}
+
+/* The projection of the favor maps, as a tensor of one head with its rows as tokens. */
+static tensor read_projection(const char *path, size_t features, size_t dim)
+{
+    tensor w = read_tensor(path, &projection_layout);
+    if (w.dim != dim) {
+        fail("%s: rows of dimension %zu, expected %zu as in the queries and keys", path, w.dim,
+             dim);
+    }
+    if (w.tokens == 0) {
+        fail("%s: no row, expected at least 1", path);
+    }
+    if (features && w.tokens != features) {
+        fail("%s: %zu rows, expected %zu as --features says", path, w.tokens, features);
+    }
+    for (size_t i = 0; i < w.tokens * dim; i++) {
+        if (!in_range(w.data[i])) {
+            fail("%s: element (%zu, %zu) is %g, expected a finite number of size 1e6 at most", path,
+                 i / dim, i % dim, (double)w.data[i]);
+        }
+    }
+    return w;
 }
 
 /* ---- Writing files -------------------------------------------------------------------------- */
@@ -808,13 +956,31 @@ static linattn_context make_context(size_t threads)
     return context;
 }
 
+static tensor draw_projection(const options *given, size_t features, size_t dim)
+{
+    tensor w = {NULL, NULL, features, 1, dim, 0};
+    uint64_t seed = whole_option(given, OPTION_SEED, 0, UINT64_MAX, 0);
+    linattn_random_kind kind = whole_option(given, OPTION_ORTHOGONAL, 0, 1, 0)
+                                   ? LINATTN_RANDOM_ORTHOGONAL
+                                   : LINATTN_RANDOM_INDEPENDENT;
+    size_t bytes;
+    if (!array_bytes(features, 1, dim, &bytes)) {
+        fail("%s: %zu rows of dimension %zu are too large", option_names[OPTION_FEATURES], features,
+             dim);
+    }
+    w.data = allocate(bytes);
+    require(linattn_random_features(seed, kind, features, dim, w.data), "the random features");
+    return w;
+}
+
 /* One attention over the three tensors. `memory` is a state where the tokens come in several calls
    or a state is kept, and a workspace otherwise. */
 typedef struct task {
     linattn_config config;
     linattn_context context;
-    tensor q, k, v;
-    int exact, causal, with_state;
+    tensor q, k, v, projection; /* the last one empty but for the favor maps */
+    attention kind;
+    int causal, with_state;
     const char *split; /* a checked list, or NULL */
     void *memory;
     size_t bytes;
@@ -842,6 +1008,14 @@ static void attend_exact(const task *t, const tensor *out)
                                 &t->context),
                 "exact attention");
     }
+}
+
+static void attend_nystrom(const task *t, const tensor *out)
+{
+    require(linattn_nystrom(&t->config, rows_from(&t->q, 0), t->q.tokens, rows_from(&t->k, 0),
+                            rows_from(&t->v, 0), t->k.tokens, output_from(out, 0), t->causal,
+                            t->memory, t->bytes, &t->context),
+            t->causal ? "--attention nystrom with --causal" : "--attention nystrom");
 }
 
 static void attend_causal(const task *t, const tensor *out)
@@ -884,8 +1058,10 @@ static void attend_at_once(const task *t, const tensor *out)
 
 static void attend(const task *t, const tensor *out)
 {
-    if (t->exact) {
+    if (t->kind == ATTENTION_SOFTMAX) {
         attend_exact(t, out);
+    } else if (t->kind == ATTENTION_NYSTROM) {
+        attend_nystrom(t, out);
     } else if (t->causal) {
         attend_causal(t, out);
     } else if (t->with_state) {
@@ -895,18 +1071,24 @@ static void attend(const task *t, const tensor *out)
     }
 }
 
+static void reserve(task *t)
+{
+    static const linattn_workspace verbs[ATTENTION_COUNT] = {
+        [ATTENTION_LINEAR] = LINATTN_WORKSPACE_BIDIRECTIONAL,
+        [ATTENTION_SOFTMAX] = LINATTN_WORKSPACE_SOFTMAX,
+        [ATTENTION_NYSTROM] = LINATTN_WORKSPACE_NYSTROM,
+    };
+    require(linattn_config_check(&t->config), "these shapes and options");
+    t->bytes = t->with_state ? linattn_state_size(&t->config)
+                             : linattn_workspace_size(&t->config, verbs[t->kind], &t->context);
+    t->memory = allocate(t->bytes);
+}
+
 static void prepare(task *t)
 {
-    require(linattn_config_check(&t->config), "these shapes and options");
+    reserve(t);
     if (t->with_state) {
-        t->bytes = linattn_state_size(&t->config);
-        t->memory = allocate(t->bytes);
         require(linattn_state_init(&t->config, t->memory, t->bytes), "the state");
-    } else {
-        t->bytes = linattn_workspace_size(
-            &t->config, t->exact ? LINATTN_WORKSPACE_SOFTMAX : LINATTN_WORKSPACE_BIDIRECTIONAL,
-            &t->context);
-        t->memory = allocate(t->bytes);
     }
 }
 
@@ -1008,61 +1190,172 @@ static double relative_error(const tensor *x, const tensor *exact)
 
 static void print_setting(const task *t, const char *from, size_t threads)
 {
+    const linattn_config *c = &t->config;
     printf("%s: %zu queries, %zu keys, %zu heads over %zu key/value heads, dimension %zu, values "
            "%zu\n",
            from, t->q.tokens, t->k.tokens, t->q.heads, t->k.heads, t->q.dim, t->v.dim);
     printf("%s, %s, %zu thread%s, ", t->causal ? "causal" : "every query sees every key",
            linattn_isa_name(linattn_isa_active()), threads, threads == 1 ? "" : "s");
-    if (t->config.scale > 0) {
-        printf("scale %g\n\n", (double)t->config.scale);
+    if (c->scale > 0) {
+        printf("scale %g\n", (double)c->scale);
     } else {
-        printf("scale 1 for the maps, 1/sqrt(%zu) for exact attention\n\n", t->q.dim);
+        printf("scale 1 for elu1, identity, relu, exp and softmax,\n1/sqrt(%zu) for the others\n",
+               t->q.dim);
+    }
+    if (c->window) {
+        printf("the maps see a window of %zu tokens, exact attention%s all\n", c->window,
+               t->causal ? "" : " and nystrom");
+    }
+    printf("favor: %zu features; taylor, expdef: degree %zu", c->features,
+           c->degree ? c->degree : DEFAULT_DEGREE);
+    if (!t->causal) {
+        printf("; nystrom: %zu landmarks", c->landmarks ? c->landmarks : DEFAULT_LANDMARKS);
+    }
+    printf("\n\nattention         norm     relative error   us/token   speed-up\n");
+}
+
+/* The row of what the task is set to. */
+static void compare_one(task *t, const char *name, const char *norm, const tensor *exact,
+                        double exact_seconds, const tensor *out)
+{
+    double seconds = median_seconds(t, out);
+    printf("%-17s %-8s %#14.4g %10.3f %10.2f\n", name, norm, relative_error(out, exact),
+           1e6 * seconds / (double)t->q.tokens, exact_seconds / seconds);
+}
+
+/* The features of taylor and expdef grow like dim^degree: a table that nobody asked for these
+   should not take minutes, or all memory, for their sake. */
+static int is_out_of_proportion(const linattn_config *config)
+{
+    enum { MOST = 40000 };
+    size_t features = linattn_features(config);
+    int monomials = (1u << config->map & MONOMIALS) != 0;
+    return monomials && !config->degree && (features == 0 || features > MOST);
+}
+
+/* Fails on a map for which there is no memory, as well as can be told, before the table begins. */
+static void check_maps(task *t)
+{
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        t->config.map = (linattn_feature_map)map;
+        if (!is_out_of_proportion(&t->config)) {
+            reserve(t);
+            free(t->memory);
+        }
+    }
+    t->config.map = LINATTN_MAP_ELU1;
+}
+
+static void compare_maps(task *t, const tensor *exact, double exact_seconds, const tensor *out)
+{
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+        t->config.map = (linattn_feature_map)map;
+        if (is_out_of_proportion(&t->config)) {
+            printf("%-17s left out: too many features; --degree includes it\n", map_names[map]);
+        } else {
+            compare_one(t, map_names[map], norm_names[effective_norm(&t->config)], exact,
+                        exact_seconds, out);
+        }
     }
 }
 
+/* Exact attention and nystrom, which have neither window nor state; then the maps. */
 static void compare(task *t, const char *from, size_t threads)
 {
     if (t->q.tokens == 0 || t->k.tokens == 0) {
         fail("--compare: there is nothing to compare in 0 tokens");
     }
-    tensor exact = make_output(t, NULL), out = make_output(t, NULL);
-    t->exact = 1;
-    t->with_state = 0;
-    double exact_seconds = median_seconds(t, &exact), per_token = 1e6 / (double)t->q.tokens;
-    print_setting(t, from, threads);
-    printf("attention  norm     relative error   us/token   speed-up\n");
-    printf("exact      -        %14s %10.3f %10.2f\n", "-", exact_seconds * per_token, 1.0);
-
-    t->exact = 0;
+    task other = *t;
+    other.kind = ATTENTION_SOFTMAX;
+    other.config.window = 0;
     t->with_state = t->causal;
-    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
-        t->config.map = (linattn_feature_map)map;
-        double seconds = median_seconds(t, &out);
-        printf("%-10s %-8s %#14.4g %10.3f %10.2f\n", map_names[map],
-               norm_names[effective_norm(&t->config)], relative_error(&out, &exact),
-               seconds * per_token, exact_seconds / seconds);
+    check_maps(t);
+    tensor exact = make_output(t, NULL), out = make_output(t, NULL);
+    print_setting(t, from, threads);
+    double exact_seconds = median_seconds(&other, &exact);
+    printf("%-17s -        %14s %10.3f %10.2f\n", "exact", "-",
+           1e6 * exact_seconds / (double)t->q.tokens, 1.0);
+    if (!t->causal) {
+        other.kind = ATTENTION_NYSTROM;
+        compare_one(&other, "nystrom", "-", &exact, exact_seconds, &out);
     }
+    compare_maps(t, &exact, exact_seconds, &out);
     printf("\n"
-           "relative error: |linear - exact| / |exact| over all outputs. On a layer trained with\n"
-           "softmax it is large: a linear map has to be trained with, it does not replace softmax "
-           "in a\nfinished model.\n");
+           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu, "
+           "exp and\n"
+           "softmax have to be trained with: on a layer trained with exact attention it is large, "
+           "they\n"
+           "do not replace that in a finished model. nystrom, favor, taylor and expdef approximate "
+           "it,\n"
+           "by landmarks, features and degrees.\n");
     free(exact.data);
     free(out.data);
 }
 
 /* ---- Main ----------------------------------------------------------------------------------- */
 
+/* The kinds of attention and the maps that run: several with --compare, else one of each. */
+typedef struct methods {
+    unsigned kinds, maps;
+} methods;
+
+static methods chosen_methods(const options *given, attention kind, linattn_feature_map map)
+{
+    if (given->text[OPTION_COMPARE]) {
+        unsigned causal = LINEAR | SOFTMAX;
+        return (methods){given->text[OPTION_CAUSAL] ? causal : causal | NYSTROM, ALL_MAPS};
+    }
+    return (methods){1u << kind, 1u << map};
+}
+
+/* What an option is for, where that is not everything. */
+static const struct {
+    option o;
+    methods of;
+} scopes[] = {
+    {OPTION_SPLIT, {LINEAR | SOFTMAX, ALL_MAPS}},
+    {OPTION_MAP, {LINEAR, ALL_MAPS}},
+    {OPTION_NORM, {LINEAR, ALL_MAPS}},
+    {OPTION_EPS, {LINEAR, ALL_MAPS}},
+    {OPTION_STATE_IN, {LINEAR, ALL_MAPS}},
+    {OPTION_STATE_OUT, {LINEAR, ALL_MAPS}},
+    {OPTION_WINDOW, {LINEAR, ALL_MAPS}},
+    {OPTION_FEATURES, {LINEAR, FAVOR}},
+    {OPTION_SEED, {LINEAR, FAVOR}},
+    {OPTION_ORTHOGONAL, {LINEAR, FAVOR}},
+    {OPTION_PROJECTION, {LINEAR, FAVOR}},
+    {OPTION_DEGREE, {LINEAR, MONOMIALS}},
+    {OPTION_LANDMARKS, {NYSTROM, ALL_MAPS}},
+    {OPTION_ITERATIONS, {NYSTROM, ALL_MAPS}},
+};
+
+static void check_scope(option o, option to, const char *const *names, int count, unsigned of,
+                        unsigned run)
+{
+    if (!(of & run)) {
+        fail("%s belongs to %s %s, and what runs is %s", option_names[o], option_names[to],
+             list_names(names, count, of).text, list_names(names, count, run).text);
+    }
+}
+
+static void check_scopes(const options *given, methods run)
+{
+    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
+        option o = scopes[i].o;
+        if (given->text[o]) {
+            check_scope(o, OPTION_ATTENTION, attention_names, ATTENTION_COUNT, scopes[i].of.kinds,
+                        run.kinds);
+            check_scope(o, OPTION_MAP, map_names, LINATTN_MAP_COUNT, scopes[i].of.maps, run.maps);
+        }
+    }
+}
+
 static linattn_config read_config(const options *given)
 {
     linattn_config config = {0};
-    if (given->text[OPTION_MAP]) {
-        config.map = (linattn_feature_map)parse_name(OPTION_MAP, given->text[OPTION_MAP], map_names,
-                                                     LINATTN_MAP_COUNT);
-    }
-    if (given->text[OPTION_NORM]) {
-        config.normaliser = (linattn_normaliser)parse_name(OPTION_NORM, given->text[OPTION_NORM],
-                                                           norm_names, LINATTN_NORM_COUNT);
-    }
+    config.map = (linattn_feature_map)name_option(given, OPTION_MAP, map_names, LINATTN_MAP_COUNT);
+    config.normaliser =
+        (linattn_normaliser)name_option(given, OPTION_NORM, norm_names, LINATTN_NORM_COUNT);
     if (given->text[OPTION_SCALE]) {
         config.scale = parse_float(OPTION_SCALE, given->text[OPTION_SCALE], 0);
     }
@@ -1072,25 +1365,12 @@ static linattn_config read_config(const options *given)
             fail("--eps belongs to --norm sum alone");
         }
     }
+    config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
+    config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
+    config.window = size_option(given, OPTION_WINDOW, SIZE_MAX);
+    config.landmarks = size_option(given, OPTION_LANDMARKS, SIZE_MAX);
+    config.iterations = size_option(given, OPTION_ITERATIONS, SIZE_MAX);
     return config;
-}
-
-static int read_attention(const options *given)
-{
-    static const char *const kinds[] = {"linear", "softmax"};
-    static const option linear_only[] = {OPTION_MAP, OPTION_NORM, OPTION_EPS, OPTION_STATE_IN,
-                                         OPTION_STATE_OUT};
-    if (!given->text[OPTION_ATTENTION]) {
-        return 0;
-    }
-    int exact = parse_name(OPTION_ATTENTION, given->text[OPTION_ATTENTION], kinds, 2);
-    for (size_t i = 0; exact && i < sizeof linear_only / sizeof linear_only[0]; i++) {
-        if (given->text[linear_only[i]]) {
-            fail("%s belongs to linear attention, not to --attention softmax",
-                 option_names[linear_only[i]]);
-        }
-    }
-    return exact;
 }
 
 static tensor read_input(const options *given, option which)
@@ -1098,13 +1378,13 @@ static tensor read_input(const options *given, option which)
     static const char *const in_dir[] = {"/q.npy", "/k.npy", "/v.npy"};
     const char *dir = given->text[OPTION_DIR];
     if (!dir) {
-        return read_tensor(given->text[which]);
+        return read_tensor(given->text[which], &tokens_layout);
     }
     const char *name = in_dir[which - OPTION_Q];
     size_t size = strlen(dir) + strlen(name) + 1;
     char *path = allocate(size);
     snprintf(path, size, "%s%s", dir, name);
-    tensor t = read_tensor(path);
+    tensor t = read_tensor(path, &tokens_layout);
     free(path);
     t.path = in_dir[which - OPTION_Q] + 1;
     return t;
@@ -1125,31 +1405,64 @@ static void check_shapes(const task *t)
         fail("%s has %zu heads, expected a multiple of the %zu heads of %s", q->path, q->heads,
              k->heads, k->path);
     }
-    if (t->causal && q->tokens != k->tokens) {
-        fail("%s has %zu tokens, %s has %zu: --causal needs as many queries as keys", q->path,
-             q->tokens, k->path, k->tokens);
+    if ((t->causal || t->config.window) && q->tokens != k->tokens) {
+        fail("%s has %zu tokens, %s has %zu: %s needs as many queries as keys", q->path, q->tokens,
+             k->path, k->tokens, option_names[t->causal ? OPTION_CAUSAL : OPTION_WINDOW]);
+    }
+}
+
+/* Without --causal, the two verbs that a state would take, update and query, know no window. */
+static void check_window(const options *given)
+{
+    static const option with_state[] = {OPTION_SPLIT, OPTION_STATE_IN, OPTION_STATE_OUT};
+    for (size_t i = 0; i < sizeof with_state / sizeof with_state[0]; i++) {
+        if (given->text[OPTION_WINDOW] && given->text[with_state[i]] &&
+            !given->text[OPTION_CAUSAL]) {
+            fail("--window with %s needs --causal", option_names[with_state[i]]);
+        }
+    }
+}
+
+/* Sets the shapes of the config, and the projection where a favor map runs. */
+static void complete_config(task *t, const options *given, methods run)
+{
+    const char *file = given->text[OPTION_PROJECTION];
+    linattn_config *config = &t->config;
+    size_t features = config->features, dim = t->k.dim;
+    config->heads = t->q.heads;
+    config->kv_heads = t->k.heads;
+    config->dim_key = dim;
+    config->dim_value = t->v.dim;
+    if ((run.kinds & LINEAR) && (run.maps & FAVOR)) {
+        t->projection =
+            file ? read_projection(file, features, dim)
+                 : draw_projection(given, features ? features : FEATURES_PER_DIM * dim, dim);
+        config->features = t->projection.tokens;
+        config->projection = t->projection.data;
     }
 }
 
 static task read_task(const options *given)
 {
     task t = {.config = read_config(given),
-              .exact = read_attention(given),
+              .kind =
+                  (attention)name_option(given, OPTION_ATTENTION, attention_names, ATTENTION_COUNT),
               .causal = given->text[OPTION_CAUSAL] != NULL,
               .split = given->text[OPTION_SPLIT]};
+    methods run = chosen_methods(given, t.kind, t.config.map);
+    check_scopes(given, run);
+    check_window(given);
     if (t.split) {
         check_split(t.split);
     }
-    t.with_state = !t.exact && (t.causal || t.split || given->text[OPTION_STATE_IN] ||
-                                given->text[OPTION_STATE_OUT]);
+    t.with_state =
+        t.kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE] &&
+        (t.causal || t.split || given->text[OPTION_STATE_IN] || given->text[OPTION_STATE_OUT]);
     t.q = read_input(given, OPTION_Q);
     t.k = read_input(given, OPTION_K);
     t.v = read_input(given, OPTION_V);
     check_shapes(&t);
-    t.config.heads = t.q.heads;
-    t.config.kv_heads = t.k.heads;
-    t.config.dim_key = t.k.dim;
-    t.config.dim_value = t.v.dim;
+    complete_config(&t, given, run);
     return t;
 }
 
@@ -1174,10 +1487,8 @@ int main(int argc, char **argv)
 {
     options given = read_options(argc, argv);
     check_conflicts(&given);
-    if (given.text[OPTION_ISA]) {
-        select_isa(given.text[OPTION_ISA]);
-    }
-    size_t threads = given.text[OPTION_THREADS] ? parse_threads(given.text[OPTION_THREADS]) : 1;
+    select_isa(&given);
+    size_t threads = read_threads(&given);
     task t = read_task(&given);
     t.context = make_context(threads);
     if (given.text[OPTION_COMPARE]) {
@@ -1188,6 +1499,7 @@ int main(int argc, char **argv)
     free(t.q.data);
     free(t.k.data);
     free(t.v.data);
+    free(t.projection.data);
     if (fflush(stdout) == EOF) {
         fail("standard output: cannot be written: %s", strerror(errno));
     }

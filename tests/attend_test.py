@@ -8,7 +8,9 @@ DATA_DIR (examples/data beside this file's folder) holds lm/ and encoder/ with q
 ATTEND_RUN is put before the command, say "qemu-aarch64 -L /usr/aarch64-linux-gnu". Prints one line
 for each check and exits with 1 if any failed. Needs Python 3 and NumPy.
 """
+import functools
 import itertools
+import math
 import os
 import pathlib
 import shlex
@@ -20,83 +22,201 @@ import time
 
 import numpy as np
 
-MAPS = ["elu1", "identity", "relu", "exp", "softmax"]
+ELEMENTWISE = ["elu1", "identity", "relu", "exp", "softmax"]
+FAVOR = ["favor", "favor-simple", "favor-hyperbolic"]
+MONOMIALS = ["taylor", "expdef"]
+MAPS = ELEMENTWISE + FAVOR + MONOMIALS
 NORMS = ["sum", "feature", "length", "none"]
 ISAS = ["scalar", "avx2", "avx512", "neon"]
 TOLERANCE = 1e-5
+NYSTROM_TOLERANCE = 1e-4
 
 
 # ---- The oracle: loops over heads, matrices over tokens, all in double precision ---------------
-
-def phi(x, name, keys, scale):
-    x = x * np.sqrt(scale)
-    if name == "identity":
-        return x
-    if name == "elu1":
-        return np.where(x >= 0, x + 1, np.exp(np.minimum(x, 0)))
-    if name == "relu":
-        return np.maximum(x, 0)
-    if name == "softmax" and not keys:
-        e = np.exp(x - x.max(axis=-1, keepdims=True))
-        return e / e.sum(axis=-1, keepdims=True)
-    return np.exp(x)
-
 
 def divide(a, b):
     """a / b, and zero where b is exactly zero."""
     return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b != 0)
 
 
-def linear_head(q, k, v, name, norm, causal, scale, eps):
-    """The outputs of one head, and how much rounding they can amplify: the same sums over absolute
-    values, each term weighed by the cancellation in its denominator."""
-    fq, fk = phi(q, name, False, scale), phi(k, name, True, scale)
-    visible = np.tri(len(q), len(k)) if causal else np.ones((len(q), len(k)))
-    z, abs_z = visible @ fk, visible @ abs(fk)
+def visibility(n_q, n_k, causal, window):
+    """1 where the query of the row sees the key of the column."""
+    i, j = np.arange(n_q)[:, None], np.arange(n_k)
+    seen = (j <= i) if causal else np.ones((n_q, n_k), bool)
+    return (seen & (abs(i - j) < window) if window else seen).astype(float)
+
+
+def phi(x, map, keys):
+    """The maps that act on each coordinate."""
+    if map == "identity":
+        return x
+    if map == "elu1":
+        return np.where(x >= 0, x + 1, np.exp(np.minimum(x, 0)))
+    if map == "relu":
+        return np.maximum(x, 0)
+    if map == "softmax" and not keys:
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+    return np.exp(x)
+
+
+def series_weight(map, degree, p):
+    """w_p, by which the term of degree p of exp differs from that of the polynomial."""
+    return math.prod(1 - j / degree for j in range(p)) if map == "expdef" else 1.0
+
+
+@functools.lru_cache(maxsize=None)
+def multi_indices(dim, p):
+    """Every product of p of the coordinates, and 1 / prod a_i! of each."""
+    index = np.array(list(itertools.combinations_with_replacement(range(dim), p)))
+    repeats, inverse = np.ones(len(index)), np.ones(len(index))
+    for a, b in zip(index.T, index.T[1:]):
+        repeats = np.where(a == b, repeats + 1, 1)
+        inverse /= repeats
+    return index, inverse
+
+
+def monomials(x, map, degree):
+    blocks = [np.ones((len(x), 1))]
+    for p in range(1, degree + 1):
+        index, inverse = multi_indices(x.shape[1], p)
+        root = np.sqrt(series_weight(map, degree, p) * inverse)
+        blocks.append(root * x[:, index].prod(axis=2))
+    return np.concatenate(blocks, axis=1)
+
+
+def log_favor(x, map, projection):
+    """The logarithms of the features."""
+    w = x @ projection.T
+    lowered = w - (x * x).sum(axis=1, keepdims=True) / 2
+    if map == "favor-simple":
+        return w
+    if map == "favor":
+        return lowered - np.log(len(projection)) / 2
+    return np.concatenate([lowered, lowered - 2 * w], axis=1) - np.log(2 * len(projection)) / 2
+
+
+def log_products(a, b):
+    """log of sum_f exp(a_if + b_jf), whatever the exponents."""
+    top_a, top_b = a.max(axis=1, keepdims=True), b.max(axis=1, keepdims=True)
+    product = np.exp(a - top_a) @ np.exp(b - top_b).T
+    result = np.log(np.maximum(product, 1e-300)) + top_a + top_b.T
+    for i, j in np.argwhere(product < 1e-200):
+        result[i, j] = np.logaddexp.reduce(a[i] + b[j])
+    return result
+
+
+def log_sums(b, visible):
+    """log of sum_j visible_ij exp(b_jf), and 0 for a sum of nothing."""
+    rows, which = np.unique(visible, axis=0, return_inverse=True)
+    sums = np.array([np.logaddexp.reduce(b[row > 0], axis=0) if row.any() else 0 * b.sum(axis=0)
+                     for row in rows])
+    return sums.reshape(len(rows), b.shape[1])[which]
+
+
+def normalise(similarity, visible, norm, eps):
+    if norm == "sum":
+        return divide(similarity, similarity.sum(axis=1, keepdims=True) + eps)
+    return divide(similarity, visible.sum(axis=1, keepdims=True)) if norm == "length" \
+        else similarity
+
+
+def favor_weights(log_q, log_k, visible, norm, eps):
     if norm == "feature":
-        weights = (divide(fq, z) @ fk.T) * visible
-        abs_weights = (divide(abs(fq) * abs_z, z * z) @ abs(fk).T) * visible
+        log_q = log_q - log_sums(log_k, visible)
+    logs = np.where(visible > 0, log_products(log_q, log_k), -np.inf)
+    if norm != "sum":
+        return normalise(np.exp(logs), visible, norm, eps)
+    top = logs.max(axis=1, keepdims=True, initial=-1e300)
+    return normalise(np.exp(logs - top), visible, norm, eps * np.exp(-top) if eps else 0)
+
+
+def polynomial(x, map, degree):
+    """phi(q).phi(k) of the monomials, from x = s q.k, in closed form."""
+    if map == "expdef":
+        return (1 + x / degree) ** degree
+    return sum(x ** p / math.factorial(p) for p in range(degree + 1))
+
+
+def linear_head(q, k, v, map, norm, causal, scale, eps=0.0, window=None, projection=None,
+                degree=2, closed=False):
+    visible = visibility(len(q), len(k), causal, window)
+    x, y = q * np.sqrt(scale), k * np.sqrt(scale)
+    if map in FAVOR:
+        logs = log_favor(x, map, projection), log_favor(y, map, projection)
+        return favor_weights(*logs, visible, norm, eps) @ v
+    if closed:
+        return normalise(polynomial(x @ y.T, map, degree) * visible, visible, norm, eps) @ v
+    if map in MONOMIALS:
+        fq, fk = monomials(x, map, degree), monomials(y, map, degree)
     else:
-        if norm == "sum":
-            below = ((fq * z).sum(axis=1) + eps)[:, None]
-            abs_below = ((abs(fq) * abs_z).sum(axis=1) + eps)[:, None]
-        elif norm == "length":
-            below = abs_below = visible.sum(axis=1)[:, None]
-        else:
-            below = abs_below = np.ones((len(q), 1))
-        weights = divide((fq @ fk.T) * visible, below)
-        abs_weights = divide((abs(fq) @ abs(fk).T) * visible * abs_below, below * below)
-    return weights @ v, abs_weights @ abs(v)
+        fq, fk = phi(x, map, False), phi(y, map, True)
+    if norm == "feature":
+        return ((divide(fq, visible @ fk) @ fk.T) * visible) @ v
+    return normalise((fq @ fk.T) * visible, visible, norm, eps) @ v
+
+
+def softmax_rows(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True, initial=-1e300))
+    return divide(e, e.sum(axis=1, keepdims=True))
 
 
 def exact_head(q, k, v, causal, scale):
-    score = scale * (q @ k.T)
-    if causal:
-        score = np.where(np.tri(len(q), len(k)) > 0, score, -np.inf)
-    if len(k) == 0:
-        return np.zeros((len(q), v.shape[1])), np.zeros((len(q), v.shape[1]))
-    e = np.exp(score - score.max(axis=1, keepdims=True))
-    a = e / e.sum(axis=1, keepdims=True)
-    return a @ v, a @ abs(v)
+    hidden = visibility(len(q), len(k), causal, None) == 0
+    return softmax_rows(np.where(hidden, -np.inf, scale * (q @ k.T))) @ v
 
 
-def oracle(data, attention="linear", map="elu1", norm=None, causal=False, scale=None, eps=0.0):
+def segment_means(x, count):
+    length = -(-len(x) // count) or 1
+    return np.array([x[i:i + length].mean(axis=0) for i in range(0, len(x), length)])
+
+
+def pseudo_inverse(a, steps):
+    """The Z of smallest residual |AZA - A| until it no longer falls."""
+    z = a.T / (abs(a).sum(axis=0).max() * abs(a).sum(axis=1).max())
+    best, unit = np.inf, np.eye(len(a))
+    for _ in range(steps + 1):
+        az = a @ z
+        residual = np.linalg.norm(az @ a - a)
+        if residual >= best:
+            break
+        best, kept = residual, z
+        z = z @ (13 * unit - az @ (15 * unit - az @ (7 * unit - az))) / 4
+    return kept
+
+
+def nystrom_head(q, k, v, scale, landmarks=64, iterations=12):
+    if len(k) == 0 or len(q) == 0:
+        return np.zeros((len(q), v.shape[1]))
+    few_q, few_k = segment_means(q, landmarks), segment_means(k, landmarks)
+    a = softmax_rows(scale * few_q @ few_k.T)
+    values = softmax_rows(scale * few_q @ k.T) @ v
+    return softmax_rows(scale * q @ few_k.T) @ (pseudo_inverse(a, iterations) @ values)
+
+
+def oracle(data, attention="linear", map="elu1", norm=None, causal=False, scale=None,
+           projection=None, **more):
+    """The output, from attend's options."""
     q, k, v = [x.astype(np.float64) for x in data]
     if q.ndim == 2:
-        out, size = oracle([x[:, None] for x in data], attention, map, norm, causal, scale, eps)
-        return out[:, 0], size[:, 0]
+        return oracle([x[:, None] for x in data], attention, map, norm, causal, scale, projection,
+                      **more)[:, 0]
+    if projection is not None:
+        more["projection"] = np.load(projection).astype(np.float64)
+    approximates = attention != "linear" or map not in ELEMENTWISE
+    scale = scale or (1 / np.sqrt(q.shape[2]) if approximates else 1.0)
+    norm = norm or ("feature" if map == "softmax" else "sum")
     group = q.shape[1] // k.shape[1]
     out = np.zeros((len(q), q.shape[1], v.shape[2]))
-    size = np.zeros_like(out)
     for h in range(q.shape[1]):
         head = q[:, h], k[:, h // group], v[:, h // group]
         if attention == "softmax":
-            s = scale or 1 / np.sqrt(q.shape[2])
-            out[:, h], size[:, h] = exact_head(*head, causal, s)
+            out[:, h] = exact_head(*head, causal, scale)
+        elif attention == "nystrom":
+            out[:, h] = nystrom_head(*head, scale, **more)
         else:
-            n = norm or ("feature" if map == "softmax" else "sum")
-            out[:, h], size[:, h] = linear_head(*head, map, n, causal, scale or 1.0, eps)
-    return out, size
+            out[:, h] = linear_head(*head, map, norm, causal, scale, **more)
+    return out
 
 
 # ---- Running attend ----------------------------------------------------------------------------
@@ -158,6 +278,14 @@ class Case:
         path.write_bytes(self.attend(*more, **given))
         return np.load(path)
 
+    def projection(self, features=None):
+        """A file of random rows, four for each coordinate unless told."""
+        dim = self.data[0].shape[-1]
+        rows = np.random.default_rng(dim).standard_normal((features or 4 * dim, dim))
+        path = self.folder / f"projection-{len(rows)}.npy"
+        np.save(path, rows.astype(np.float32))
+        return path
+
 
 def random_case(folder, seed, n_q, n_k, heads, kv_heads, dim, dim_value, flat=False):
     g = np.random.default_rng(seed)
@@ -166,22 +294,22 @@ def random_case(folder, seed, n_q, n_k, heads, kv_heads, dim, dim_value, flat=Fa
     return Case(folder, [x[:, 0] for x in data] if flat else data)
 
 
-def error_of(case, **given):
-    """The relative error in the norm of the output, and the limit for it."""
-    expected, size = oracle(case.data, **given)
+def error_of(case, closed=False, **given):
+    """The relative error in the norm of the output."""
+    if given.get("map") in FAVOR and "projection" not in given:
+        given["projection"] = case.projection()
+    expected = oracle(case.data, **(dict(given, closed=True) if closed else given))
     got = case.output(**given)
     if got.shape != expected.shape or got.dtype != np.float32 or not np.isfinite(got).all():
-        return np.inf, TOLERANCE
-    norm, error = np.linalg.norm(expected), got - expected
-    if norm == 0:
-        return np.linalg.norm(error), 0.0
-    return np.linalg.norm(error) / norm, TOLERANCE
+        return np.inf
+    norm, error = np.linalg.norm(expected), np.linalg.norm(got - expected)
+    return error / norm if norm > 0 else np.inf if error > 0 else 0.0
 
 
 def check_errors(name, cases, **given):
-    errors = [error_of(case, **given) for case in cases]
-    worst = max(errors, key=lambda e: e[0] / (e[1] or 1e-30))
-    check(name, all(e <= limit for e, limit in errors), f"{worst[0]:.1e}, limit {worst[1]:.1e}")
+    limit = NYSTROM_TOLERANCE if given.get("attention") == "nystrom" else TOLERANCE
+    worst = max(error_of(case, **given) for case in cases)
+    check(name, worst <= limit, f"{worst:.1e}, limit {limit:.1e}")
 
 
 def variants():
@@ -191,15 +319,17 @@ def variants():
         for map, norm in itertools.product(MAPS, NORMS):
             yield f"{map}, {norm}, {mode}", dict(map=map, norm=norm, causal=causal)
         yield f"exact, {mode}", dict(attention="softmax", causal=causal)
+    yield "nystrom", dict(attention="nystrom")
 
 
 def main_variants():
-    """One for every kernel family: every map with its default norm, and exact attention."""
+    """One for every kernel family: every map with its default norm, and the other attentions."""
     for causal in [False, True]:
         mode = "causal" if causal else "not causal"
         for map in MAPS:
             yield f"{map}, {mode}", dict(map=map, causal=causal)
         yield f"exact, {mode}", dict(attention="softmax", causal=causal)
+    yield "nystrom", dict(attention="nystrom")
 
 
 # ---- Results -----------------------------------------------------------------------------------
@@ -222,11 +352,26 @@ def make_cases(work, data_dir):
     return real, square, cross
 
 
-def test_accuracy(_, real, square, cross):
+def positive(work, name, case):
+    """The case with nothing below zero in queries and keys, and smaller ones."""
+    q, k, v = case.data
+    return Case(work / name, [abs(q) / 4, abs(k) / 4, v])
+
+
+def test_accuracy(work, real, brief, square, cross):
+    # The sums of single monomials, and of polynomials at few keys, cancel in other data.
+    few = [positive(work, case.folder.name, case) for case in square + cross]
+    heads = {data: positive(work, data, case) for data, case in brief.items()}
     for name, given in variants():
-        for data, case in real.items():
+        monomials, norm = given.get("map") in MONOMIALS, given.get("norm")
+        # Many features take their time: whole heads for the default norm.
+        cases = real if norm in [None, "sum"] or given["map"] in ELEMENTWISE else \
+            heads if monomials and norm == "feature" else brief
+        for data, case in cases.items():
             check_errors(f"{data}: {name}", [case], **given)
-        check_errors(f"odd shapes: {name}", square + ([] if given["causal"] else cross), **given)
+        odd = few if monomials else square + cross
+        check_errors(f"odd shapes: {name}", odd[:len(square)] if given.get("causal") else odd,
+                     **given)
 
 
 def test_scale_and_epsilon(_, real, square):
@@ -246,11 +391,132 @@ def test_scale_and_epsilon(_, real, square):
     check("a file per option, and --name=value", plain == bytes_of(folder / "named.npy"))
 
 
+def test_features_and_degrees(work, brief):
+    small = random_case(work / "small", 20, 33, 33, 3, 1, 5, 7)
+    for map, features in itertools.product(FAVOR, [1, 2, 16, 17, 127, 300]):
+        cases = [small, brief["encoder"]]
+        worst = max(error_of(c, map=map, projection=c.projection(features)) for c in cases)
+        check(f"{map} of {features} features", worst <= TOLERANCE, f"{worst:.1e}")
+    for map, degree in itertools.product(MONOMIALS, range(1, 9)):
+        # A polynomial of odd degree has a zero: these are kept away from it.
+        given = dict(map=map, degree=degree, scale=0.1 if degree % 2 else 0.4)
+        for causal in [False, True]:
+            name = f"{map} of degree {degree}, {'causal' if causal else 'not causal'}"
+            check_errors(f"{name}: monomials", [small], causal=causal, **given)
+            check_errors(f"{name}: closed form", [small], causal=causal, closed=True, **given)
+        check_errors(f"{map} of degree {degree}, no norm", [small], norm="none", closed=True,
+                     **given)
+    for map in MONOMIALS:
+        for data, degree in [("lm", 2), ("lm", 3), ("encoder", 2), ("encoder", 4)]:
+            norm = "none" if degree % 2 else "sum"
+            check_errors(f"{data}: {map} of degree {degree}, closed form", [brief[data]], map=map,
+                         degree=degree, norm=norm, closed=True)
+
+
+def test_large_norms(work):
+    """On a grid on which every exponent is a float: the error is that of attend alone."""
+    g = np.random.default_rng(23)
+
+    def grid(step, *shape):
+        return (np.round(g.standard_normal(shape) * 4) * step).astype(np.float32)
+
+    projection = work / "projection.npy"
+    np.save(projection, grid(0.25, 32, 4))
+    for size in [1, 16, 256]:
+        q, k, v = grid(size / 2, 40, 2, 4), grid(size / 2, 40, 1, 4), grid(1, 40, 1, 5)
+        case = Case(work / f"size-{size}", [q, k, v])
+        k = k.copy()
+        k[30] *= 1e6
+        later = Case(work / f"later-{size}", [q, k, v])
+        for map, causal in itertools.product(FAVOR, [False, True]):
+            check_errors(f"norms of about {4 * size}: {map}, "
+                         f"{'causal' if causal else 'not causal'}", [case], map=map, scale=1,
+                         causal=causal, projection=projection)
+        for map in FAVOR:
+            given = dict(map=map, causal=True, projection=projection)
+            check(f"a far larger key changes nothing before it: {map}, {size}",
+                  case.output(**given)[:30].tobytes() == later.output(**given)[:30].tobytes())
+
+
+def test_windows(work, brief, square):
+    for map, causal in itertools.product(MAPS, [False, True]):
+        mode = f"{map}, {'causal' if causal else 'not causal'}"
+        # In other data than positive ones, polynomials at few keys may all but vanish.
+        few = [positive(work, f"{c.folder.name}-{mode}", c) for c in square] \
+            if map in MONOMIALS else square
+        for window in [2, 19, 1000]:
+            check_errors(f"window of {window}: {mode}", few, map=map, causal=causal, window=window)
+        for data, window in [("lm", 16), ("encoder", 1), ("encoder", 40)]:
+            check_errors(f"{data}, window of {window}: {mode}", [brief[data]], map=map,
+                         causal=causal, window=window)
+        for norm in NORMS[1:]:
+            check_errors(f"window of 7, {norm}: {mode}", few[1:4], map=map, causal=causal,
+                         norm=norm, window=7)
+        given, case = dict(map=map, causal=causal, window=19), brief["encoder"]
+        whole = case.attend(**given)
+        alike = [dict(threads=2)] + ([dict(split="1"), dict(split="3,1,40")] if causal else [])
+        check(f"same bytes with a window, in calls and threads: {mode}",
+              all(case.attend(**given, **more) == whole for more in alike))
+
+
+def test_random_features(work):
+    g = np.random.default_rng(21)
+    shapes = [(40, 2, 16), (60, 1, 16), (60, 1, 5)]
+    near = Case(work / "near", [g.standard_normal(s).astype(np.float32) / 2 for s in shapes])
+    exact = oracle(near.data, "softmax")
+    for map in FAVOR:
+        plain = near.attend(map=map)
+        defaults = dict(seed=0, orthogonal=0, features=64)
+        check(f"the defaults are seed 0, independent rows and 4 dim of them: {map}",
+              near.attend(map=map, **defaults) == plain)
+        seeds = [0, 1, 2 ** 32, 2 ** 63, 2 ** 64 - 1]
+        outputs = [near.attend(map=map, seed=seed, orthogonal=o) for seed in seeds for o in (0, 1)]
+        check(f"another seed and orthogonal rows are others: {map}",
+              len(set(outputs)) == len(outputs))
+
+        def error(features, orthogonal):
+            """The mean over some seeds."""
+            runs = [near.output(map=map, features=features, orthogonal=orthogonal, seed=s)
+                    for s in range(8)]
+            return np.mean([np.linalg.norm(x - exact) for x in runs]) / np.linalg.norm(exact)
+
+        if map == "favor-simple":
+            continue  # leaves the norms of the keys out, and so is biased
+        for orthogonal in [0, 1]:
+            errors = [error(m, orthogonal) for m in (32, 512, 8192)]
+            # sqrt(16) = 4 from each to the next, more or less.
+            check(f"the error falls as 1/sqrt(features): {map}, orthogonal {orthogonal}",
+                  all(2.5 < a / b < 6.5 for a, b in zip(errors, errors[1:])),
+                  ", ".join(f"{e:.3g}" for e in errors))
+
+
+def check_landmarks(name, cases, **given):
+    check_errors(f"nystrom, {name}", cases, attention="nystrom", **given)
+
+
+def test_nystrom(_, real, square, cross):
+    for data, case in real.items():
+        for landmarks in [1, 7, 16, 100, 1000]:
+            check_landmarks(f"{data}, {landmarks} landmarks", [case], landmarks=landmarks)
+        for iterations in [1, 2, 6]:
+            check_landmarks(f"{data}, {iterations} iterations", [case], iterations=iterations)
+    for landmarks in [1, 2, 5, 64]:
+        check_landmarks(f"odd shapes, {landmarks} landmarks", square + cross, landmarks=landmarks)
+    check_landmarks("scale 0.05", [real["lm"], square[2]], scale=0.05)
+    check("the defaults are 64 landmarks and 12 iterations",
+          real["lm"].attend(attention="nystrom")
+          == real["lm"].attend(attention="nystrom", landmarks=64, iterations=12))
+    for threads in [2, 5]:
+        check(f"same bytes with {threads} threads: nystrom",
+              all(c.attend(attention="nystrom", landmarks=9, threads=threads)
+                  == c.attend(attention="nystrom", landmarks=9) for c in real.values()))
+
+
 def test_same_bytes(_, brief, square, cross):
     for name, given in main_variants():
-        cases = [brief["lm"], square[2], square[3]] + ([] if given["causal"] else cross[:2])
+        cases = [brief["lm"], square[2], square[3]] + ([] if given.get("causal") else cross[:2])
         whole = [case.attend(**given) for case in cases]
-        for split in ["1", "64", "3,1,40,7"]:
+        for split in ["1", "64", "3,1,40,7"] if given.get("attention") != "nystrom" else []:
             same = [c.attend(split=split, **given) == w for c, w in zip(cases, whole)]
             check(f"same bytes in calls of {split}: {name}", all(same))
         for threads in [2, 5]:
@@ -265,22 +531,25 @@ def state_of(case, **given):
 
 
 def test_isas(_, brief, square):
-    cases = [brief["lm"], brief["encoder"], *square[1:4]]
-    automatic = {name: [c.attend(**given) for c in cases] for name, given in main_variants()}
+    cases = [brief["encoder"], *square[1:4], brief["lm"]]
+    # Scalar code takes its time over the many features of the last two.
+    variants = [(name, given, cases if given.get("map") in ELEMENTWISE else cases[:3])
+                for name, given in main_variants()]
+    automatic = {name: [c.attend(**given) for c in some] for name, given, some in variants}
     check("the automatic instruction set is the default",
-          cases[0].attend(isa="auto") == automatic["elu1, not causal"][0])
+          cases[0].attend(isa="auto") == cases[0].attend())
     for isa in ISAS:
         done = run("--dir", cases[0].folder, "--out", cases[0].folder / "out.npy", "--isa", isa)
         if done.returncode != 0:
             check(f"{isa} is absent and refused", done.returncode == 2 and b"lacks" in done.stderr
                   and isa != "scalar")
             continue
-        for name, given in main_variants():
-            same = [c.attend(isa=isa, **given) == a for c, a in zip(cases, automatic[name])]
+        for name, given, some in variants:
+            same = [c.attend(isa=isa, **given) == a for c, a in zip(some, automatic[name])]
             check(f"same bytes with {isa}: {name}", all(same))
         for map in MAPS:
             check(f"same state with {isa}: {map}",
-                  state_of(cases[3], map=map, isa=isa) == state_of(cases[3], map=map))
+                  state_of(cases[2], map=map, isa=isa) == state_of(cases[2], map=map))
 
 
 def test_masks_and_extremes(work):
@@ -289,14 +558,15 @@ def test_masks_and_extremes(work):
     kept = g.random(40) < 0.6
     k[~kept] = -np.inf
     masked, absent = Case(work / "masked", [q, k, v]), Case(work / "absent", [q, k[kept], v[kept]])
-    for given in [dict(map=m) for m in MAPS if m != "identity"] + [dict(attention="softmax")]:
+    for given in [dict(map=m) for m in MAPS if m not in ["identity", *MONOMIALS]] \
+            + [dict(attention="softmax")]:
         name = given.get("map", "exact attention")
         check(f"a masked key is as if absent: {name}",
               masked.attend(**given) == absent.attend(**given))
     k[~kept] = 0
     q, k = [np.clip(x.astype(np.float64) * 2e38, -3e38, 3e38).astype(np.float32) for x in (q, k)]
     huge = Case(work / "huge", [q, k, v * np.float32(1e29)])
-    for map, causal in itertools.product(["exp", "softmax"], [False, True]):
+    for map, causal in itertools.product(["exp", "softmax", *FAVOR], [False, True]):
         out = huge.output(map=map, causal=causal)
         check(f"huge queries and keys stay finite: {map}, {'causal' if causal else 'not causal'}",
               np.isfinite(out).all() and abs(out).max() < 1e31)
@@ -338,12 +608,23 @@ def test_foreign_states(work, lm, encoder):
     content = state.read_bytes()
     # More query heads leave the size of the state as it is, so that only its contents can tell.
     same_size = Case(work / "other-heads", [np.repeat(lm.data[0], 2, axis=1), *lm.data[1:]])
-    others = {"another map": (lm, dict(map="relu")), "another norm": (lm, dict(norm="none")),
+    others = {"another map": (lm, dict(map="relu")), "a window": (lm, dict(window=9)),
+              "another norm": (lm, dict(norm="none")),
               "another scale": (lm, dict(scale=0.5)), "another epsilon": (lm, dict(eps=1)),
               "other shapes": (encoder, {}), "other query heads": (same_size, {})}
     for name, (case, given) in others.items():
         refuse(f"a state of {name}", "--dir", case.folder, "--out", OUT, "--causal", "--state-in",
                state, *options(**given), says=[b"state"])
+    pairs = {"another seed": (dict(map="favor"), dict(map="favor", seed=1)),
+             "other features": (dict(map="favor"), dict(map="favor", features=255)),
+             "another form of favor": (dict(map="favor"), dict(map="favor-simple")),
+             "another degree": (dict(map="expdef"), dict(map="expdef", degree=1)),
+             "expdef for taylor": (dict(map="expdef"), dict(map="taylor")),
+             "another window": (dict(window=9), dict(window=10))}
+    for name, (here, there) in pairs.items():
+        encoder.attend("--state-out", state, causal=True, **here)
+        refuse(f"a state of {name}", "--dir", encoder.folder, "--out", OUT, "--causal",
+               "--state-in", state, *options(**there), says=[b"state"])
     files = {"a truncated state": content[:-1], "a state with bytes behind it": content + b"\0",
              "an empty state file": b"", "a state of zeros": bytes(len(content)),
              "a state of another byte order": content[3::-1] + content[4:],
@@ -493,6 +774,40 @@ def test_files(work):
     check("100 damaged headers are refused or read, never a crash", survived)
 
 
+def test_projections(work):
+    case = Case(work / "case", [np.ones((4, 2, 3), np.float32)] * 3)
+    path, rows = work / "rows.npy", np.arange(15, dtype=np.float32).reshape(5, 3) / 8
+    np.save(path, rows)
+    plain = case.attend(map="favor", projection=path)
+    check("as many features as the projection has rows",
+          case.attend(map="favor", projection=path, features=5) == plain)
+    huge = rows.copy()
+    for bad in [np.nan, np.inf, -np.inf, 1.5e6, -1.5e6]:
+        huge[3, 1] = bad
+        np.save(path, huge)
+        refuse(f"a projection with {bad}", "--dir", case.folder, "--out", OUT, "--map", "favor",
+               "--projection", path, says=[b"rows.npy", b"(3, 1)", b"finite"])
+    good = npy(header(shape="(5, 3)"), bytes(60))
+    bad = {"of another dimension": (npy(header(shape="(3, 5)"), bytes(60)), b"expected 3"),
+           "of one axis": (npy(header(shape="(15,)"), bytes(60)), b"(features, dim)"),
+           "of three axes": (npy(header(shape="(5, 1, 3)"), bytes(60)), b"(features, dim)"),
+           "without rows": (npy(header(shape="(0, 3)")), b"at least 1"),
+           "of float64": (npy(header("'<f8'", shape="(5, 3)"), bytes(120)), b"'<f4'"),
+           "in Fortran order": (npy(header(order="True", shape="(5, 3)"), bytes(60)), b"C order"),
+           "that is truncated": (good[:-1], b"truncated"), "with a tail": (good + b"x", b"behind"),
+           "that is empty": (b"", b".npy"), "of text": (b"0.5, 0.25\n" * 9, b".npy")}
+    for name, (content, says) in bad.items():
+        path.write_bytes(content)
+        refuse(f"a projection {name}", "--dir", case.folder, "--out", OUT, "--map", "favor",
+               "--projection", path, says=[b"rows.npy", says])
+    path.write_bytes(good)
+    refuse("a projection of other rows than --features", "--dir", case.folder, "--out", OUT,
+           "--map", "favor", "--projection", path, "--features", 6,
+           says=[b"rows.npy", b"5 rows", b"expected 6"])
+    refuse("a missing projection", "--dir", case.folder, "--out", OUT, "--map", "favor",
+           "--projection", work / "none.npy", says=[b"none.npy"])
+
+
 def test_shapes(work):
     def case(name, q, k, v):
         return Case(work / name, [np.ones(s, np.float32) for s in (q, k, v)]).folder
@@ -508,6 +823,8 @@ def test_shapes(work):
     refuse("--causal with more keys", "--dir", uneven, "--out", OUT, "--causal")
     refuse("--causal with more keys, exact", "--dir", uneven, "--out", OUT, "--causal",
            "--attention", "softmax")
+    refuse("--window with more keys", "--dir", uneven, "--out", OUT, "--window", 2,
+           says=[b"--window"])
     refuse("--compare with 0 tokens", "--dir", case("none", (0, 1, 3), (0, 1, 3), (0, 1, 3)),
            "--compare")
 
@@ -533,7 +850,7 @@ def test_options(work):
     refuse("an option without its value", *base, "--map")
     refuse("an option before its value", *base, "--map", "--causal")
     refuse("an empty value", *base, "--map=")
-    wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor"],
+    wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor-hyper"],
              "--norm": ["default", "rows"], "--isa": ["sse2", "AVX2", "1"],
              "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1x", " 1", "0x1p3", "1e", "."],
              "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "0.1.2", "--"],
@@ -543,10 +860,40 @@ def test_options(work):
     for option, values in wrong.items():
         for value in values:
             refuse(f"{option} {value!r}", *base, f"{option}={value}", says=[option.encode()])
+    whole = {"--features": ("favor", 1, 2 ** 64 - 1), "--seed": ("favor-simple", 0, 2 ** 64 - 1),
+             "--orthogonal": ("favor-hyperbolic", 0, 1), "--degree": ("taylor", 1, 8),
+             "--window": ("relu", 1, 2 ** 64 - 1)}
+    for option, (map, least, most) in whole.items():
+        for value in [least - 1, most + 1, "1.0", "", " 1", "1x", "0x1"]:
+            refuse(f"{option} {value!r}", *base, "--map", map, f"{option}={value}",
+                   says=[option.encode()])
+    for option, value in itertools.product(["--landmarks", "--iterations"], ["0", "-1", "2.5"]):
+        refuse(f"{option} {value}", *base, "--attention", "nystrom", f"{option}={value}",
+               says=[option.encode()])
+    refuse("more features than memory", *base, "--map", "favor", "--features", 2 ** 63)
     state = ["--state-in", d / "s"]
-    for extra in [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state,
-                  ["--state-out", OUT]]:
-        refuse(f"{extra[0]} with exact attention", *base, "--attention", "softmax", *extra)
+    state_out = ["--state-out", d / "t"]
+    linear = [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state, state_out,
+              ["--window", 2], ["--features", 5], ["--degree", 2]]
+    favor = [["--features", 5], ["--seed", 1], ["--orthogonal", 1], ["--projection", q]]
+    nystrom = [["--landmarks", 3], ["--iterations", 3]]
+    scopes = {("--attention", "softmax"): linear + nystrom, ("--map", "taylor"): favor,
+                  ("--attention", "nystrom"): linear + [["--split", "2"]],
+                  ("--map", "elu1"): favor + nystrom + [["--degree", 2]],
+                  ("--map", "favor"): nystrom + [["--degree", 2]],
+                  ("--compare", "--causal"): nystrom}
+    for (a, b), unfit in scopes.items():
+        for extra in unfit:
+            refuse(f"{extra[0]} with {a} {b}", *(base[:2] if a == "--compare" else base), a, b,
+                   *extra, says=[extra[0].encode(), b"belongs to"])
+    for extra in favor[1:3]:
+        refuse(f"--projection with {extra[0]}", *base, "--map", "favor", "--projection", q, *extra,
+               says=[b"exclude"])
+    for extra in [["--split", "2"], state, state_out]:
+        refuse(f"--window with {extra[0]} without --causal", *base, "--window", 2, *extra,
+               says=[b"needs --causal"])
+    refuse("--causal with nystrom", *base, "--attention", "nystrom", "--causal",
+           says=[b"nystrom", b"--causal", b"combination"])
     for extra in [["--out", OUT], ["--map", "exp"], ["--norm", "sum"], ["--split", "2"], state,
                   ["--attention", "linear"], ["--state-out", OUT]]:
         refuse(f"{extra[0]} with --compare", "--dir", d, "--compare", *extra)
@@ -611,42 +958,73 @@ def test_replacing(folder, case):
 
 # ---- The comparison ----------------------------------------------------------------------------
 
+METHODS = MAPS + ["exact", "nystrom"]
+
+
+def compared_with(**given):
+    """The options of --compare for its methods, one by one."""
+    for map in MAPS:
+        own = {"features": FAVOR, "degree": MONOMIALS, "landmarks": [], "window": MAPS}
+        yield map, dict(map=map, **{k: v for k, v in given.items() if map in own.get(k, MAPS)})
+    if not given.get("causal"):
+        own = {k: v for k, v in given.items() if k in ("landmarks", "scale")}
+        yield "nystrom", dict(attention="nystrom", **own)
+
+
 def table(case, *more):
     """The rows of --compare: name -> (norm, error, microseconds, speed-up)."""
     done = run("--dir", case.folder, "--compare", *more)
     if done.returncode != 0 or done.stderr:
         return {}
     rows = [line.split() for line in done.stdout.decode().splitlines()]
-    return {r[0]: r[1:] for r in rows if len(r) == 5 and r[0] in MAPS + ["exact"]}
+    return {r[0]: r[1:] for r in rows if len(r) == 5 and r[0] in METHODS}
 
 
-def test_compare(work, real):
+def check_table(name, case, **given):
+    """Every row of --compare tells the error of what attend writes under the same options."""
+    seen = {k: v for k, v in given.items() if k in ("causal", "scale")}
+    exact = oracle(case.data, "softmax", **seen)
+    begin = time.monotonic()
+    rows = table(case, *options(**given))
+    seconds = time.monotonic() - begin
+    methods = dict(compared_with(**given))
+    check(f"{name}: a row for each method and for exact attention",
+          sorted(rows) == sorted([*methods, "exact"]), f"{seconds:.1f} s")
+    for method, own in methods.items():
+        expected = np.linalg.norm(case.output(**own) - exact) / np.linalg.norm(exact)
+        norm, shown, time_taken, speed_up = rows.get(method, ["", "nan", "0", "0"])
+        default = {"softmax": "feature", "nystrom": "-"}.get(method, "sum")
+        check(f"{name}: {method}", abs(float(shown) / expected - 1) < 1e-2 and float(speed_up) > 0
+              and float(time_taken) > 0 and norm == default,
+              f"{shown}, expected {expected:.4g}; {speed_up} times as fast")
+
+
+def test_compare(work, real, square):
     for data, causal in [("lm", True), ("lm", False), ("encoder", False)]:
-        case, exact = real[data], oracle(real[data].data, "softmax", causal=causal)[0]
-        begin = time.monotonic()
-        rows = table(case, *options(causal=causal))
-        seconds = time.monotonic() - begin
-        name = f"--compare on {data}, {'causal' if causal else 'not causal'}"
-        check(f"{name}: a row for each map and for exact attention",
-              sorted(rows) == sorted(MAPS + ["exact"]), f"{seconds:.1f} s")
-        for map in MAPS:
-            error = np.linalg.norm(case.output(map=map, causal=causal) - exact)
-            expected = error / np.linalg.norm(exact)
-            norm, shown, time_taken, speed_up = rows.get(map, ["", "nan", "0", "0"])
-            check(f"{name}: {map}", abs(float(shown) / expected - 1) < 1e-2 and float(speed_up) > 0
-                  and float(time_taken) > 0 and norm == ("feature" if map == "softmax" else "sum"),
-                  f"{shown}, expected {expected:.4g}; {speed_up} times as fast")
+        check_table(f"--compare on {data}, {'causal' if causal else 'not causal'}", real[data],
+                    causal=causal)
+    more = dict(features=24, degree=3, window=9, landmarks=5, scale=0.02)
+    check_table("--compare with options", square[2], **more)
     q, k, v = [x[:32].copy() for x in real["lm"].data]
     v[3, 0, 0] = np.nan
     rows = table(Case(work / "compare-nan", [q, k, v]), "--threads", "2", "--scale", "0.5")
-    check("--compare does not hide a NaN",
-          len(rows) == 6 and all(rows[map][1].strip("-") == "nan" for map in MAPS))
+    check("--compare does not hide a NaN", len(rows) == len(METHODS)
+          and all(rows[m][1].strip("-") == "nan" for m in METHODS if m != "exact"))
     rows = table(Case(work / "compare-inf", [np.full((32, 1, 8), x, np.float32)
                                              for x in (1e5, 1e5, 1e30)]))
     check("--compare does not hide an overflow of the maps that grow like a polynomial",
-          len(rows) == 6 and not any(np.isfinite(float(rows[m][1])) for m in ["elu1", "relu"])
-          and all(np.isfinite(float(rows[m][1])) for m in ["exp", "softmax"]))
-    done = run("--dir", real["lm"].folder, "--compare", "--isa", "scalar")
+          len(rows) == len(METHODS)
+          and not any(np.isfinite(float(rows[m][1])) for m in ["elu1", "relu", *MONOMIALS])
+          and all(np.isfinite(float(rows[m][1])) for m in ["exp", "softmax", *FAVOR]))
+    wide = random_case(work / "wide", 22, 2, 2, 1, 1, 600, 1)
+    done = run("--dir", wide.folder, "--compare")
+    check("--compare leaves out what would take too many features",
+          sorted(table(wide)) == sorted(set(METHODS) - set(MONOMIALS))
+          and done.stdout.count(b"left out") == 2)
+    for degree in [7, 8]:
+        refuse(f"--compare with monomials of degree {degree} of 600", "--dir", wide.folder,
+               "--compare", "--degree", degree)
+    done = run("--dir", square[2].folder, "--compare", "--isa", "scalar")
     check("--compare names the instruction set and says why errors are large",
           b"scalar" in done.stdout and b"trained with" in done.stdout)
 
@@ -654,9 +1032,12 @@ def test_compare(work, real):
 def test_help(_):
     done = run("--help")
     names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
-             "isa", "split", "threads", "state-in", "state-out", "compare", "help"]
-    check("--help names every option", done.returncode == 0 and not done.stderr
-          and all(b"--" + name.encode() in done.stdout for name in names))
+             "isa", "split", "threads", "state-in", "state-out", "compare", "help", "window",
+             "features", "seed", "orthogonal", "projection", "degree", "landmarks", "iterations"]
+    check("--help names every option, map and kind of attention",
+          done.returncode == 0 and not done.stderr
+          and all(b"--" + name.encode() in done.stdout for name in names)
+          and all(word.encode() in done.stdout for word in MAPS + ["nystrom"]))
 
 
 def main():
@@ -671,12 +1052,15 @@ def main():
         # Where bytes are compared, a part of the real heads tells as much, sooner.
         brief = {name: Case(work / f"{name}-brief", [x[:101] for x in case.data])
                  for name, case in real.items()}
-        tests = {test_accuracy: (real, square, cross), test_scale_and_epsilon: (real, square),
-                 test_same_bytes: (brief, square, cross), test_isas: (brief, square),
-                 test_masks_and_extremes: (), test_states: (real["lm"],),
+        tests = {test_accuracy: (real, brief, square, cross),
+                 test_scale_and_epsilon: (real, square), test_features_and_degrees: (brief,),
+                 test_large_norms: (), test_windows: (brief, square), test_random_features: (),
+                 test_nystrom: (real, square, cross), test_same_bytes: (brief, square, cross),
+                 test_isas: (brief, square), test_masks_and_extremes: (),
+                 test_states: (real["lm"],),
                  test_foreign_states: (real["lm"], real["encoder"]), test_files: (),
-                 test_shapes: (), test_options: (), test_paths: (square[2],),
-                 test_replacing: (square[2],), test_compare: (real,), test_help: ()}
+                 test_projections: (), test_shapes: (), test_options: (), test_paths: (square[2],),
+                 test_replacing: (square[2],), test_compare: (real, square), test_help: ()}
         for test, cases in tests.items():
             own = work / test.__name__
             own.mkdir()
