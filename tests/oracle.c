@@ -79,29 +79,32 @@ static double series_weight(const linattn_config *config, size_t p)
     return weight;
 }
 
-/* Every multi-index a over the coordinates from `first` on, of at most `left` in all: factor is the
-   product of x_i^a_i / sqrt(a_i!) over those before. */
+/* Every monomial once: from one of degree p whose largest index is `last`, there `repeats` times, to
+   those of degree p + 1 with an index that is not smaller. value is the product of all coordinates
+   over the root of the factorials of how often each occurs. */
 typedef struct monomials {
-    const linattn_config *config;
+    size_t dim, degree;
+    double root, weight[9]; /* of a degree, its root taken */
     const float *x;
     feature *next;
 } monomials;
 
-static void monomials_from(monomials *m, size_t first, size_t left, double factor)
+static void monomials_from(monomials *m, size_t p, size_t last, size_t repeats, double value)
 {
-    const linattn_config *config = m->config;
-    if (first == config->dim_key) {
-        size_t p = config->degree - left;
-        double value = factor * sqrt(series_weight(config, p));
-        /* x', its products and the weight are each rounded, for one coordinate all the same way. */
-        *m->next++ = (feature){value, 0, 2 * (double)p};
-        return;
+    /* x', its products and the weight are each rounded, for one coordinate all the same way. */
+    *m->next++ = (feature){value * m->weight[p], 0, 2 * (double)p};
+    for (size_t i = last; p < m->degree && i < m->dim; i++) {
+        size_t times = i == last ? repeats + 1 : 1;
+        double x = m->root * (double)m->x[i];
+        monomials_from(m, p + 1, i, times, value * x / sqrt((double)times));
     }
-    double x = scale_of_maps(config) * (double)m->x[first];
-    for (size_t a = 0; a <= left; a++) {
-        monomials_from(m, first + 1, left - a, factor);
-        factor *= x / sqrt((double)(a + 1));
-    }
+}
+
+static void monomial_features(const linattn_config *config, const float *x, feature *y)
+{
+    monomials all = {config->dim_key, config->degree, scale_of_maps(config), {0}, x, y};
+    for (size_t p = 0; p <= config->degree; p++) all.weight[p] = sqrt(series_weight(config, p));
+    monomials_from(&all, 0, 0, 0, 1);
 }
 
 static void features(const linattn_config *config, bool keys, const float *x, feature *y)
@@ -115,8 +118,7 @@ static void features(const linattn_config *config, bool keys, const float *x, fe
         return;
     }
     if (map_is_monomial(config->map)) {
-        monomials all = {config, x, y};
-        monomials_from(&all, 0, config->degree, 1);
+        monomial_features(config, x, y);
         return;
     }
     for (size_t f = 0; f < m; f++) {
