@@ -27,14 +27,14 @@ static problem draw_problem(rng *r, int map, int normaliser)
     bool quick = test_quick();
     linattn_config config = config_draw(r, map, normaliser, 0, quick ? 100 : 400);
     if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
-    size_t n_q, n_k, m = config_features(&config);
-    /* The fields of their own maps come on top: a fifth of the work each. */
-    double limit = (quick ? 1e5 : 4e6) / (map > LINATTN_MAP_SOFTMAX ? 5 : 1);
+    size_t n_q, n_k, m = config_features(&config), width = config.dim_value;
+    if (map_is_favor(config.map)) width += config.dim_key;
+    double limit = (quick ? 1e5 : 4e6) / (map > LINATTN_MAP_SOFTMAX ? 4 : 1);
     do {
         n_q = rng_pick(r, lengths, COUNT_OF(lengths));
         n_k = rng_below(r, 3) ? n_q : rng_pick(r, lengths, COUNT_OF(lengths));
         limit *= 1.2;
-    } while ((double)(n_q + n_k) * (double)(m * config.dim_value * config.heads) > limit);
+    } while ((double)(n_q + n_k) * (double)(m * width * config.heads) > limit);
     problem p = problem_new(config, n_q, n_k, r, 3);
     if (rng_below(r, 2) && !map_is_monomial(config.map)) add_drift(r, &p);
     return p;

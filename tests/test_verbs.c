@@ -20,6 +20,8 @@ static size_t draw_length(rng *r, const linattn_config *config, size_t others, d
     double each = map_is_exponential(config->map) ? 16 : 1;
     double per_key = m * each + (config->normaliser == LINATTN_NORM_FEATURE ? m * dv : dv);
     per_key *= (double)config->heads * (double)others;
+    if (map_is_favor(config->map))
+        per_key += (double)config->heads * m * (double)config->dim_key * 8;
     for (int attempt = 0; attempt < 20; attempt++) {
         size_t n = rng_pick(r, lengths, COUNT_OF(lengths));
         if (per_key * (double)(others > 1 ? n : n * n) <= limit) return n;
@@ -197,13 +199,13 @@ static void many_features(void **state)
         {.dim_key = 33, .dim_value = 257, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = 515},
         {.dim_key = 2, .dim_value = LINATTN_MAX_DIM, .map = LINATTN_MAP_FAVOR, .features = 5},
         {.dim_key = 100, .dim_value = 33, .map = LINATTN_MAP_TAYLOR, .degree = 2},
-        {.dim_key = 8, .dim_value = 17, .map = LINATTN_MAP_TAYLOR, .degree = 8},
+        {.dim_key = 6, .dim_value = 17, .map = LINATTN_MAP_TAYLOR, .degree = 8},
         {.dim_key = LINATTN_MAX_DIM, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 1},
         {.dim_key = 20, .dim_value = 70, .map = LINATTN_MAP_EXPDEF, .degree = 4},
     };
     rng r = {9};
     for (size_t i = 0; i < COUNT_OF(large); i++) {
-        linattn_config config = large[i];
+        linattn_config config = config_resolved(large[i]);
         double size = (double)config_features(&config) * (double)config.dim_value;
         if (test_quick() && size > 3e4) continue;
         check_one(&r, &config, 1e6);
@@ -229,7 +231,7 @@ static void relative_error_in_the_norm(void **state)
                                      .map = (linattn_feature_map)map,
                                      .normaliser = (linattn_normaliser)normaliser,
                                      .features = 50};
-            size_t n = test_quick() || map_is_monomial(config.map) ? 40 : 250;
+            size_t n = test_quick() || map > LINATTN_MAP_SOFTMAX ? 40 : 250;
             problem p = problem_new(config, n, n, &r, 3);
             size_t count = n * output_width(&p);
             double error =
