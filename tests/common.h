@@ -65,6 +65,7 @@ size_t rng_below(rng *r, size_t limit); /* 0 .. limit - 1 */
 size_t rng_pick(rng *r, const size_t *choices, size_t count);
 float rng_float(rng *r, float spread); /* uniform in [-spread, spread) */
 void rng_fill(rng *r, float *x, size_t n, float spread);
+void rng_fill_normal(rng *r, float *x, size_t n); /* as good as N(0, 1), but for its tails */
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
@@ -115,7 +116,8 @@ void parallel_threads(void *user, size_t count, linattn_job *job, void *arg);
 
 /* ---- Problems ------------------------------------------------------------------------------- */
 
-/* A config whose every default is spelt out, and dense [tokens][heads][dim] inputs for it. */
+/* A config whose every default but the scale is spelt out, and dense [tokens][heads][dim] inputs for
+   it. */
 typedef struct problem {
     linattn_config config;
     size_t n_q, n_k;
@@ -123,10 +125,27 @@ typedef struct problem {
 } problem;
 
 linattn_config config_resolved(linattn_config config);
-bool map_is_exponential(linattn_feature_map map); /* its keys map to e^x, kept with exponents */
+size_t config_features(const linattn_config *config); /* m; SIZE_MAX where that exceeds 2^48 */
 
-/* Queries and keys uniform in +-spread, values in +-1. */
+bool map_is_exponential(linattn_feature_map map); /* its keys map to e^x, kept with exponents */
+bool map_is_favor(linattn_feature_map map);
+bool map_is_monomial(linattn_feature_map map); /* taylor, expdef */
+bool map_has_signs(linattn_feature_map map);   /* features below zero: sums may cancel */
+bool map_masks(linattn_feature_map map);       /* phi of a key of -inf is zero */
+
+/* Queries and keys uniform in +-spread, values in +-1; a projection where the map needs one and the
+   config has none. */
 problem problem_new(linattn_config config, size_t n_q, size_t n_k, rng *r, float spread);
+
+/* Dimensions around every width of a vector, a pair of vectors and a panel, smallest first. */
+enum { ODD_DIMS = 39 };
+extern const size_t odd_dims[ODD_DIMS];
+
+/* Heads, dimensions (dim_key 0: one of odd_dims), parameters and the map's own fields at random; no
+   window. At most `most` features, where the map leaves a choice. */
+linattn_config config_draw(rng *r, int map, int normaliser, size_t dim_key, size_t most);
+void config_draw_features(rng *r, linattn_config *config, size_t most); /* the map's own fields */
+size_t window_draw(rng *r, size_t most);                                /* 1 .. most */
 
 /* Text for messages; the last few results stay valid. */
 const char *map_name(linattn_feature_map map);
@@ -171,15 +190,15 @@ typedef struct plan {
 } plan;
 
 typedef enum part {
-    PART_CAUSAL, /* the first min(n_q, n_k) tokens */
-    PART_QUERY,  /* all queries after an update with all keys */
-    PART_BIDIRECTIONAL,
+    PART_CAUSAL,        /* the first min(n_q, n_k) tokens */
+    PART_QUERY,         /* all queries after an update with all keys; empty under a window */
+    PART_BIDIRECTIONAL, /* empty under a window where n_q differs from n_k */
     PART_SOFTMAX,
     PART_SOFTMAX_CAUSAL, /* empty where n_q > n_k */
     PART_COUNT
 } part;
 
-/* The output of every verb, dense, and both states' bytes. */
+/* The output of every verb, dense, and both states' bytes (no update_state under a window). */
 typedef struct outcome {
     float *out[PART_COUNT];
     size_t count[PART_COUNT];

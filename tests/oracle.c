@@ -4,22 +4,24 @@
 #include <math.h>
 
 /* phi(x)_f = factor * e^exponent: the exponential maps have factor 1 (0 for e^-inf), the others
-   exponent 0. */
+   exponent 0. doubt: how many units of rounding a float computation may be off, relative to it. */
 typedef struct feature {
-    double factor, exponent;
+    double factor, exponent, doubt;
 } feature;
 
 static double scale_of_maps(const linattn_config *config)
 {
-    return config->scale > 0 ? sqrt((double)config->scale) : 1;
+    if (config->scale > 0) return sqrt((double)config->scale);
+    bool product = map_is_favor(config->map) || map_is_monomial(config->map);
+    return product ? 1 / sqrt(sqrt((double)config->dim_key)) : 1;
 }
 
 static double elu1(double x) { return x >= 0 ? x + 1 : exp(x); }
 
 static feature exponential(double x)
 {
-    feature result = {1, x};
-    if (x == -INFINITY) result = (feature){0, 0};
+    feature result = {1, x, 0};
+    if (x == -INFINITY) result = (feature){0, 0, 0};
     return result;
 }
 
@@ -32,18 +34,99 @@ static double log_sum_exp(const float *x, size_t m, double root)
     return largest + log(sum);
 }
 
+/* A sum of products, and the root of the squares of everything that a float computation rounds on
+   the way: each term and each partial sum. Roundings are independent, so that this times a small
+   constant is how far off it may be. */
+typedef struct sum {
+    double value, squares;
+} sum;
+
+static void sum_add(sum *s, double term)
+{
+    s->value += term;
+    s->squares += term * term + s->value * s->value;
+}
+
+/* M^-1/2 exp(w.x' - |x'|^2/2); simplified: exp(w.x'); hyperbolic: (2M)^-1/2 and both signs of w. An
+   absolute error of the exponent is a relative one of the feature. */
+static void favor(const linattn_config *config, const float *x, feature *y)
+{
+    size_t count = config->features, dim = config->dim_key;
+    bool simplified = config->map == LINATTN_MAP_FAVOR_SIMPLIFIED;
+    bool hyperbolic = config->map == LINATTN_MAP_FAVOR_HYPERBOLIC;
+    double root = scale_of_maps(config), constant = 0;
+    sum half = {0, 0};
+    for (size_t i = 0; i < dim && !simplified; i++)
+        sum_add(&half, root * (double)x[i] * root * (double)x[i] / 2);
+    if (!simplified) constant = half.value + log((double)(hyperbolic ? 2 * count : count)) / 2;
+    for (size_t r = 0; r < count; r++) {
+        sum dot = {0, 0};
+        for (size_t i = 0; i < dim; i++)
+            sum_add(&dot, (double)config->projection[r * dim + i] * root * (double)x[i]);
+        double doubt =
+            2 * (sqrt(dot.squares) + sqrt(half.squares) + fabs(dot.value) + fabs(constant));
+        y[r] = (feature){1, dot.value - constant, doubt};
+        if (hyperbolic) y[count + r] = (feature){1, -dot.value - constant, doubt};
+    }
+}
+
+/* The weight of degree p in the series of exp: 1, or p! C(n, p) / n^p of (1 + x / n)^n. */
+static double series_weight(const linattn_config *config, size_t p)
+{
+    double weight = 1;
+    for (size_t j = 0; j < p && config->map == LINATTN_MAP_EXPDEF; j++)
+        weight *= 1 - (double)j / (double)config->degree;
+    return weight;
+}
+
+/* Every monomial once: from one of degree p whose largest index is `last`, there `repeats` times, to
+   those of degree p + 1 with an index that is not smaller. value is the product of all coordinates
+   over the root of the factorials of how often each occurs. */
+typedef struct monomials {
+    size_t dim, degree;
+    double root, weight[9]; /* of a degree, its root taken */
+    const float *x;
+    feature *next;
+} monomials;
+
+static void monomials_from(monomials *m, size_t p, size_t last, size_t repeats, double value)
+{
+    /* x', its products and the weight are each rounded, for one coordinate all the same way. */
+    *m->next++ = (feature){value * m->weight[p], 0, 2 * (double)p};
+    for (size_t i = last; p < m->degree && i < m->dim; i++) {
+        size_t times = i == last ? repeats + 1 : 1;
+        double x = m->root * (double)m->x[i];
+        monomials_from(m, p + 1, i, times, value * x / sqrt((double)times));
+    }
+}
+
+static void monomial_features(const linattn_config *config, const float *x, feature *y)
+{
+    monomials all = {config->dim_key, config->degree, scale_of_maps(config), {0}, x, y};
+    for (size_t p = 0; p <= config->degree; p++) all.weight[p] = sqrt(series_weight(config, p));
+    monomials_from(&all, 0, 0, 0, 1);
+}
+
 static void features(const linattn_config *config, bool keys, const float *x, feature *y)
 {
     size_t m = config->dim_key;
     double root = scale_of_maps(config);
     double shift = 0;
     if (config->map == LINATTN_MAP_SOFTMAX && !keys) shift = log_sum_exp(x, m, root);
+    if (map_is_favor(config->map)) {
+        favor(config, x, y);
+        return;
+    }
+    if (map_is_monomial(config->map)) {
+        monomial_features(config, x, y);
+        return;
+    }
     for (size_t f = 0; f < m; f++) {
         double scaled = root * (double)x[f];
         switch (config->map) {
-        case LINATTN_MAP_ELU1: y[f] = (feature){elu1(scaled), 0}; break;
-        case LINATTN_MAP_IDENTITY: y[f] = (feature){scaled, 0}; break;
-        case LINATTN_MAP_RELU: y[f] = (feature){fmax(scaled, 0), 0}; break;
+        case LINATTN_MAP_ELU1: y[f] = (feature){elu1(scaled), 0, 0}; break;
+        case LINATTN_MAP_IDENTITY: y[f] = (feature){scaled, 0, 0}; break;
+        case LINATTN_MAP_RELU: y[f] = (feature){fmax(scaled, 0), 0, 0}; break;
         case LINATTN_MAP_EXP:
         case LINATTN_MAP_SOFTMAX: y[f] = exponential(scaled - shift); break;
         default: check(false, "no oracle for map %d", (int)config->map);
@@ -51,12 +134,52 @@ static void features(const linattn_config *config, bool keys, const float *x, fe
     }
 }
 
-void oracle_map(const linattn_config *config, bool keys, const float *x, double *y)
+void oracle_map(const linattn_config *config, bool keys, const float *x, double *y, double *doubt)
 {
-    size_t m = config->dim_key;
+    size_t m = config_features(config);
     feature *mapped = (feature *)pool_take(m * sizeof *mapped);
     features(config, keys, x, mapped);
-    for (size_t f = 0; f < m; f++) y[f] = mapped[f].factor * exp(mapped[f].exponent);
+    for (size_t f = 0; f < m; f++) {
+        y[f] = mapped[f].factor * exp(mapped[f].exponent);
+        if (doubt) doubt[f] = mapped[f].doubt;
+    }
+}
+
+static double dot_scaled(const linattn_config *config, const float *a, const float *b)
+{
+    double root = scale_of_maps(config), dot = 0;
+    for (size_t i = 0; i < config->dim_key; i++) dot += root * (double)a[i] * root * (double)b[i];
+    return dot;
+}
+
+/* exp(-(|q'|^2 + |k'|^2)/2) times the mean of e^(w.(q' + k')), or of its hyperbolic cosine;
+   simplified: the sum of e^(w.(q' + k')). */
+static double kernel_of_favor(const linattn_config *config, const float *q, const float *k)
+{
+    size_t dim = config->dim_key;
+    double root = scale_of_maps(config), mean = 0;
+    for (size_t r = 0; r < config->features; r++) {
+        double dot = 0;
+        for (size_t i = 0; i < dim; i++)
+            dot += (double)config->projection[r * dim + i] * root * ((double)q[i] + (double)k[i]);
+        mean += config->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? cosh(dot) : exp(dot);
+    }
+    if (config->map == LINATTN_MAP_FAVOR_SIMPLIFIED) return mean;
+    double norms = dot_scaled(config, q, q) + dot_scaled(config, k, k);
+    return mean / (double)config->features * exp(-norms / 2);
+}
+
+double oracle_kernel(const linattn_config *config, const float *q, const float *k)
+{
+    if (map_is_favor(config->map)) return kernel_of_favor(config, q, k);
+    double x = dot_scaled(config, q, k), sum_of_powers = 0, power = 1;
+    if (config->map == LINATTN_MAP_EXPDEF)
+        return pow(1 + x / (double)config->degree, (double)config->degree);
+    for (size_t p = 0; p <= config->degree; p++) {
+        sum_of_powers += power;
+        power *= x / (double)(p + 1);
+    }
+    return sum_of_powers;
 }
 
 static bool is_masked(const float *k, size_t dim)
@@ -73,15 +196,39 @@ static oracle oracle_new(const problem *p)
     return result;
 }
 
-static size_t visible_keys(const problem *p, bool causal, size_t i)
+/* The keys that query i sees. */
+typedef struct range {
+    size_t first, end;
+} range;
+
+static range visible_keys(const problem *p, bool causal, size_t i)
 {
-    return causal ? i + 1 : p->n_k;
+    size_t window = p->config.window;
+    range seen = {0, causal ? i + 1 : p->n_k};
+    if (window && window <= i) seen.first = i - window + 1;
+    if (window && window < seen.end - i) seen.end = i + window;
+    return seen;
+}
+
+/* Roundings of sums over n tokens and m features, independent enough to grow like the square root,
+   with room for the worst of many elements; the constant is for the map, the quotient and the
+   product with the weight. */
+static double steps_of(const problem *p)
+{
+    return 16 + 4 * sqrt((double)(p->n_k + config_features(&p->config)));
+}
+
+/* |term|, made larger by the doubt about its factors, so that steps_of of it covers both. */
+static double with_doubt(double term, double doubt, double steps)
+{
+    return fabs(term) * (1 + doubt / steps);
 }
 
 /* One head's mapped keys and values, and the row that is being computed. */
 typedef struct head {
     const problem *p;
-    size_t index, kv_index;
+    size_t index, kv_index, m;
+    double steps;
     const feature *keys; /* [n_k][m] */
     const bool *masked;  /* [n_k] */
     const feature *query;
@@ -94,17 +241,14 @@ static double value_at(const head *h, size_t j, size_t c)
     return (double)h->p->v[(j * config->kv_heads + h->kv_index) * config->dim_value + c];
 }
 
-static feature key_at(const head *h, size_t j, size_t f)
-{
-    return h->keys[j * h->p->config.dim_key + f];
-}
+static feature key_at(const head *h, size_t j, size_t f) { return h->keys[j * h->m + f]; }
 
 /* The largest exponent of phi(q)_f phi(k_j)_f over all features and visible keys. */
-static double largest_exponent(const head *h, size_t visible)
+static double largest_exponent(const head *h, range visible)
 {
     double largest = -INFINITY;
-    for (size_t j = 0; j < visible; j++)
-        for (size_t f = 0; f < h->p->config.dim_key; f++) {
+    for (size_t j = visible.first; j < visible.end; j++)
+        for (size_t f = 0; f < h->m; f++) {
             feature q = h->query[f], k = key_at(h, j, f);
             if (q.factor != 0 && k.factor != 0 && !h->masked[j])
                 largest = fmax(largest, q.exponent + k.exponent);
@@ -116,13 +260,14 @@ static double largest_exponent(const head *h, size_t visible)
 static double key_weight(const head *h, size_t j, double shift, double *absolute)
 {
     double weight = 0;
+    bool exponents = map_is_exponential(h->p->config.map);
     *absolute = 0;
-    for (size_t f = 0; f < h->p->config.dim_key; f++) {
+    for (size_t f = 0; f < h->m; f++) {
         feature q = h->query[f], k = key_at(h, j, f);
         double term = q.factor * k.factor;
-        if (map_is_exponential(h->p->config.map)) term *= exp(q.exponent + k.exponent - shift);
+        if (exponents) term *= exp(q.exponent + k.exponent - shift);
         weight += term;
-        *absolute += fabs(term);
+        *absolute += with_doubt(term, q.doubt + k.doubt, h->steps);
     }
     return weight;
 }
@@ -148,13 +293,13 @@ static void divide_row(const head *h, double denominator, double absolute_denomi
 
 /* normaliser sum, length or none: numerator and denominator as sums over keys, both divided by
    e^shift. */
-static void row_by_keys(const head *h, size_t visible)
+static void row_by_keys(const head *h, range visible)
 {
     const linattn_config *config = &h->p->config;
     double shift = largest_exponent(h, visible);
     double denominator = (double)config->epsilon * exp(-shift), absolute = denominator;
     for (size_t c = 0; c < config->dim_value; c++) h->value[c] = h->magnitude[c] = 0;
-    for (size_t j = 0; j < visible; j++) {
+    for (size_t j = visible.first; j < visible.end; j++) {
         if (h->masked[j]) continue;
         double absolute_weight, weight = key_weight(h, j, shift, &absolute_weight);
         denominator += weight;
@@ -165,40 +310,41 @@ static void row_by_keys(const head *h, size_t visible)
         }
     }
     if (config->normaliser == LINATTN_NORM_LENGTH)
-        denominator = absolute = (double)visible * exp(-shift);
+        denominator = absolute = (double)(visible.end - visible.first) * exp(-shift);
     if (config->normaliser == LINATTN_NORM_NONE) denominator = absolute = exp(-shift);
     divide_row(h, denominator, absolute);
 }
 
 /* normaliser feature: one quotient S_f / z_f per feature, both divided by e^shift. */
-static void row_by_features(const head *h, size_t visible)
+static void row_by_features(const head *h, range visible)
 {
     const linattn_config *config = &h->p->config;
     size_t dv = config->dim_value;
-    double *sum = pool_doubles(2 * dv), *absolute_sum = sum + dv;
+    double *sums = pool_doubles(2 * dv), *absolute_sums = sums + dv;
     for (size_t c = 0; c < dv; c++) h->value[c] = h->magnitude[c] = 0;
-    for (size_t f = 0; f < config->dim_key; f++) {
+    for (size_t f = 0; f < h->m; f++) {
         double shift = -INFINITY, z = 0, absolute_z = 0;
-        for (size_t c = 0; c < 2 * dv; c++) sum[c] = 0;
-        for (size_t j = 0; j < visible; j++)
+        for (size_t c = 0; c < 2 * dv; c++) sums[c] = 0;
+        for (size_t j = visible.first; j < visible.end; j++)
             if (!h->masked[j] && key_at(h, j, f).factor != 0)
                 shift = fmax(shift, key_at(h, j, f).exponent);
-        for (size_t j = 0; j < visible; j++) {
+        for (size_t j = visible.first; j < visible.end; j++) {
             feature k = key_at(h, j, f);
             if (h->masked[j] || k.factor == 0) continue;
             double weight = k.factor * exp(k.exponent - shift);
             z += weight;
-            absolute_z += fabs(weight);
+            absolute_z += with_doubt(weight, k.doubt, h->steps);
             for (size_t c = 0; c < dv; c++) {
-                sum[c] += weight * value_at(h, j, c);
-                absolute_sum[c] += fabs(weight * value_at(h, j, c));
+                sums[c] += weight * value_at(h, j, c);
+                absolute_sums[c] += with_doubt(weight * value_at(h, j, c), k.doubt, h->steps);
             }
         }
         if (z == 0) continue;
         double weight = h->query[f].factor * exp(h->query[f].exponent);
         for (size_t c = 0; c < dv; c++) {
-            h->value[c] += weight * sum[c] / z;
-            h->magnitude[c] += fabs(weight / z) * (absolute_sum[c] + fabs(sum[c] / z) * absolute_z);
+            h->value[c] += weight * sums[c] / z;
+            h->magnitude[c] += with_doubt(weight / z, h->query[f].doubt, h->steps) *
+                               (absolute_sums[c] + fabs(sums[c] / z) * absolute_z);
             if (absolute_z > WORST_CONDITION * fabs(z)) h->magnitude[c] = INFINITY;
         }
     }
@@ -209,13 +355,13 @@ static void head_keys(head *h)
 {
     const problem *p = h->p;
     const linattn_config *config = &p->config;
-    size_t m = config->dim_key;
-    feature *keys = (feature *)pool_take(p->n_k * m * sizeof *keys);
+    size_t dim = config->dim_key;
+    feature *keys = (feature *)pool_take(p->n_k * h->m * sizeof *keys);
     bool *masked = (bool *)pool_take(p->n_k * sizeof *masked);
     for (size_t j = 0; j < p->n_k; j++) {
-        const float *k = p->k + (j * config->kv_heads + h->kv_index) * m;
-        features(config, true, k, keys + j * m);
-        masked[j] = is_masked(k, m);
+        const float *k = p->k + (j * config->kv_heads + h->kv_index) * dim;
+        features(config, true, k, keys + j * h->m);
+        masked[j] = is_masked(k, dim);
     }
     h->keys = keys;
     h->masked = masked;
@@ -227,8 +373,12 @@ oracle oracle_linear(const problem *p, bool causal)
     oracle result = oracle_new(p);
     size_t mark = pool_mark();
     for (size_t index = 0; index < config->heads; index++) {
-        head h = {.p = p, .index = index, .kv_index = index / (config->heads / config->kv_heads)};
-        feature *query = (feature *)pool_take(config->dim_key * sizeof *query);
+        head h = {.p = p,
+                  .index = index,
+                  .kv_index = index / (config->heads / config->kv_heads),
+                  .m = config_features(config),
+                  .steps = steps_of(p)};
+        feature *query = (feature *)pool_take(h.m * sizeof *query);
         h.query = query;
         head_keys(&h);
         for (size_t i = 0; i < p->n_q; i++) {
@@ -255,14 +405,21 @@ typedef struct recurrence {
     double tokens;
 } recurrence;
 
+static void recurrence_reset(recurrence *r, size_t m, size_t dv)
+{
+    for (size_t i = 0; i < m * dv; i++) r->S[i] = 0;
+    for (size_t i = 0; i < m; i++) r->z[i] = 0;
+    r->tokens = 0;
+}
+
 static void recurrence_update(recurrence *r, const linattn_config *config, const float *k,
                               const float *v)
 {
-    size_t m = config->dim_key, dv = config->dim_value;
+    size_t m = config_features(config), dv = config->dim_value;
     double *mapped = pool_doubles(m);
     r->tokens++;
-    if (is_masked(k, m)) return;
-    oracle_map(config, true, k, mapped);
+    if (is_masked(k, config->dim_key)) return;
+    oracle_map(config, true, k, mapped, NULL);
     for (size_t f = 0; f < m; f++) {
         r->z[f] += mapped[f];
         for (size_t c = 0; c < dv; c++) r->S[f * dv + c] += mapped[f] * (double)v[c];
@@ -272,9 +429,9 @@ static void recurrence_update(recurrence *r, const linattn_config *config, const
 static void recurrence_query(const recurrence *r, const linattn_config *config, const float *q,
                              double *out)
 {
-    size_t m = config->dim_key, dv = config->dim_value;
+    size_t m = config_features(config), dv = config->dim_value;
     double *mapped = pool_doubles(m), denominator = 0;
-    oracle_map(config, false, q, mapped);
+    oracle_map(config, false, q, mapped, NULL);
     for (size_t f = 0; f < m; f++) denominator += mapped[f] * r->z[f];
     denominator += (double)config->epsilon;
     if (config->normaliser == LINATTN_NORM_FEATURE) {
@@ -293,18 +450,23 @@ static void recurrence_query(const recurrence *r, const linattn_config *config, 
 double *oracle_recurrence(const problem *p)
 {
     const linattn_config *config = &p->config;
-    size_t m = config->dim_key, dv = config->dim_value;
+    size_t dim = config->dim_key, m = config_features(config), dv = config->dim_value;
     double *out = pool_doubles(p->n_q * output_width(p));
     for (size_t h = 0; h < config->heads; h++) {
         size_t mark = pool_mark(), g = h / (config->heads / config->kv_heads);
         recurrence r = {pool_doubles(m * dv), pool_doubles(m), 0};
-        for (size_t i = 0; i < m * dv; i++) r.S[i] = 0;
-        for (size_t i = 0; i < m; i++) r.z[i] = 0;
+        recurrence_reset(&r, m, dv);
         for (size_t t = 0; t < p->n_q; t++) {
-            size_t row = t * config->heads + h, key_row = t * config->kv_heads + g;
-            size_t row_mark = pool_mark();
-            recurrence_update(&r, config, p->k + key_row * m, p->v + key_row * dv);
-            recurrence_query(&r, config, p->q + row * m, out + row * dv);
+            size_t row = t * config->heads + h, row_mark = pool_mark(), j = t;
+            if (config->window) { /* afresh, as nothing can be taken out of a sum */
+                recurrence_reset(&r, m, dv);
+                j = t < config->window ? 0 : t + 1 - config->window;
+            }
+            for (; j <= t; j++) {
+                size_t key_row = j * config->kv_heads + g;
+                recurrence_update(&r, config, p->k + key_row * dim, p->v + key_row * dv);
+            }
+            recurrence_query(&r, config, p->q + row * dim, out + row * dv);
             pool_release(row_mark);
         }
         pool_release(mark);
@@ -319,14 +481,14 @@ static double score(const problem *p, const float *q, const float *k, double *ab
 {
     size_t dim = p->config.dim_key;
     double s = p->config.scale > 0 ? (double)p->config.scale : 1 / sqrt((double)dim);
-    double sum = 0;
+    double product = 0;
     *absolute = 0;
     for (size_t f = 0; f < dim; f++) {
         double term = s * (double)q[f] * (double)k[f];
-        sum += term;
+        product += term;
         *absolute += fabs(term);
     }
-    return sum;
+    return product;
 }
 
 static void softmax_row(const problem *p, const float *q, size_t g, size_t visible, double *value,
@@ -390,9 +552,9 @@ static double largest_absolute(const float *x, size_t n)
 
 double rounding_linear(const problem *p)
 {
-    double steps = 16 + 4 * sqrt((double)(p->n_k + p->config.dim_key));
-    double root = scale_of_maps(&p->config);
-    if (root != 1)
+    double steps = steps_of(p), root = scale_of_maps(&p->config);
+    bool elementwise = !map_is_favor(p->config.map) && !map_is_monomial(p->config.map);
+    if (elementwise && root != 1)
         steps += 2 * root *
                  (largest_absolute(p->q, p->n_q * query_width(p)) +
                   largest_absolute(p->k, p->n_k * key_width(p)));

@@ -14,23 +14,32 @@ typedef struct oracle {
 
 /* Linear attention, from the attention matrix phi(q_i).phi(k_j): n_q * n_k * (m + dim_value). The
    exponential maps work in the logarithmic domain and hold for any finite query and key. causal:
-   query i sees keys 0 .. i. */
+   query i sees keys 0 .. i; of these and of all, the last ones within the config's window.
+   Magnitudes include what a float computation of the map itself may lose: a float dot product is
+   the exponent of favor, and a product of up to `degree` factors is a monomial. */
 oracle oracle_linear(const problem *p, bool causal);
 
 /* The same, causal, as the recurrence S += phi(k) v^T, with exponentials taken at face value:
-   values only, moderate queries and keys only. A second opinion on the first form. */
+   values only, moderate queries and keys only. A second opinion on the first form. Under a window a
+   recurrence of its own for each query. */
 double *oracle_recurrence(const problem *p);
 
 /* Exact attention. causal: query i sees keys 0 .. i + n_k - n_q. */
 oracle oracle_softmax(const problem *p, bool causal);
 
-/* phi of one vector. */
-void oracle_map(const linattn_config *config, bool keys, const float *x, double *y);
+/* phi of one vector of a config with its defaults spelt out. Monomials come in an order of their
+   own. doubt: by how many units of rounding beyond a few each one may be off; may be NULL. */
+void oracle_map(const linattn_config *config, bool keys, const float *x, double *y, double *doubt);
+
+/* phi(q).phi(k) without features, for favor, taylor and expdef: the mean over the rows of the
+   projection of e^(w.(q' + k') - ..), the sum of (s q.k)^p / p!, and (1 + s q.k / n)^n. */
+double oracle_kernel(const linattn_config *config, const float *q, const float *k);
 
 /* How far a result may lie from its oracle, relative to the magnitude. Sums over n tokens and m
    features round n + m times; the errors are independent enough to grow like the square root, with
    room for the worst element of many. The constant is for the map, the quotient and the product
-   with the weight. With a scale other than 1, x sqrt(scale) is rounded before the exponential. */
+   with the weight. With a scale other than 1, x sqrt(scale) is rounded before the exponential of an
+   elementwise map. */
 double rounding_linear(const problem *p);
 double rounding_softmax(const problem *p);
 

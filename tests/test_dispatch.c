@@ -66,7 +66,7 @@ static void select_takes_what_is_available(void **state)
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
-enum { THREADS = 6, DIM = 33, TOKENS = 20 };
+enum { THREADS = 6, DIM = 33, TOKENS = 20, FEATURES = 21 };
 
 typedef struct worker {
     pthread_t thread;
@@ -88,13 +88,29 @@ static void select_at_random(worker *self, rng *r)
 /* The state and the outputs of one sequence, decoded with whatever is selected at each call. */
 typedef struct sequence {
     float x[TOKENS * DIM], out[TOKENS * DIM];
-    unsigned char state[32768];
+    unsigned char state[65536];
 } sequence;
+
+static float projection[FEATURES * DIM];
+
+/* Each thread has another map, every third a window. */
+static linattn_config config_of(uint64_t seed)
+{
+    static const linattn_feature_map maps[] = {LINATTN_MAP_EXP, LINATTN_MAP_FAVOR,
+                                               LINATTN_MAP_TAYLOR, LINATTN_MAP_FAVOR_HYPERBOLIC};
+    linattn_config config = {.dim_key = DIM,
+                             .map = maps[seed % 4],
+                             .features = FEATURES,
+                             .projection = projection,
+                             .degree = 1,
+                             .window = seed % 3 == 2 ? 7 : 0};
+    return config;
+}
 
 static bool attend(sequence *s, uint64_t seed)
 {
     rng r = {seed};
-    linattn_config config = {.dim_key = DIM, .map = LINATTN_MAP_EXP};
+    linattn_config config = config_of(seed);
     rng_fill(&r, s->x, TOKENS * DIM, 2);
     if (linattn_state_init(&config, s->state, sizeof s->state) != LINATTN_OK) return false;
     for (size_t t = 0; t < TOKENS; t++) {
@@ -144,8 +160,13 @@ static void run_workers(int selecting)
 static void threads_race_for_the_first_call(void **state)
 {
     (void)state;
-    linattn_config config = {.dim_key = DIM};
-    check(linattn_state_size(&config) <= sizeof((sequence *)NULL)->state, "%d", DIM);
+    rng r = {1};
+    rng_fill_normal(&r, projection, FEATURES * DIM);
+    for (uint64_t seed = 0; seed < THREADS; seed++) {
+        linattn_config config = config_of(seed);
+        check(linattn_state_size(&config) <= sizeof((sequence *)NULL)->state, "%s",
+              config_name(&config));
+    }
     run_workers(0);
     check(linattn_isa_active() == test_isa(), "active %d", (int)linattn_isa_active());
 }

@@ -81,13 +81,15 @@ static linattn_config draw_config(rng *r)
                              .normaliser = (linattn_normaliser)rng_below(r, LINATTN_NORM_COUNT)};
     if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
     if (rng_below(r, 3) == 0) config.epsilon = (float)rng_below(r, 100) * 0.01f;
+    config_draw_features(r, &config, test_quick() ? 150 : 2000);
+    if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
     return config;
 }
 
 static problem draw_problem(rng *r, bool *finite)
 {
     linattn_config config = draw_config(r);
-    double per_token = (double)(config.heads * config.dim_key * config.dim_value);
+    double per_token = (double)(config.heads * config_features(&config) * config.dim_value);
     size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
     if (most > 150) most = 150;
     size_t n_q = rng_below(r, most + 1), n_k = rng_below(r, 2) ? n_q : rng_below(r, most + 1);
@@ -160,6 +162,19 @@ static int draw_enumerator(rng *r, int count)
 
 static float draw_parameter(rng *r) { return rng_below(r, 3) ? 0 : draw_bits(r); }
 
+/* A projection that is at times too large or not finite; none where it would have to be huge. */
+static void draw_projection(rng *r, linattn_config *config)
+{
+    enum { MOST = 5000 };
+    static float projection[MOST + 20];
+    size_t rows = config->features ? config->features : 4 * (config->dim_key & 0xFFFF);
+    if (config->dim_key > MOST || rows > MOST / (config->dim_key | 1) || rng_below(r, 8) == 0)
+        return;
+    rng_fill(r, projection, rows * config->dim_key, 1e6f);
+    if (rng_below(r, 4) == 0) projection[rng_below(r, rows * config->dim_key + 20)] = draw_bits(r);
+    config->projection = projection;
+}
+
 static linattn_config draw_any_config(rng *r)
 {
     linattn_config config = {.heads = draw_size(r, 1 + rng_below(r, 4)),
@@ -167,12 +182,25 @@ static linattn_config draw_any_config(rng *r)
                              .dim_key = draw_size(r, 1 + rng_below(r, 12)),
                              .dim_value = draw_size(r, rng_below(r, 12)),
                              .scale = draw_parameter(r),
-                             .epsilon = draw_parameter(r)};
+                             .epsilon = draw_parameter(r),
+                             .features = draw_size(r, rng_below(r, 40)),
+                             .degree = draw_size(r, rng_below(r, 10)),
+                             .window = rng_below(r, 2) ? 0 : draw_size(r, rng_below(r, 50)),
+                             .landmarks = draw_size(r, 0),
+                             .iterations = draw_size(r, 0)};
+    draw_projection(r, &config);
     int map = draw_enumerator(r, LINATTN_MAP_COUNT);
     int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
     memcpy(&config.map, &map, sizeof map);
     memcpy(&config.normaliser, &normaliser, sizeof normaliser);
     return config;
+}
+
+static bool is_map(const linattn_config *c, bool (*kind)(linattn_feature_map map))
+{
+    int map;
+    memcpy(&map, &c->map, sizeof map);
+    return map >= 0 && map < LINATTN_MAP_COUNT && kind((linattn_feature_map)map);
 }
 
 /* Is the config good, by the words of its documentation? Sizes whose state would not fit into the
@@ -183,10 +211,45 @@ static bool config_is_good(const linattn_config *c)
     int map, normaliser;
     memcpy(&map, &c->map, sizeof map);
     memcpy(&normaliser, &c->normaliser, sizeof normaliser);
+    if (is_map(c, map_is_monomial) && c->degree > 8) return false;
     return c->dim_key >= 1 && c->dim_key <= LINATTN_MAX_DIM && c->dim_value <= LINATTN_MAX_DIM &&
            heads % kv_heads == 0 && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
            normaliser < LINATTN_NORM_COUNT && float_is_finite(c->scale) && c->scale >= 0 &&
            float_is_finite(c->epsilon) && c->epsilon >= 0;
+}
+
+/* Has favor all it needs? Of a config that is good otherwise. */
+static bool projection_is_good(const linattn_config *c)
+{
+    if (!is_map(c, map_is_favor)) return true;
+    if (!c->projection) return false;
+    size_t count = (c->features ? c->features : 4 * c->dim_key) * c->dim_key;
+    for (size_t i = 0; i < count; i++)
+        if (!(c->projection[i] >= -1e6f && c->projection[i] <= 1e6f)) return false;
+    return true;
+}
+
+/* Far from whatever limit there is. */
+static bool sizes_are_modest(const linattn_config *c)
+{
+    if (c->heads > 65536 || c->kv_heads > 65536 || c->window > 65536) return false;
+    if (is_map(c, map_is_favor) && c->features > 65536) return false;
+    if (!is_map(c, map_is_monomial)) return true;
+    return config_features(c) < (size_t)1 << 20;
+}
+
+static void check_config_status(const linattn_config *c, linattn_status status)
+{
+    const char *name = config_name(c);
+    if (!config_is_good(c))
+        check(status == LINATTN_ERROR_SIZE || status == LINATTN_ERROR_CONFIG, "status %d, %s",
+              (int)status, name);
+    else if (!projection_is_good(c))
+        check(status == LINATTN_ERROR_SIZE ||
+                  status == (c->projection ? LINATTN_ERROR_CONFIG : LINATTN_ERROR_NULL),
+              "status %d, %s", (int)status, name);
+    else if (sizes_are_modest(c))
+        check(status == LINATTN_OK, "status %d, %s", (int)status, name);
 }
 
 static void fuzz_config(rng *r)
@@ -195,13 +258,10 @@ static void fuzz_config(rng *r)
     linattn_status status = linattn_config_check(&config);
     size_t bytes = linattn_state_size(&config);
     const char *name = config_name(&config);
+    check_config_status(&config, status);
+    if (config_is_good(&config) && !projection_is_good(&config)) return; /* sizes may be told */
     check((status == LINATTN_OK) == (bytes > 0), "status %d, %zu bytes, seed %" PRIu64 ", %s",
           (int)status, bytes, seed_now, name);
-    if (!config_is_good(&config))
-        check(status == LINATTN_ERROR_SIZE || status == LINATTN_ERROR_CONFIG, "status %d, %s",
-              (int)status, name);
-    else if (config.heads <= 65536 && config.kv_heads <= 65536)
-        check(status == LINATTN_OK, "status %d, %s", (int)status, name);
     linattn_context context = {parallel_reverse, NULL, draw_size(r, rng_below(r, 9))};
     for (int kind = 0; kind < 2; kind++) {
         size_t workspace = linattn_workspace_size(&config, (linattn_workspace)kind, &context);

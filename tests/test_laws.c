@@ -1,5 +1,5 @@
 /* Laws that hold to the bit: across instruction sets, cuts of the sequence, threads, layouts and
-   heads; causality; masked tokens; merges. */
+   heads; causality and windows; masked tokens; merges. And the law of large numbers. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -11,9 +11,6 @@
 
 /* ---- Problems ------------------------------------------------------------------------------- */
 
-static const size_t dims[] = {1,  2,  3,  5,  8,  13, 15, 16, 17,  24,  31,  32,
-                              33, 40, 48, 49, 63, 64, 65, 72, 100, 127, 128, 129};
-static const size_t heads[][2] = {{1, 1}, {2, 2}, {3, 3}, {5, 5}, {4, 2}, {6, 2}, {3, 1}};
 static const size_t lengths[] = {1, 2, 4, 7, 23, 24, 31, 49, 65, 127, 130, 200};
 
 /* Keys whose maxima move: the exponential maps then rescale rows in the middle of a call. */
@@ -25,38 +22,25 @@ static void add_drift(rng *r, problem *p)
             p->k[j * key_width(p) + i] += slope * (float)j + (rng_below(r, 40) ? 0 : 90);
 }
 
-static linattn_config draw_config(rng *r, int map, int normaliser)
-{
-    static const float scales[] = {0, 0.125f, 3}, epsilons[] = {0, 0.01f};
-    size_t h = rng_below(r, COUNT_OF(heads));
-    linattn_config config = {.heads = heads[h][0],
-                             .kv_heads = heads[h][1],
-                             .dim_key = rng_pick(r, dims, COUNT_OF(dims)),
-                             .dim_value = rng_pick(r, dims, COUNT_OF(dims)),
-                             .map = (linattn_feature_map)map,
-                             .normaliser = (linattn_normaliser)normaliser,
-                             .scale = scales[rng_below(r, COUNT_OF(scales))],
-                             .epsilon = epsilons[rng_below(r, COUNT_OF(epsilons))]};
-    return config;
-}
-
 static problem draw_problem(rng *r, int map, int normaliser)
 {
-    linattn_config config = draw_config(r, map, normaliser);
-    size_t n_q, n_k;
-    double limit = test_quick() ? 1e5 : 4e6;
+    bool quick = test_quick();
+    linattn_config config = config_draw(r, map, normaliser, 0, quick ? 100 : 400);
+    if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
+    size_t n_q, n_k, m = config_features(&config), width = config.dim_value;
+    if (map_is_favor(config.map)) width += config.dim_key;
+    double limit = (quick ? 1e5 : 4e6) / (map > LINATTN_MAP_SOFTMAX ? 4 : 1);
     do {
         n_q = rng_pick(r, lengths, COUNT_OF(lengths));
         n_k = rng_below(r, 3) ? n_q : rng_pick(r, lengths, COUNT_OF(lengths));
         limit *= 1.2;
-    } while ((double)(n_q + n_k) * (double)(config.dim_key * config.dim_value * config.heads) >
-             limit);
+    } while ((double)(n_q + n_k) * (double)(m * width * config.heads) > limit);
     problem p = problem_new(config, n_q, n_k, r, 3);
-    if (rng_below(r, 2)) add_drift(r, &p);
+    if (rng_below(r, 2) && !map_is_monomial(config.map)) add_drift(r, &p);
     return p;
 }
 
-/* Runs `law` on random problems with every map and normaliser. */
+/* Runs `law` on random problems with every map and normaliser, one in four with a window. */
 static void for_all_problems(uint64_t seed, size_t repeats, void (*law)(const problem *p, rng *r))
 {
     rng r = {seed};
@@ -64,6 +48,7 @@ static void for_all_problems(uint64_t seed, size_t repeats, void (*law)(const pr
     for (size_t i = 0; i < repeats; i++)
         for (int map = 0; map < LINATTN_MAP_COUNT; map++)
             for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                if (i % 2 && map > LINATTN_MAP_SOFTMAX && (i / 2 + (size_t)map) % 2) continue;
                 size_t mark = pool_mark();
                 problem p = draw_problem(&r, map, normaliser);
                 law(&p, &r);
@@ -220,20 +205,21 @@ static void layouts(void **state)
 /* ---- Verbs made of verbs -------------------------------------------------------------------- */
 
 /* Bidirectional is init, update, query; causal leaves the state of update; its last output is that
-   of a query after all updates. */
+   of a query after all updates. (Windowed sums are other sums on each side.) */
 static void composition_law(const problem *p, rng *r)
 {
     (void)r;
     outcome all = run_all(p, NULL);
-    size_t width = output_width(p);
+    size_t width = output_width(p), last = (p->n_q - 1) * width;
     check_same_floats(all.out[PART_BIDIRECTIONAL], all.out[PART_QUERY], all.count[PART_QUERY],
                       width, "bidirectional, %s", problem_name(p));
     if (p->n_q != p->n_k) return;
-    check_same_bytes(all.causal_state, all.update_state, all.state_bytes, "state of causal, %s",
-                     problem_name(p));
-    size_t last = (p->n_q - 1) * width;
-    check_same_floats(all.out[PART_CAUSAL] + last, all.out[PART_QUERY] + last, width, width,
-                      "last output of causal, %s", problem_name(p));
+    if (!p->config.window) {
+        check_same_bytes(all.causal_state, all.update_state, all.state_bytes, "state of causal, %s",
+                         problem_name(p));
+        check_same_floats(all.out[PART_CAUSAL] + last, all.out[PART_QUERY] + last, width, width,
+                          "last output of causal, %s", problem_name(p));
+    }
     check_same_floats(all.out[PART_SOFTMAX_CAUSAL] + last, all.out[PART_SOFTMAX] + last, width,
                       width, "last output of causal softmax, %s", problem_name(p));
 }
@@ -248,6 +234,7 @@ static void composition(void **state)
 static void query_law(const problem *p, rng *r)
 {
     (void)r;
+    if (p->config.window) return;
     void *memory = run_init(&p->config);
     run_update(p, memory);
     void *before = pool_copy(memory, linattn_state_size(&p->config));
@@ -294,6 +281,78 @@ static void causality(void **state)
 {
     (void)state;
     for_all_problems(10, 5, causality_law);
+}
+
+/* A key that dwarfs all others, in favor, as a maximum over all keys would let the past see it. */
+static void check_dwarfed(const problem *p, size_t at, float factor)
+{
+    problem spoilt = *p;
+    size_t width = output_width(p), d = key_width(p);
+    spoilt.k = (float *)pool_copy(p->k, p->n_k * d * sizeof(float));
+    for (size_t i = 0; i < d; i++) spoilt.k[at * d + i] *= factor;
+    void *clean_state = run_init(&p->config), *state = run_init(&p->config);
+    float *expected = run_causal(p, clean_state), *actual = run_causal(&spoilt, state);
+    check_same_floats(actual, expected, at * width, width, "causal, key %zu is %g times larger, %s",
+                      at, (double)factor, problem_name(p));
+    for (size_t i = 0; i < p->n_q * width; i++)
+        check(float_is_finite(actual[i]), "element %zu, key %zu is %g times larger, %s", i, at,
+              (double)factor, problem_name(p));
+}
+
+static void a_key_that_dwarfs_all_others(void **state)
+{
+    (void)state;
+    static const float factors[] = {1e4f, -1e4f, 1e30f};
+    rng r = {20};
+    for (int map = LINATTN_MAP_FAVOR; map <= LINATTN_MAP_FAVOR_HYPERBOLIC; map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++)
+            for (size_t window = 0; window < 3; window++) {
+                size_t mark = pool_mark();
+                linattn_config config = config_draw(&r, map, normaliser, 0, 100);
+                if (window) config.window = window_draw(&r, 40);
+                if (test_quick()) config.heads = config.kv_heads = 1;
+                problem p = problem_new(config, 70, 70, &r, 1);
+                for (size_t i = 0; i < COUNT_OF(factors); i++)
+                    check_dwarfed(&p, i == 0 ? 69 : rng_below(&r, 70), factors[i]);
+                pool_release(mark);
+            }
+}
+
+/* What a window has left behind changes no bit, whatever it was; nor does what it has not reached. */
+static void window_law(const problem *p, rng *r)
+{
+    static const uint32_t spoilers[] = {0x7F61B1E6 /* 3e38 */, 0x7F800000, 0x7FC00000, 0x00000001};
+    problem clean = *p;
+    size_t n = clean.n_q = clean.n_k = p->n_q < p->n_k ? p->n_q : p->n_k;
+    size_t w = clean.config.window = p->config.window ? p->config.window : window_draw(r, n);
+    size_t at = rng_below(r, n), end = at + 1 + rng_below(r, n - at), width = output_width(p);
+    float *causal = run_causal(&clean, run_init(&clean.config));
+    float *both = run_bidirectional(&clean, NULL);
+    for (size_t i = 0; i < COUNT_OF(spoilers); i++) {
+        problem spoilt = clean;
+        spoilt.k = (float *)pool_copy(p->k, n * key_width(p) * sizeof(float));
+        spoilt.v = (float *)pool_copy(p->v, n * value_width(p) * sizeof(float));
+        spoil(spoilt.k, key_width(p), at, end, float_from_bits(spoilers[i]));
+        spoil(spoilt.v, value_width(p), at, end, float_from_bits(spoilers[i]));
+        float *causal_now = run_causal(&spoilt, run_init(&clean.config));
+        float *both_now = run_bidirectional(&spoilt, NULL);
+        for (size_t t = 0; t < n; t++) {
+            if (t < at || t >= end - 1 + w)
+                check_same_floats(causal_now + t * width, causal + t * width, width, width,
+                                  "causal token %zu, %08x from %zu to %zu, %s", t,
+                                  (unsigned)spoilers[i], at, end, problem_name(&clean));
+            if (t + w <= at || t >= end - 1 + w)
+                check_same_floats(both_now + t * width, both + t * width, width, width,
+                                  "bidirectional token %zu, %08x from %zu to %zu, %s", t,
+                                  (unsigned)spoilers[i], at, end, problem_name(&clean));
+        }
+    }
+}
+
+static void windows_forget(void **state)
+{
+    (void)state;
+    for_all_problems(21, 4, window_law);
 }
 
 /* ---- Heads ---------------------------------------------------------------------------------- */
@@ -386,6 +445,8 @@ static void check_poisoned(const poison *x, const outcome *actual, const outcome
             size_t t = e / output_width(&x->p);
             bool affected = h / (c->heads / c->kv_heads) == x->key_head;
             bool causal = i == PART_CAUSAL || i == PART_SOFTMAX_CAUSAL;
+            size_t window = i == PART_CAUSAL || i == PART_BIDIRECTIONAL ? c->window : 0;
+            if (window) affected = affected && t < x->token + window && x->token < t + window;
             float value = actual->out[i][e];
             if (!affected || (causal && t < x->token))
                 check(float_same(value, clean->out[i][e]), "%s reaches %s, head %zu, %s", x->name,
@@ -486,7 +547,8 @@ static void masked_law(const problem *given, rng *r)
 {
     problem p = *given;
     p.n_q = p.n_k = p.n_q < p.n_k ? p.n_q : p.n_k;
-    if (p.config.map == LINATTN_MAP_IDENTITY || p.config.normaliser == LINATTN_NORM_LENGTH) return;
+    if (!map_masks(p.config.map) || p.config.normaliser == LINATTN_NORM_LENGTH) return;
+    p.config.window = 0; /* where masked tokens have their places */
     size_t *some = (size_t *)pool_take(p.n_k * sizeof *some), width = output_width(&p);
     problem masked = with_masked_tokens(&p, r, some);
     outcome expected = run_all(&p, NULL), actual = run_all(&masked, NULL);
@@ -502,6 +564,29 @@ static void masked_tokens_are_absent(void **state)
 {
     (void)state;
     for_all_problems(15, 8, masked_law);
+}
+
+/* Nothing of a masked token is looked at, but for its place in a window. */
+static void masked_place_law(const problem *given, rng *r)
+{
+    problem p = *given;
+    if (!map_masks(p.config.map)) return;
+    p.k = (float *)pool_copy(p.k, p.n_k * key_width(&p) * sizeof(float));
+    problem spoilt = p;
+    spoilt.v = (float *)pool_copy(p.v, p.n_k * value_width(&p) * sizeof(float));
+    for (size_t j = 0; j < p.n_k; j++) {
+        if (rng_below(r, 3)) continue;
+        for (size_t i = 0; i < key_width(&p); i++) p.k[j * key_width(&p) + i] = -test_infinity;
+        spoil(spoilt.v, value_width(&p), j, j + 1, j % 2 ? test_nan : 3e38f);
+    }
+    outcome expected = run_all(&p, NULL), actual = run_all(&spoilt, NULL);
+    check_same_outputs(&p, &actual, &expected, "values of masked tokens");
+}
+
+static void values_of_masked_tokens(void **state)
+{
+    (void)state;
+    for_all_problems(22, 4, masked_place_law);
 }
 
 /* The normaliser `length` counts masked tokens: their outputs keep their sums over a larger n. */
@@ -523,6 +608,7 @@ static void masked_tokens_count_as_length(void **state)
 static void merge_empty_law(const problem *p, rng *r)
 {
     (void)r;
+    if (p->config.window) return;
     size_t bytes = linattn_state_size(&p->config);
     void *memory = run_init(&p->config), *empty = run_init(&p->config);
     run_update(p, memory);
@@ -587,12 +673,13 @@ static void merge_in_any_order(void **state)
             size_t mark = pool_mark();
             linattn_config config = {.heads = 4,
                                      .kv_heads = 2,
-                                     .dim_key = rng_pick(&r, dims, 12),
-                                     .dim_value = rng_pick(&r, dims, 12),
+                                     .dim_key = rng_pick(&r, odd_dims, 21),
+                                     .dim_value = rng_pick(&r, odd_dims, 21),
                                      .map = (linattn_feature_map)map,
                                      .normaliser = (linattn_normaliser)normaliser};
+            config_draw_features(&r, &config, 300);
             problem p = problem_new(config, 7, 40, &r, 2);
-            if (map_is_exponential(config.map)) add_drift(&r, &p);
+            if (map_is_exponential(config.map) && !map_is_favor(config.map)) add_drift(&r, &p);
             merge_order_law(&p, &r);
             pool_release(mark);
         }
@@ -601,6 +688,7 @@ static void merge_in_any_order(void **state)
 /* Merging is done in the same bits by every instruction set, exponents far apart included. */
 static void merge_isa_law(const problem *p, rng *r)
 {
+    if (p->config.window) return;
     size_t cut = rng_below(r, p->n_k + 1), bytes = linattn_state_size(&p->config);
     void *a = state_of(p, 0, cut), *b = state_of(p, cut, p->n_k), *c = pool_copy(a, bytes);
     merged(a, b, p);
@@ -617,6 +705,177 @@ static void merge_on_instruction_sets(void **state)
     for_all_problems(19, 6, merge_isa_law);
 }
 
+/* ---- States with a projection --------------------------------------------------------------- */
+
+/* A state keeps its projection: what the config pointed at may be gone. */
+static void a_projection_is_copied(void **state)
+{
+    (void)state;
+    rng r = {23};
+    for (int map = LINATTN_MAP_FAVOR; map <= LINATTN_MAP_FAVOR_HYPERBOLIC; map++)
+        for (size_t window = 0; window < 8; window += 7) {
+            linattn_config config = {.heads = 4,
+                                     .kv_heads = 2,
+                                     .dim_key = 13,
+                                     .dim_value = 11,
+                                     .map = (linattn_feature_map)map,
+                                     .features = 21,
+                                     .window = window};
+            problem p = problem_new(config, 30, 30, &r, 2);
+            outcome expected = run_all(&p, NULL);
+            size_t count = 21 * 13;
+            float *mine = (float *)pool_copy(p.config.projection, count * sizeof(float));
+            linattn_config short_lived = p.config;
+            short_lived.projection = mine;
+            void *causal = run_init(&short_lived), *update = run_init(&short_lived);
+            for (size_t i = 0; i < count; i++) mine[i] = test_nan;
+            check_same_floats(run_causal(&p, causal), expected.out[PART_CAUSAL],
+                              expected.count[PART_CAUSAL], 44, "causal, %s", problem_name(&p));
+            check_same_bytes(causal, expected.causal_state, expected.state_bytes, "causal, %s",
+                             problem_name(&p));
+            check_status(linattn_state_check(&p.config, causal, expected.state_bytes), LINATTN_OK,
+                         "the same projection elsewhere");
+            if (window) continue;
+            run_update(&p, update);
+            check_same_floats(run_query(&p, update), expected.out[PART_QUERY],
+                              expected.count[PART_QUERY], 44, "query, %s", problem_name(&p));
+            check_same_bytes(update, expected.update_state, expected.state_bytes, "update, %s",
+                             problem_name(&p));
+        }
+}
+
+/* One bit of one weight makes another attention. */
+static void projections_are_told_apart(void **state)
+{
+    (void)state;
+    rng r = {24};
+    linattn_config config = {.dim_key = 5, .dim_value = 3, .map = LINATTN_MAP_FAVOR, .features = 9};
+    problem p = problem_new(config, 8, 8, &r, 2);
+    size_t bytes = linattn_state_size(&p.config);
+    void *mine = run_init(&p.config);
+    run_update(&p, mine);
+    void *before = pool_copy(mine, bytes);
+    for (size_t i = 0; i < 9 * 5; i++) {
+        float *other = (float *)pool_copy(p.config.projection, 9 * 5 * sizeof(float));
+        other[i] = float_from_bits(float_bits(other[i]) ^ 1u);
+        problem q = p;
+        q.config.projection = other;
+        void *theirs = run_init(&q.config);
+        run_update(&q, theirs);
+        check_status(linattn_state_check(&q.config, mine, bytes), LINATTN_ERROR_STATE, "weight %zu",
+                     i);
+        check_status(linattn_merge(mine, theirs), LINATTN_ERROR_STATE, "weight %zu", i);
+        check_same_bytes(mine, before, bytes, "weight %zu", i);
+    }
+    float *same = (float *)pool_copy(p.config.projection, 9 * 5 * sizeof(float));
+    problem q = p;
+    q.config.projection = same;
+    void *theirs = run_init(&q.config);
+    check_status(linattn_state_check(&q.config, mine, bytes), LINATTN_OK, "an equal projection");
+    check_status(linattn_merge(mine, theirs), LINATTN_OK, "an equal projection");
+}
+
+/* ---- Approximation -------------------------------------------------------------------------- */
+
+/* || approximate - exact || / || exact || of one attention in place of another. */
+static double distance(const float *approximate, const float *exact, size_t count)
+{
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = (double)approximate[i] - (double)exact[i];
+        error += difference * difference;
+        norm += (double)exact[i] * (double)exact[i];
+    }
+    return sqrt(error / norm);
+}
+
+/* The slope of log error over log M, fitted to the mean over a few projections. */
+static double slope_of(const problem *p, const float *exact, rng *r)
+{
+    double sums[4] = {0, 0, 0, 0};
+    int points = 0, draws = test_quick() ? 4 : 8;
+    for (size_t features = 16; features <= 1024; features *= 4, points++) {
+        double error = 0;
+        for (int draw = 0; draw < draws; draw++) {
+            size_t mark = pool_mark();
+            problem q = *p;
+            float *projection = pool_floats(features * p->config.dim_key);
+            rng_fill_normal(r, projection, features * p->config.dim_key);
+            q.config.projection = projection;
+            q.config.features = features;
+            error += distance(run_bidirectional(&q, NULL), exact, p->n_q * output_width(p)) / draws;
+            pool_release(mark);
+        }
+        double x = log((double)features), y = log(error);
+        sums[0] += x;
+        sums[1] += y;
+        sums[2] += x * x;
+        sums[3] += x * y;
+    }
+    return (points * sums[3] - sums[0] * sums[1]) / (points * sums[2] - sums[0] * sums[0]);
+}
+
+/* The error against exact attention falls like M^-1/2. */
+static void favor_converges(void **state)
+{
+    (void)state;
+    rng r = {25};
+    for (int map = LINATTN_MAP_FAVOR; map <= LINATTN_MAP_FAVOR_HYPERBOLIC; map++) {
+        if (map == LINATTN_MAP_FAVOR_SIMPLIFIED) continue;
+        size_t mark = pool_mark();
+        linattn_config config = {
+            .heads = 2, .dim_key = 16, .dim_value = 16, .map = (linattn_feature_map)map};
+        problem p = problem_new(config, 40, 40, &r, 0.7f);
+        double slope = slope_of(&p, run_softmax(&p, 0, NULL), &r);
+        check(slope > -0.7 && slope < -0.3, "slope %g, %s", slope, problem_name(&p));
+        pool_release(mark);
+    }
+}
+
+/* The simplified form takes |k| as constant: where it is, the two agree. */
+static void simplified_is_favor_for_keys_of_one_norm(void **state)
+{
+    (void)state;
+    rng r = {26};
+    linattn_config config = {
+        .dim_key = 12, .dim_value = 7, .map = LINATTN_MAP_FAVOR, .features = 40};
+    problem p = problem_new(config, 30, 30, &r, 2), simplified;
+    for (size_t i = 0; i < 30 * 12; i++) p.k[i] = p.k[i] < 0 ? -1 : 1;
+    simplified = p;
+    simplified.config.map = LINATTN_MAP_FAVOR_SIMPLIFIED;
+    check_close(&p, "simplified", run_bidirectional(&simplified, NULL), 30,
+                oracle_linear(&p, false), 2 * rounding_linear(&p));
+}
+
+/* Each degree comes closer to exact attention than the one before; of taylor each even one far. */
+static void series_converge(void **state)
+{
+    (void)state;
+    rng r = {27};
+    double error[2][9];
+    for (size_t i = 0; i < 2; i++)
+        for (size_t degree = 1; degree <= 8; degree++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = 2,
+                                     .dim_key = 5,
+                                     .dim_value = 16,
+                                     .map = i ? LINATTN_MAP_EXPDEF : LINATTN_MAP_TAYLOR,
+                                     .degree = degree};
+            rng same = r;
+            problem p = problem_new(config, 40, 40, &same, 1.2f);
+            error[i][degree] = distance(run_bidirectional(&p, NULL), run_softmax(&p, 0, NULL),
+                                        p.n_q * output_width(&p));
+            check(degree == 1 || error[i][degree] < 0.95 * error[i][degree - 1],
+                  "error %g after %g, %s", error[i][degree], error[i][degree - 1],
+                  problem_name(&p));
+            pool_release(mark);
+        }
+    check(error[0][8] < 1e-5, "%g", error[0][8]);
+    /* (1 + x/n)^n is off by x^2 / 2n. */
+    check(error[1][8] > 0.15 * error[1][1] && error[1][8] < 0.05, "%g after %g", error[1][8],
+          error[1][1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,15 +889,23 @@ int main(void)
         TEST(composition),
         TEST(query_changes_nothing),
         TEST(causality),
+        TEST(a_key_that_dwarfs_all_others),
+        TEST(windows_forget),
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
         TEST(nan_stays_in_its_head),
         TEST(nan_query_stays_in_its_row),
         TEST(masked_tokens_are_absent),
+        TEST(values_of_masked_tokens),
         TEST(masked_tokens_count_as_length),
         TEST(merge_with_empty),
         TEST(merge_in_any_order),
         TEST(merge_on_instruction_sets),
+        TEST(a_projection_is_copied),
+        TEST(projections_are_told_apart),
+        TEST(favor_converges),
+        TEST(simplified_is_favor_for_keys_of_one_norm),
+        TEST(series_converge),
     };
     test_begin();
     return RUN_TESTS("laws", tests);
