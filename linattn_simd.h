@@ -58,6 +58,7 @@
 #define la_ldexp LA_NAME(ldexp)
 #define la_sum16 LA_NAME(sum16)
 #define la_max16 LA_NAME(max16)
+#define la_transpose LA_NAME(transpose)
 #define la_dset1 LA_NAME(dset1)
 #define la_dload LA_NAME(dload)
 #define la_dstore LA_NAME(dstore)
@@ -86,6 +87,7 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
+   la_transpose(a)        LA_W vectors as a square matrix, transposed in place
 
    LA_DW, la_dvec and the words la_d... are the same for doubles, of which Nystroem's pseudo-inverse
    needs a few:
@@ -211,6 +213,7 @@ LINATTN__INLINE float la_max16(const float *a)
     for (i = 1; i < 16; i++) m = la_max(m, a[i]);
     return m;
 }
+LINATTN__INLINE void la_transpose(float *a) { (void)a; }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_SLEEF Sleef_expf_u10
@@ -361,6 +364,35 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
     return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
 }
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    la_vec b[16];
+    int i, j;
+    LINATTN__UNROLL for (i = 0; i < 16; i += 2)
+    {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    /* 4x4 blocks: a[4i + j] holds column j of each of the four in rows 4i and up */
+    LINATTN__UNROLL for (i = 0; i < 16; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
+    {
+        const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
+        a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+        a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+    LINATTN__UNROLL for (j = 0; j < 4; j++)
+    {
+        const la_vec even_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
+        const la_vec odd_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
+        const la_vec even_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
+        const la_vec odd_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
+        b[j] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+        b[8 + j] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+        b[4 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+        b[12 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+    }
+    LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
+}
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_SLEEF Sleef_expf16_u10avx512f
@@ -504,6 +536,29 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
     return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
 }
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    la_vec b[8];
+    int i, j;
+    LINATTN__UNROLL for (i = 0; i < 8; i += 2)
+    {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+    /* 4x4 blocks: a[4i + j] holds column j of each of the two in rows 4i and up */
+    LINATTN__UNROLL for (i = 0; i < 8; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
+    {
+        const __m256d low = _mm256_castps_pd(b[i + j]), high = _mm256_castps_pd(b[i + j + 2]);
+        a[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+        a[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    }
+    LINATTN__UNROLL for (j = 0; j < 4; j++)
+    {
+        const la_vec low = a[j], high = a[4 + j];
+        a[j] = _mm256_permute2f128_ps(low, high, 0x20);
+        a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
+    }
+}
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_SLEEF Sleef_expf8_u10avx2
@@ -639,6 +694,14 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
+}
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
+    a[0] = vcombine_f32(vget_low_f32(b.val[0]), vget_low_f32(c.val[0]));
+    a[1] = vcombine_f32(vget_low_f32(b.val[1]), vget_low_f32(c.val[1]));
+    a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
+    a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
 }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
@@ -1709,31 +1772,88 @@ static const float *LA_NAME(values)(const linattn__exact *x, linattn__exact_scra
     return w->v;
 }
 
+/* Query i of the span, counted over tokens and the heads of the group. */
+LINATTN__INLINE const float *LA_NAME(exact_query)(const linattn__exact *x, size_t i)
+{
+    if (x->group == 1) return x->q + i * x->q_token;
+    return x->q + (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+}
+
+/* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
+   one. */
+static void LA_NAME(exact_queries)(const linattn__exact *x, float *to, size_t i0, size_t lanes,
+                                   size_t row)
+{
+    const la_vec pre = la_set1(x->pre);
+    const float *q[LA_W];
+    size_t f, l;
+    for (l = 0; l < LA_W; l++) q[l] = LA_NAME(exact_query)(x, i0 + (l < lanes ? l : lanes - 1));
+    for (f = 0; f < x->d; f += LA_W) {
+        const int part = LA_NAME(lanes_left)(x->d, f);
+        la_vec a[LA_W];
+        if (part == LA_W) {
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load(q[l] + f), pre);
+            la_transpose(a);
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) la_store(to + (f + l) * row, a[l]);
+            continue;
+        }
+        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load_part(q[l] + f, part), pre);
+        la_transpose(a);
+        for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
+    }
+}
+
 static void LA_NAME(exact_begin)(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
                                  size_t lanes, size_t row)
 {
     size_t l, f;
+    for (l = 0; l < row; l += LA_W) LA_NAME(exact_queries)(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
-        const size_t i = i0 + (l < lanes ? l : lanes - 1), t = i / x->group;
-        const float *q = x->q + t * x->q_token + (i % x->group) * x->q_head;
-        for (f = 0; f < x->d; f++) w->q[f * row + l] = q[f] * x->pre;
-        w->limit[l] = x->causal ? (float)(t - i0 / x->group) : 0.0f;
+        const size_t i = i0 + (l < lanes ? l : lanes - 1);
+        w->limit[l] = x->causal ? (float)(i / x->group - i0 / x->group) : 0.0f;
         w->maximum[l] = -LINATTN__FLT_MAX;
         w->den[l] = 0.0f;
     }
     for (f = 0; f < x->dv * row; f += LA_W) la_store(w->o + f, la_zero());
 }
 
+/* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
+static void LA_NAME(exact_outputs)(const linattn__exact *x, const float *o, const float *scale,
+                                   float *const *out, size_t row)
+{
+    const la_vec by = la_load(scale);
+    size_t c, l;
+    for (c = 0; c < x->dv; c += LA_W) {
+        const int part = LA_NAME(lanes_left)(x->dv, c);
+        la_vec a[LA_W];
+        if (part == LA_W) {
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] =
+                la_mul(la_load(o + (c + l) * row), by);
+            la_transpose(a);
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) if (out[l]) la_store(out[l] + c, a[l]);
+            continue;
+        }
+        for (l = 0; l < LA_W; l++)
+            a[l] = l < (size_t)part ? la_mul(la_load(o + (c + l) * row), by) : la_zero();
+        la_transpose(a);
+        for (l = 0; l < LA_W; l++)
+            if (out[l]) la_store_part(out[l] + c, a[l], part);
+    }
+}
+
 static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
                                size_t lanes, size_t row)
 {
-    size_t l, c;
-    for (l = 0; l < lanes; l++) {
+    float scale[LINATTN__EXACT_LANES], *out[LINATTN__EXACT_LANES];
+    size_t l;
+    for (l = 0; l < row; l++) {
         const size_t i = i0 + l;
-        float *out = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
-        const float scale = linattn__inverse(w->den[l]);
-        for (c = 0; c < x->dv; c++) out[c] = w->o[c * row + l] * scale;
+        out[l] = NULL;
+        if (l < lanes)
+            out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
+        scale[l] = linattn__inverse(w->den[l]);
     }
+    for (l = 0; l < row; l += LA_W) LA_NAME(exact_outputs)(x, w->o + l, scale + l, out + l, row);
 }
 
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
@@ -1780,6 +1900,8 @@ static void LA_NAME(softmax)(const linattn__exact *x)
     linattn__exact_layout(x, &w);
     for (i = x->begin; i < x->end; i += lanes) {
         lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
+        /* two blocks of two vectors are better than one of three and one of one */
+        if (LA_EXACT_VECS == 3 && x->end - i > 3 * LA_W && x->end - i <= 4 * LA_W) lanes = 2 * LA_W;
         if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
             LA_NAME(exact_block)(x, &w, i, lanes, LA_EXACT_VECS);
         else if (lanes > LA_W)
@@ -2220,6 +2342,7 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_ldexp
 #undef la_sum16
 #undef la_max16
+#undef la_transpose
 #undef la_dset1
 #undef la_dload
 #undef la_dstore
