@@ -737,6 +737,30 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     return 1;
 }
 
+/* ---- Sizes ----------------------------------------------------------------------------------- */
+
+#define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
+
+/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
+static size_t linattn__times(size_t a, size_t b)
+{
+#if LINATTN__GNU
+    size_t product; /* without a division, as this runs in every decode step */
+    return __builtin_mul_overflow(a, b, &product) || product > LINATTN__MAX_FLOATS ? SIZE_MAX
+                                                                                   : product;
+#else
+    if (a == 0 || b == 0) return 0;
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
+#endif
+}
+
+static size_t linattn__plus(size_t a, size_t b)
+{
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
+}
+
+static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+
 /* ---- What kernels are given ------------------------------------------------------------------ */
 
 /* A run of tokens of one key/value head. Strides in floats. */
@@ -826,13 +850,13 @@ typedef struct linattn__inverse_of {
     double scale;
 } linattn__inverse_of;
 
-/* Its scratch. Matrices have rows of `row` doubles, zero beyond their columns. */
+/* Its scratch. Rows hold `wide` doubles, zero beyond the matrix's columns, and are `row` apart. */
 typedef struct linattn__inverse_scratch {
-    double *a;           /* A^T [columns][row] */
-    double *e[3], *g[2]; /* [rows][row] */
-    double *q, *k;       /* transposed: [d][row] */
+    double *a;           /* A^T [columns] */
+    double *e[3], *g[2]; /* [rows] */
+    double *q, *k;       /* transposed: [d] */
     double *x, *y;       /* [rows or columns][dv_row] */
-    size_t row, dv_row;
+    size_t wide, row, dv_row;
 } linattn__inverse_scratch;
 
 #define LINATTN__STEPS 12      /* of the pseudo-inverse by default */
@@ -840,24 +864,33 @@ typedef struct linattn__inverse_scratch {
 #define LINATTN__TINY 2.9387358770557188e-39       /* 2^-128: its doubles are 0 below */
 #define LINATTN__CONVERGED 8.67361737988403547e-19 /* |I - AZ|^2: 2^-60 */
 
-static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+/* An odd number of cache lines: rows a power of two apart would share a few sets of L1. */
+static size_t linattn__inverse_row(size_t landmarks) { return linattn__round16(landmarks) + 8; }
 
-/* largest: the larger of rows and columns. */
-static void linattn__inverse_layout(const linattn__inverse_of *x, size_t largest,
-                                    linattn__inverse_scratch *w)
+/* Doubles of scratch for so many landmarks, SIZE_MAX if they overflow. */
+static size_t linattn__inverse_doubles(size_t landmarks, size_t d, size_t dv)
 {
-    size_t i;
-    double *at = x->scratch;
-    w->row = linattn__round16(largest);
+    const size_t squares = linattn__times(linattn__inverse_row(landmarks), 6 * landmarks + 2 * d);
+    return linattn__plus(squares, linattn__times(2 * landmarks, linattn__round16(dv)));
+}
+
+static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+{
+    const size_t landmarks = x->rows > x->columns ? x->rows : x->columns;
+    const size_t row = linattn__inverse_row(landmarks), square = landmarks * row;
+    w->wide = linattn__round16(landmarks);
+    w->row = row;
     w->dv_row = linattn__round16(x->dv);
-    w->a = at;
-    at += largest * w->row;
-    for (i = 0; i < 3; i++, at += largest * w->row) w->e[i] = at;
-    for (i = 0; i < 2; i++, at += largest * w->row) w->g[i] = at;
-    w->q = at;
-    w->k = w->q + x->d * w->row;
-    w->x = w->k + x->d * w->row;
-    w->y = w->x + largest * w->dv_row;
+    w->a = x->scratch;
+    w->e[0] = w->a + square;
+    w->e[1] = w->e[0] + square;
+    w->e[2] = w->e[1] + square;
+    w->g[0] = w->e[2] + square;
+    w->g[1] = w->g[0] + square;
+    w->q = w->g[1] + square;
+    w->k = w->q + x->d * row;
+    w->x = w->k + x->d * row;
+    w->y = w->x + landmarks * w->dv_row;
 }
 
 /* The kernels: one list makes the tables of all instruction sets, and drives the benchmark. */
@@ -1139,26 +1172,6 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 #endif
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
-
-#define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
-
-/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
-static size_t linattn__times(size_t a, size_t b)
-{
-#if LINATTN__GNU
-    size_t product; /* without a division, as this runs in every decode step */
-    return __builtin_mul_overflow(a, b, &product) || product > LINATTN__MAX_FLOATS ? SIZE_MAX
-                                                                                   : product;
-#else
-    if (a == 0 || b == 0) return 0;
-    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
-#endif
-}
-
-static size_t linattn__plus(size_t a, size_t b)
-{
-    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
-}
 
 static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
@@ -1975,13 +1988,12 @@ typedef struct linattn__nystrom_head {
 /* Bytes of one job of nystrom, SIZE_MAX if they overflow. */
 static size_t linattn__nystrom_bytes(const linattn__shape *s)
 {
-    const size_t landmarks = s->landmarks, row = linattn__round16(landmarks);
-    const size_t dv_row = linattn__round16(s->dv);
-    size_t doubles = linattn__times(row, linattn__plus(6 * landmarks, 2 * s->d));
-    size_t floats = linattn__times(2 * landmarks, linattn__round16(s->d) + dv_row);
-    doubles = linattn__plus(doubles, linattn__times(2 * landmarks, dv_row));
+    const size_t landmarks = s->landmarks, d = linattn__round16(s->d), dv = linattn__round16(s->dv);
+    size_t floats = linattn__times(2 * landmarks, d + dv);
     floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
-    floats = linattn__plus(floats, linattn__times(2, doubles));
+    floats =
+        linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
+    floats = floats == SIZE_MAX ? floats : linattn__round16(floats);
     return linattn__times(floats, sizeof(float));
 }
 

@@ -1998,11 +1998,17 @@ LINATTN__INLINE void LA_NAME(product_rows)(const double *a, size_t a_row, const 
                                            size_t b_row, double *c, size_t columns, size_t count,
                                            size_t r0, size_t symmetric, const size_t MR)
 {
-    const size_t wide = LA_UPDATE_VECS * LA_DW;
-    size_t j = symmetric ? r0 / wide * wide : 0, i, r, end;
+    size_t j = symmetric ? r0 / LA_DW * LA_DW : 0, wide, end, i, r;
     for (; j < columns; j += wide) {
-        LA_NAME(product_tile)
-        (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, LA_UPDATE_VECS);
+        wide = LA_UPDATE_VECS * LA_DW;
+        if (j % wide == 0) {
+            LA_NAME(product_tile)
+            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, LA_UPDATE_VECS);
+        } else {
+            wide = LA_DW;
+            LA_NAME(product_tile)
+            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, 1);
+        }
         end = j + wide < symmetric ? j + wide : symmetric;
         for (i = j > r0 ? j : r0; i < end; i++)
             for (r = r0; r < r0 + MR && r < i; r++) c[i * b_row + r] = c[r * b_row + i];
@@ -2024,14 +2030,14 @@ static LINATTN__NOINLINE void LA_NAME(product)(const double *a, size_t a_row, co
     (a, a_row, b, b_row, c, columns, count, r - LA_UPDATE_ROWS, square, LA_UPDATE_ROWS);
 }
 
-/* Dense rows to columns of doubles, each times scale, with zeros up to w->row. */
+/* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
 static void LA_NAME(columns)(const float *x, size_t rows, size_t d, double scale, double *to,
-                             size_t to_row)
+                             size_t wide, size_t row)
 {
     size_t i, f;
-    for (f = 0; f < d; f++, to += to_row) {
+    for (f = 0; f < d; f++, to += row) {
         for (i = 0; i < rows; i++) to[i] = (double)x[i * d + f] * scale;
-        for (; i < to_row; i++) to[i] = 0.0;
+        for (; i < wide; i++) to[i] = 0.0;
     }
 }
 
@@ -2062,7 +2068,8 @@ LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-static void LA_NAME(softmax_columns)(double *a, size_t row, size_t rows, size_t columns)
+static void LA_NAME(softmax_columns)(double *a, size_t wide, size_t row, size_t rows,
+                                     size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
@@ -2077,25 +2084,25 @@ static void LA_NAME(softmax_columns)(double *a, size_t row, size_t rows, size_t 
             la_dstore(a + j * row + i, la_dflush(la_ddiv(la_dload(a + j * row + i), sum)));
     }
     for (j = 0; j < columns; j++)
-        for (i = rows; i < row; i++) a[j * row + i] = 0.0;
+        for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
    along memory over 16 lanes, then in order. */
-static double LA_NAME(norms)(const double *a, size_t row, size_t columns)
+static double LA_NAME(norms)(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
     for (j = 0; j < columns; j++) {
         for (l = 0; l < 16; l += LA_DW) {
             la_dvec part = la_dload(a + j * row + l);
-            for (i = 16; i < row; i += 16) part = la_dadd(part, la_dload(a + j * row + i + l));
+            for (i = 16; i < wide; i += 16) part = la_dadd(part, la_dload(a + j * row + i + l));
             la_dstore(lanes + l, part);
         }
         for (l = 1, sum = lanes[0]; l < 16; l++) sum = sum + lanes[l];
         if (sum > one) one = sum;
     }
-    for (i = 0; i < row; i += LA_DW) {
+    for (i = 0; i < wide; i += LA_DW) {
         la_dvec part = la_dload(a + i);
         for (j = 1; j < columns; j++) part = la_dadd(part, la_dload(a + j * row + i));
         la_dstore(lanes, part);
@@ -2106,24 +2113,25 @@ static double LA_NAME(norms)(const double *a, size_t row, size_t columns)
 }
 
 /* E = I - X / c in place of X. */
-static void LA_NAME(residual)(double *x, size_t row, size_t rows, double c)
+static void LA_NAME(residual)(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
     for (i = 0; i < rows; i++, x += row) {
         const double diagonal = linattn__double_fma(x[i], by, 1.0);
-        for (j = 0; j < row; j += LA_DW) la_dstore(x + j, la_dmul(la_dload(x + j), la_dset1(by)));
+        for (j = 0; j < wide; j += LA_DW) la_dstore(x + j, la_dmul(la_dload(x + j), la_dset1(by)));
         x[i] = diagonal;
     }
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_t row, size_t rows)
+static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_t wide, size_t row,
+                                 size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
     for (i = 0; i < rows; i++, e += row, p += row, cube += row) {
-        for (j = 0; j < row; j += LA_DW) {
+        for (j = 0; j < wide; j += LA_DW) {
             const la_dvec x = la_dload(e + j);
             const la_dvec y = la_dadd(la_dload(p + j), x);
             la_dstore(p + j, la_dfma(quarter, la_dload(cube + j), y));
@@ -2134,34 +2142,42 @@ static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_
     }
 }
 
-/* G with A^+ = A^T G / c, from X = A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
+/* c = a b for symmetric matrices that commute. */
+static void LA_NAME(symmetric)(const linattn__inverse_scratch *w, size_t rows, const double *a,
+                               const double *b, double *c)
+{
+    LA_NAME(product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
+}
+
+static double LA_NAME(trace)(const double *a, size_t row, size_t rows)
+{
+    double sum = 0.0;
+    size_t i;
+    for (i = 0; i < rows; i++) sum = sum + a[i * row + i];
+    return sum;
+}
+
+/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
    E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
-   in X: symmetric, so that half of each product is enough. Returns where G lies. */
+   in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
 static const double *LA_NAME(iterate)(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
-    const size_t row = w->row, rows = x->rows;
-    size_t i, step;
-    double norm;
+    size_t step;
     for (step = 0; step < x->steps; step++) {
-        LA_NAME(product)(e, row, e, row, square, rows, row, rows, 1);
-        norm = 0.0;
-        for (i = 0; i < rows; i++) norm = norm + square[i * row + i];
-        if (step > 0 && norm <= LINATTN__CONVERGED) break;
-        LA_NAME(product)(square, row, e, row, cube, rows, row, rows, 1);
-        LA_NAME(polynomials)(e, square, cube, row, rows);
-        if (step == 0) {
-            swap = g;
-            g = square;
-            square = swap;
-        } else {
-            LA_NAME(product)(g, row, square, row, next, rows, row, rows, 1);
-            swap = g;
-            g = next;
+        LA_NAME(symmetric)(w, x->rows, e, e, square);
+        if (step > 0 && LA_NAME(trace)(square, w->row, x->rows) <= LINATTN__CONVERGED) break;
+        LA_NAME(symmetric)(w, x->rows, square, e, cube);
+        LA_NAME(polynomials)(e, square, cube, w->wide, w->row, x->rows);
+        if (step > 0) LA_NAME(symmetric)(w, x->rows, g, square, next);
+        swap = g;
+        g = step > 0 ? next : square;
+        if (step > 0)
             next = swap;
-        }
+        else
+            square = swap;
         if (step + 1 == x->steps) break;
-        LA_NAME(product)(cube, row, e, row, square, rows, row, rows, 1);
+        LA_NAME(symmetric)(w, x->rows, cube, e, square);
         swap = e;
         e = square;
         square = swap;
@@ -2196,14 +2212,14 @@ static void LA_NAME(inverse)(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
-    linattn__inverse_layout(x, x->rows > x->columns ? x->rows : x->columns, &w);
-    LA_NAME(columns)(x->q, x->rows, x->d, x->scale, w.q, w.row);
-    LA_NAME(columns)(x->k, x->columns, x->d, 1.0, w.k, w.row);
-    LA_NAME(product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.row, x->d, 0);
-    LA_NAME(softmax_columns)(w.a, w.row, x->rows, x->columns);
-    c = LA_NAME(norms)(w.a, w.row, x->columns);
-    LA_NAME(product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.row, x->columns, 1);
-    LA_NAME(residual)(w.e[0], w.row, x->rows, c);
+    linattn__inverse_layout(x, &w);
+    LA_NAME(columns)(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
+    LA_NAME(columns)(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
+    LA_NAME(product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
+    LA_NAME(softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
+    c = LA_NAME(norms)(w.a, w.wide, w.row, x->columns);
+    LA_NAME(product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
+    LA_NAME(residual)(w.e[0], w.wide, w.row, x->rows, c);
     LA_NAME(inverse_end)(x, &w, LA_NAME(iterate)(x, &w), c);
 }
 
