@@ -2041,7 +2041,8 @@ static void LA_NAME(columns)(const float *x, size_t rows, size_t d, double scale
     }
 }
 
-/* e^x for x <= 0, to 1e-14; about 1e-39 below -89. */
+/* e^x for x <= 0, to 1e-14; about 1e-39 below -89. A NaN comes from floats: its low bits, which
+   la_dscale shifts, are 0. */
 LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
 {
     static const double c[] = {2.50521083854417188e-8,
@@ -2063,7 +2064,7 @@ LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
     la_dvec p = la_dset1(c[0]);
     size_t i;
     LINATTN__UNROLL for (i = 1; i < 12; i++) p = la_dfma(p, r, la_dset1(c[i]));
-    return la_dfma(y, la_dset1(0.0), la_dscale(p, t)); /* a NaN's exponent is not to be shifted */
+    return la_dscale(p, t);
 }
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
