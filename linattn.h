@@ -161,7 +161,7 @@ typedef struct linattn_config {
                                 that vanish */
     size_t window;           /* 0: all tokens. Else only keys with i - window < j <= i (causal) or
                                 |i - j| < window (bidirectional) */
-    size_t landmarks;        /* nystrom: 0 means 64 */
+    size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM; 0 means 64 */
     size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
 } linattn_config;
 
@@ -287,9 +287,32 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
                                            linattn_output out, int causal, void *workspace,
                                            size_t workspace_bytes, const linattn_context *context);
 
+/* Nystroemformer (Xiong et al. 2021): out = F A^+ (B V) with F = softmax(s Q K~^T), A =
+   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is UNSUPPORTED.
+   Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be shorter, each
+   landmark the mean of its own tokens; with n <= landmarks every token is its own landmark. Masked
+   keys are left out of the mean, and a segment of nothing else is no landmark. Query heads have each
+   their own Q~ and A; n_q and n_k may differ, A is then not square. No visible key: zeros.
+   The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then config.iterations times
+   Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where no step would change Z
+   any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it; and after 24 steps, as
+   what then is still to come is smaller than the rounding of float operands. (The residual
+   |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
+   is often ill-conditioned, the steps then do not converge, and their number decides what comes
+   out: the paper takes 6.
+   map and normaliser are ignored. Workspace: LINATTN_WORKSPACE_NYSTROM, grows with landmarks *
+   (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of softmax.
+   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
+   the pseudo-inverse some 5 landmarks^3 per step, in double. */
+LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
+                                           linattn_view k, linattn_view v, size_t n_k,
+                                           linattn_output out, int causal, void *workspace,
+                                           size_t workspace_bytes, const linattn_context *context);
+
 typedef enum linattn_workspace {
     LINATTN_WORKSPACE_BIDIRECTIONAL = 0,
-    LINATTN_WORKSPACE_SOFTMAX
+    LINATTN_WORKSPACE_SOFTMAX,
+    LINATTN_WORKSPACE_NYSTROM
 } linattn_workspace;
 
 /* Bytes that the call needs with this context (NULL as in the call); 0 if refused. */
@@ -577,6 +600,51 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 }
 #endif
 
+/* The same in double, for Nystroem's pseudo-inverse. Its operands are 0 or lie between 2^-400 and
+   2^400 in size, so that no part of a product is lost. */
+#if LINATTN__HARDWARE_FMA && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
+LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
+{
+    return __builtin_fma(a, b, c);
+}
+#elif defined(LINATTN_SCALAR_FAST)
+LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
+{
+    const double product = a * b;
+    return product + c;
+}
+#else
+/* sum + term = the result + *error, exactly (Knuth's TwoSum). */
+LINATTN__INLINE double linattn__double_sum(double sum, double term, double *error)
+{
+    const double total = sum + term, part = total - sum;
+    *error = (sum - (total - part)) + (term - part);
+    return total;
+}
+
+/* The product's error by Dekker, the sum of the three parts with the smaller two rounded to odd
+   (Boldo and Melquiond 2008). */
+static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c)
+{
+    const double p = a * b, split_a = 134217729.0 * a, split_b = 134217729.0 * b;
+    const double ah = split_a - (split_a - a), al = a - ah;
+    const double bh = split_b - (split_b - b), bl = b - bh;
+    const double low = (((ah * bh - p) + ah * bl) + al * bh) + al * bl;
+    double t_low, v_low, error;
+    const double t = linattn__double_sum(c, low, &t_low);
+    const double v = linattn__double_sum(p, t, &v_low);
+    union {
+        uint64_t u;
+        double f;
+    } s;
+    s.f = p + c;
+    if ((s.u & 0x7ff0000000000000u) == 0x7ff0000000000000u) return s.f;
+    s.f = linattn__double_sum(t_low, v_low, &error);
+    if (error != 0.0 && !(s.u & 1)) s.u += (error > 0.0) == (s.f > 0.0) ? 1u : ~(uint64_t)0;
+    return v + s.f;
+}
+#endif
+
 LINATTN__INLINE float linattn__clamp(float x)
 {
     if (x > LINATTN__FLT_MAX) x = LINATTN__FLT_MAX;
@@ -727,6 +795,30 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
         if (!(key[f] < -LINATTN__FLT_MAX)) return 0;
     return 1;
 }
+
+/* ---- Sizes ----------------------------------------------------------------------------------- */
+
+#define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
+
+/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
+static size_t linattn__times(size_t a, size_t b)
+{
+#if LINATTN__GNU
+    size_t product; /* without a division, as this runs in every decode step */
+    return __builtin_mul_overflow(a, b, &product) || product > LINATTN__MAX_FLOATS ? SIZE_MAX
+                                                                                   : product;
+#else
+    if (a == 0 || b == 0) return 0;
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
+#endif
+}
+
+static size_t linattn__plus(size_t a, size_t b)
+{
+    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
+}
+
+static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
 
 /* ---- What kernels are given ------------------------------------------------------------------ */
 
@@ -959,9 +1051,73 @@ static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratc
     w->v = w->o + LINATTN__EXACT_LANES * x->dv;
 }
 
+/* The means of consecutive segments of one head's rows. */
+typedef struct linattn__means {
+    const float *x;
+    size_t token, n, d;
+    size_t length; /* of a segment; the last may be shorter */
+    int keys;      /* masked tokens are left out, and segments that hold nothing else */
+    float *mean;   /* [segments][d] */
+} linattn__means;
+
+/* w = A^+ bv, A = softmax(scale q k^T) with q, k, bv, w dense rows. */
+typedef struct linattn__inverse_of {
+    const float *q, *k, *bv;
+    float *w;
+    double *scratch;
+    size_t rows, columns, d, dv; /* rows of q and bv, rows of k and w */
+    size_t steps;
+    double scale;
+} linattn__inverse_of;
+
+/* Its scratch. Rows hold `wide` doubles, zero beyond the matrix's columns, and are `row` apart. */
+typedef struct linattn__inverse_scratch {
+    double *a;           /* A^T [columns] */
+    double *e[3], *g[2]; /* [rows] */
+    double *q, *k;       /* transposed: [d] */
+    double *x, *y;       /* [rows or columns][dv_row] */
+    size_t wide, row, dv_row;
+} linattn__inverse_scratch;
+
+#define LINATTN__STEPS 12      /* of the pseudo-inverse by default */
+#define LINATTN__MOST_STEPS 24 /* rounding errors grow 3.25-fold with each: see linattn_nystrom */
+#define LINATTN__TINY 2.9387358770557188e-39       /* 2^-128: its doubles are 0 below */
+#define LINATTN__CONVERGED 8.67361737988403547e-19 /* |I - AZ|^2: 2^-60 */
+
+/* An odd number of cache lines: rows a power of two apart would share a few sets of L1. */
+static size_t linattn__inverse_row(size_t landmarks) { return linattn__round16(landmarks) + 8; }
+
+/* Doubles of scratch for so many landmarks, SIZE_MAX if they overflow. */
+static size_t linattn__inverse_doubles(size_t landmarks, size_t d, size_t dv)
+{
+    const size_t squares = linattn__times(linattn__inverse_row(landmarks), 6 * landmarks + 2 * d);
+    return linattn__plus(squares, linattn__times(2 * landmarks, linattn__round16(dv)));
+}
+
+static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+{
+    const size_t landmarks = x->rows > x->columns ? x->rows : x->columns;
+    const size_t row = linattn__inverse_row(landmarks), square = landmarks * row;
+    w->wide = linattn__round16(landmarks);
+    w->row = row;
+    w->dv_row = linattn__round16(x->dv);
+    w->a = x->scratch;
+    w->e[0] = w->a + square;
+    w->e[1] = w->e[0] + square;
+    w->e[2] = w->e[1] + square;
+    w->g[0] = w->e[2] + square;
+    w->g[1] = w->g[0] + square;
+    w->q = w->g[1] + square;
+    w->k = w->q + x->d * row;
+    w->x = w->k + x->d * row;
+    w->y = w->x + landmarks * w->dv_row;
+}
+
 /* The kernels: one list makes the tables of all instruction sets, and drives the benchmark. */
 typedef void linattn__span_kernel(const linattn__span *s);
 typedef void linattn__exact_kernel(const linattn__exact *x);
+typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
+typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
 typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
 typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
@@ -971,6 +1127,8 @@ typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *
     X(causal, linattn__span_kernel)                                                                \
     X(softmax, linattn__exact_kernel)                                                              \
     X(band, linattn__span_kernel)                                                                  \
+    X(means, linattn__means_kernel)                                                                \
+    X(inverse, linattn__inverse_kernel)                                                            \
     X(merge, linattn__merge_kernel)                                                                \
     X(map_features, linattn__span_kernel)                                                          \
     X(map, linattn__map_kernel)                                                                    \
@@ -1237,28 +1395,6 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-#define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
-
-/* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
-static size_t linattn__times(size_t a, size_t b)
-{
-#if LINATTN__GNU
-    size_t product; /* without a division, as this runs in every decode step */
-    return __builtin_mul_overflow(a, b, &product) || product > LINATTN__MAX_FLOATS ? SIZE_MAX
-                                                                                   : product;
-#else
-    if (a == 0 || b == 0) return 0;
-    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS / a ? SIZE_MAX : a * b;
-#endif
-}
-
-static size_t linattn__plus(size_t a, size_t b)
-{
-    return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
-}
-
-static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
-
 static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 #define LINATTN__MAX_WINDOW 0x3fffffffu
@@ -1271,11 +1407,12 @@ typedef struct linattn__shape {
     int map, norm, source;
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
-    size_t window;           /* 0: none */
-    linattn__band band;      /* of a window */
-    size_t shared_floats;    /* what the heads share: projection or weights of monomials */
-    size_t head_floats;      /* of the state of one key/value head */
-    size_t state_bytes;      /* of the whole state, 0 if that overflows */
+    size_t landmarks, iterations;
+    size_t window;        /* 0: none */
+    linattn__band band;   /* of a window */
+    size_t shared_floats; /* what the heads share: projection or weights of monomials */
+    size_t head_floats;   /* of the state of one key/value head */
+    size_t state_bytes;   /* of the whole state, 0 if that overflows */
 } linattn__shape;
 
 /* The features of a map, and what they are made from. */
@@ -1345,6 +1482,9 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->norm = (int)c->normaliser;
     s->scale = c->scale;
     s->epsilon = c->epsilon;
+    s->landmarks = c->landmarks ? c->landmarks : 64;
+    s->iterations = c->iterations ? c->iterations : LINATTN__STEPS;
+    if (s->landmarks > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
     if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
@@ -2362,6 +2502,27 @@ static size_t linattn__exact_bytes(const linattn__shape *s)
     return linattn__round16(linattn__exact_floats(s->d, s->dv)) * sizeof(float);
 }
 
+/* What a job of nystrom holds for one head, at the start of its part of the workspace. */
+typedef struct linattn__nystrom_head {
+    size_t columns;  /* landmarks of the keys */
+    float *q, *k;    /* landmarks */
+    float *bv, *w;   /* B V, A^+ B V */
+    float *exact;    /* scratch */
+    double *inverse; /* scratch */
+} linattn__nystrom_head;
+
+/* Bytes of one job of nystrom, SIZE_MAX if they overflow. */
+static size_t linattn__nystrom_bytes(const linattn__shape *s)
+{
+    const size_t landmarks = s->landmarks, d = linattn__round16(s->d), dv = linattn__round16(s->dv);
+    size_t floats = linattn__times(2 * landmarks, d + dv);
+    floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
+    floats =
+        linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
+    floats = floats == SIZE_MAX ? floats : linattn__round16(floats);
+    return linattn__times(floats, sizeof(float));
+}
+
 LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
                                           const linattn_context *context)
 {
@@ -2375,6 +2536,10 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
     case LINATTN_WORKSPACE_SOFTMAX:
         jobs = linattn__threads(context, SIZE_MAX);
         bytes = linattn__times(jobs, linattn__exact_bytes(&s));
+        return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
+    case LINATTN_WORKSPACE_NYSTROM:
+        jobs = linattn__threads(context, SIZE_MAX);
+        bytes = linattn__times(jobs, linattn__nystrom_bytes(&s));
         return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
     default: return 0;
     }
@@ -2535,6 +2700,202 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     w.jobs = linattn__threads(context, s.kv_heads * n_q);
     w.parts = s.kv_heads % w.jobs == 0 ? 1 : w.jobs;
     linattn__run_jobs(linattn__exact_job, &w, w.jobs, context);
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+/* One call of nystrom, shared by its jobs. Heads are query heads. */
+typedef struct linattn__nystrom_work {
+    linattn__exact head; /* for head 0; its keys, values and queries are the whole sequence's */
+    const linattn__kernels *kernels;
+    size_t heads, group, n_q, k_head, v_head;
+    size_t landmarks, steps;
+    size_t jobs, whole; /* heads that are not split over the jobs */
+    char *workspace;
+    size_t job_bytes;
+} linattn__nystrom_work;
+
+/* One job's part of the workspace, its header set: all but `columns`. */
+static void linattn__nystrom_slot(const linattn__nystrom_work *w, size_t job,
+                                  linattn__nystrom_head *h)
+{
+    const size_t landmarks = w->landmarks, d = w->head.d, dv = w->head.dv;
+    char *const slot = w->workspace + job * w->job_bytes;
+    linattn__copy(&h->columns, slot, sizeof h->columns);
+    h->q = (float *)(void *)(slot + LINATTN__ALIGNMENT);
+    h->k = h->q + landmarks * linattn__round16(d);
+    h->bv = h->k + landmarks * linattn__round16(d);
+    h->w = h->bv + landmarks * linattn__round16(dv);
+    h->exact = h->w + landmarks * linattn__round16(dv);
+    h->inverse = (double *)(void *)(h->exact + linattn__round16(linattn__exact_floats(d, dv)));
+}
+
+/* Tokens of a segment; how many segments there are. */
+static size_t linattn__segments(size_t n, size_t landmarks, size_t *count)
+{
+    const size_t length = n > landmarks ? (n + landmarks - 1) / landmarks : 1;
+    *count = (n + length - 1) / length;
+    return length;
+}
+
+static void linattn__key_landmarks(const linattn__nystrom_work *w, size_t job, size_t kv_head)
+{
+    linattn__nystrom_head h;
+    linattn__means m;
+    size_t most;
+    linattn__nystrom_slot(w, job, &h);
+    h.columns = 0;
+    if (w->head.n_k) {
+        m.x = w->head.k + kv_head * w->k_head;
+        m.token = w->head.k_token;
+        m.n = w->head.n_k;
+        m.d = w->head.d;
+        m.length = linattn__segments(m.n, w->landmarks, &most);
+        m.keys = 1;
+        m.mean = h.k;
+        h.columns = w->kernels->means(&m);
+    }
+    linattn__copy(w->workspace + job * w->job_bytes, &h.columns, sizeof h.columns);
+}
+
+/* A^+ B V of one head, from the key landmarks that lie in the job's slot. */
+static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, size_t head)
+{
+    linattn__nystrom_head h;
+    linattn__means m;
+    linattn__inverse_of i;
+    linattn__exact x = w->head;
+    linattn__nystrom_slot(w, job, &h);
+    if (h.columns == 0) return;
+    m.x = x.q + head * x.q_head;
+    m.token = x.q_token;
+    m.n = w->n_q;
+    m.d = x.d;
+    m.length = linattn__segments(m.n, w->landmarks, &i.rows);
+    m.keys = 0;
+    m.mean = h.q;
+    (void)w->kernels->means(&m);
+    x.q = h.q;
+    x.q_token = x.d;
+    x.k += head / w->group * w->k_head;
+    x.v += head / w->group * w->v_head;
+    x.out = h.bv;
+    x.out_token = x.dv;
+    x.scratch = h.exact;
+    x.begin = 0;
+    x.end = i.rows;
+    w->kernels->softmax(&x);
+    i.q = h.q;
+    i.k = h.k;
+    i.bv = h.bv;
+    i.w = h.w;
+    i.scratch = h.inverse;
+    i.columns = h.columns;
+    i.d = x.d;
+    i.dv = x.dv;
+    i.steps = w->steps;
+    i.scale = (double)x.pre * (double)x.post;
+    w->kernels->inverse(&i);
+}
+
+/* Queries [begin, end) of a head, with the landmarks and values of slot `from`. */
+static void linattn__nystrom_queries(const linattn__nystrom_work *w, size_t job, size_t from,
+                                     size_t head, size_t begin, size_t end)
+{
+    linattn__nystrom_head h, own;
+    linattn__exact x = w->head;
+    linattn__nystrom_slot(w, from, &h);
+    linattn__nystrom_slot(w, job, &own);
+    x.q += head * x.q_head;
+    x.out += head * x.out_head;
+    x.k = h.k;
+    x.k_token = x.d;
+    x.v = h.w;
+    x.v_token = x.dv;
+    x.n_k = h.columns;
+    x.scratch = own.exact;
+    x.begin = begin;
+    x.end = end;
+    if (begin < end) w->kernels->softmax(&x);
+}
+
+/* Whole heads, then the values of one of the heads that are left over: fewer than jobs. */
+static void linattn__nystrom_job(void *arg, size_t index)
+{
+    const linattn__nystrom_work *w = (const linattn__nystrom_work *)arg;
+    const size_t none = w->heads;
+    size_t head, end, kv_head = none;
+    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        if (head / w->group != kv_head) linattn__key_landmarks(w, index, head / w->group);
+        kv_head = head / w->group;
+        linattn__nystrom_values(w, index, head);
+        linattn__nystrom_queries(w, index, index, head, 0, w->n_q);
+    }
+    head = w->whole + index;
+    if (head >= w->heads) return;
+    linattn__key_landmarks(w, index, head / w->group);
+    linattn__nystrom_values(w, index, head);
+}
+
+/* The queries of the heads left over, each in as many parts as there are jobs. */
+static void linattn__nystrom_rest(void *arg, size_t index)
+{
+    const linattn__nystrom_work *w = (const linattn__nystrom_work *)arg;
+    size_t i, end, t0, t1;
+    linattn__share((w->heads - w->whole) * w->jobs, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        linattn__share(w->n_q, LINATTN__EXACT_LANES, i % w->jobs, w->jobs, &t0, &t1);
+        linattn__nystrom_queries(w, index, i / w->jobs, w->whole + i / w->jobs, t0, t1);
+    }
+}
+
+static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context *context)
+{
+    const size_t left = w->heads % w->jobs;
+    w->whole = w->heads - left;
+    linattn__run_jobs(linattn__nystrom_job, w, w->whole ? w->jobs : left, context);
+    if (left) linattn__run_jobs(linattn__nystrom_rest, w, w->jobs, context);
+}
+
+LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
+                                           linattn_view k, linattn_view v, size_t n_k,
+                                           linattn_output out, int causal, void *workspace,
+                                           size_t workspace_bytes, const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__operands x;
+    linattn__exact_work e;
+    linattn__nystrom_work w;
+    linattn__environment environment;
+    linattn_status status = linattn_config_check(config);
+    if (status != LINATTN_OK) return status;
+    (void)linattn__read_config(config, &s);
+    status =
+        linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                          linattn_workspace_size(config, LINATTN_WORKSPACE_NYSTROM, context), &x);
+    if (status != LINATTN_OK) return status;
+    if (causal) return LINATTN_ERROR_UNSUPPORTED;
+    if (n_q == 0) return LINATTN_OK;
+    environment = linattn__enter();
+    linattn__exact_operands(&e, &s, &x);
+    w.head = e.head;
+    w.head.causal = 0;
+    w.head.offset = 0;
+    w.head.group = 1;
+    w.head.scratch = NULL;
+    w.kernels = linattn__kernels_active();
+    w.heads = s.heads;
+    w.group = s.group;
+    w.n_q = n_q;
+    w.k_head = e.k_head;
+    w.v_head = e.v_head;
+    w.landmarks = s.landmarks;
+    w.steps = s.iterations < LINATTN__MOST_STEPS ? s.iterations : LINATTN__MOST_STEPS;
+    w.workspace = (char *)linattn__align(workspace);
+    w.job_bytes = linattn__nystrom_bytes(&s);
+    w.jobs = linattn__threads(context, s.heads * n_q);
+    linattn__do_nystrom(&w, context);
     linattn__leave(environment);
     return LINATTN_OK;
 }
@@ -2933,6 +3294,10 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
+#undef LINATTN__STEPS
+#undef LINATTN__MOST_STEPS
+#undef LINATTN__CONVERGED
+#undef LINATTN__TINY
 #undef LINATTN__MAX_FLOATS
 #undef LINATTN__MAGIC
 #undef LINATTN__STATE_VERSION

@@ -62,6 +62,19 @@
 #define la_ldexp LA_NAME(ldexp)
 #define la_sum16 LA_NAME(sum16)
 #define la_max16 LA_NAME(max16)
+#define la_transpose LA_NAME(transpose)
+#define la_dset1 LA_NAME(dset1)
+#define la_dload LA_NAME(dload)
+#define la_dstore LA_NAME(dstore)
+#define la_dwiden LA_NAME(dwiden)
+#define la_dadd LA_NAME(dadd)
+#define la_dsub LA_NAME(dsub)
+#define la_dmul LA_NAME(dmul)
+#define la_ddiv LA_NAME(ddiv)
+#define la_dfma LA_NAME(dfma)
+#define la_dmax LA_NAME(dmax)
+#define la_dscale LA_NAME(dscale)
+#define la_dflush LA_NAME(dflush)
 
 /* ==== (A) The vocabulary ======================================================================
 
@@ -78,6 +91,13 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
+   la_transpose(a)        LA_W vectors as a square matrix, transposed in place
+
+   LA_DW, la_dvec and the words la_d... are the same for doubles, of which Nystroem's pseudo-inverse
+   needs a few:
+   la_dwiden(p)           LA_DW floats from p
+   la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
+   la_dflush(x)           x, 0 where it is below 2^-128 in size
 
    LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
    LA_DECODE_VECS                       vectors of columns that one token takes at a time
@@ -85,6 +105,7 @@
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
+   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of products of matrices of doubles
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
@@ -195,10 +216,47 @@ LINATTN__INLINE float la_max16(const float *a)
     for (i = 1; i < 16; i++) m = la_max(m, a[i]);
     return m;
 }
+LINATTN__INLINE void la_transpose(float *a) { (void)a; }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_SLEEF Sleef_expf_u10
 #endif
+
+#define LA_DW 1
+#define la_dvec double
+LINATTN__INLINE double la_dset1(double x) { return x; }
+LINATTN__INLINE double la_dload(const double *p) { return *p; }
+LINATTN__INLINE void la_dstore(double *p, double a) { *p = a; }
+LINATTN__INLINE double la_dwiden(const float *p) { return (double)*p; }
+LINATTN__INLINE double la_dadd(double a, double b) { return a + b; }
+LINATTN__INLINE double la_dsub(double a, double b) { return a - b; }
+LINATTN__INLINE double la_dmul(double a, double b) { return a * b; }
+LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
+LINATTN__INLINE double la_dfma(double a, double b, double c)
+{
+    return linattn__double_fma(a, b, c);
+}
+LINATTN__INLINE double la_dmax(double a, double b)
+{
+    if (a > b) b = a;
+    return b;
+}
+LINATTN__INLINE double la_dscale(double p, double t)
+{
+    union {
+        uint64_t u;
+        double f;
+    } x, y;
+    x.f = p;
+    y.f = t;
+    x.u += y.u << 52;
+    return x.f;
+}
+LINATTN__INLINE double la_dflush(double x)
+{
+    if (x < LINATTN__TINY && x > -LINATTN__TINY) x = 0.0;
+    return x;
+}
 
 #elif LINATTN__ISA == LINATTN__ISA_AVX512
 
@@ -308,10 +366,70 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
     return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
 }
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    la_vec b[16];
+    int i, j;
+    LINATTN__UNROLL for (i = 0; i < 16; i += 2)
+    {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    /* 4x4 blocks: a[4i + j] holds column j of each of the four in rows 4i and up */
+    LINATTN__UNROLL for (i = 0; i < 16; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
+    {
+        const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
+        a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+        a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+    LINATTN__UNROLL for (j = 0; j < 4; j++)
+    {
+        const la_vec even_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
+        const la_vec odd_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
+        const la_vec even_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
+        const la_vec odd_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
+        b[j] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+        b[8 + j] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+        b[4 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+        b[12 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+    }
+    LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
+}
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_SLEEF Sleef_expf16_u10avx512f
 #endif
+
+#define LA_DW 8
+#define la_dvec __m512d
+LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm512_storeu_pd(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
+{
+    const __m512i m = (__m512i)(a > b);
+    return _mm512_mask_mov_pd(b, _mm512_test_epi64_mask(m, m), a);
+}
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    const __m512i shift = _mm512_slli_epi64(_mm512_castpd_si512(t), 52);
+    return _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(p), shift));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    const __m512i below = (__m512i)(x < la_dset1(LINATTN__TINY));
+    const __m512i tiny = _mm512_and_si512(below, (__m512i)(x > la_dset1(-LINATTN__TINY)));
+    return _mm512_castsi512_pd(_mm512_andnot_si512(tiny, _mm512_castpd_si512(x)));
+}
 
 #elif LINATTN__ISA == LINATTN__ISA_AVX2
 
@@ -419,10 +537,63 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
     return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
 }
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    la_vec b[8];
+    int i, j;
+    LINATTN__UNROLL for (i = 0; i < 8; i += 2)
+    {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+    /* 4x4 blocks: a[4i + j] holds column j of each of the two in rows 4i and up */
+    LINATTN__UNROLL for (i = 0; i < 8; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
+    {
+        const __m256d low = _mm256_castps_pd(b[i + j]), high = _mm256_castps_pd(b[i + j + 2]);
+        a[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+        a[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    }
+    LINATTN__UNROLL for (j = 0; j < 4; j++)
+    {
+        const la_vec low = a[j], high = a[4 + j];
+        a[j] = _mm256_permute2f128_ps(low, high, 0x20);
+        a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
+    }
+}
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_SLEEF Sleef_expf8_u10avx2
 #endif
+
+#define LA_DW 4
+#define la_dvec __m256d
+LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm256_storeu_pd(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
+{
+    return _mm256_fmadd_pd(a, b, c);
+}
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
+{
+    return (la_dvec)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)(a > b));
+}
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    const __m256i shift = _mm256_slli_epi64(_mm256_castpd_si256(t), 52);
+    return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(p), shift));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    const __m256i below = (__m256i)(x < la_dset1(LINATTN__TINY));
+    const __m256i tiny = _mm256_and_si256(below, (__m256i)(x > la_dset1(-LINATTN__TINY)));
+    return _mm256_castsi256_pd(_mm256_andnot_si256(tiny, _mm256_castpd_si256(x)));
+}
 
 #elif LINATTN__ISA == LINATTN__ISA_NEON
 
@@ -524,10 +695,41 @@ LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
 }
+LINATTN__INLINE void la_transpose(la_vec *a)
+{
+    const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
+    a[0] = vcombine_f32(vget_low_f32(b.val[0]), vget_low_f32(c.val[0]));
+    a[1] = vcombine_f32(vget_low_f32(b.val[1]), vget_low_f32(c.val[1]));
+    a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
+    a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
+}
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 #define LA_SLEEF Sleef_expf4_u10advsimd
 #endif
+
+#define LA_DW 2
+#define la_dvec float64x2_t
+LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { vst1q_f64(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c) { return vfmaq_f64(c, a, b); }
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    const int64x2_t shift = vshlq_n_s64(vreinterpretq_s64_f64(t), 52);
+    return vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(p), shift));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    const uint64x2_t tiny = vcltq_f64(vabsq_f64(x), vdupq_n_f64(LINATTN__TINY));
+    return vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), tiny));
+}
 
 #endif
 
@@ -1945,31 +2147,88 @@ static const float *LA_NAME(values)(const linattn__exact *x, linattn__exact_scra
     return w->v;
 }
 
+/* Query i of the span, counted over tokens and the heads of the group. */
+LINATTN__INLINE const float *LA_NAME(exact_query)(const linattn__exact *x, size_t i)
+{
+    if (x->group == 1) return x->q + i * x->q_token;
+    return x->q + (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+}
+
+/* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
+   one. */
+static void LA_NAME(exact_queries)(const linattn__exact *x, float *to, size_t i0, size_t lanes,
+                                   size_t row)
+{
+    const la_vec pre = la_set1(x->pre);
+    const float *q[LA_W];
+    size_t f, l;
+    for (l = 0; l < LA_W; l++) q[l] = LA_NAME(exact_query)(x, i0 + (l < lanes ? l : lanes - 1));
+    for (f = 0; f < x->d; f += LA_W) {
+        const int part = LA_NAME(lanes_left)(x->d, f);
+        la_vec a[LA_W];
+        if (part == LA_W) {
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load(q[l] + f), pre);
+            la_transpose(a);
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) la_store(to + (f + l) * row, a[l]);
+            continue;
+        }
+        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load_part(q[l] + f, part), pre);
+        la_transpose(a);
+        for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
+    }
+}
+
 static void LA_NAME(exact_begin)(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
                                  size_t lanes, size_t row)
 {
     size_t l, f;
+    for (l = 0; l < row; l += LA_W) LA_NAME(exact_queries)(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
-        const size_t i = i0 + (l < lanes ? l : lanes - 1), t = i / x->group;
-        const float *q = x->q + t * x->q_token + (i % x->group) * x->q_head;
-        for (f = 0; f < x->d; f++) w->q[f * row + l] = q[f] * x->pre;
-        w->limit[l] = x->causal ? (float)(t - i0 / x->group) : 0.0f;
+        const size_t i = i0 + (l < lanes ? l : lanes - 1);
+        w->limit[l] = x->causal ? (float)(i / x->group - i0 / x->group) : 0.0f;
         w->maximum[l] = -LINATTN__FLT_MAX;
         w->den[l] = 0.0f;
     }
     for (f = 0; f < x->dv * row; f += LA_W) la_store(w->o + f, la_zero());
 }
 
+/* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
+static void LA_NAME(exact_outputs)(const linattn__exact *x, const float *o, const float *scale,
+                                   float *const *out, size_t row)
+{
+    const la_vec by = la_load(scale);
+    size_t c, l;
+    for (c = 0; c < x->dv; c += LA_W) {
+        const int part = LA_NAME(lanes_left)(x->dv, c);
+        la_vec a[LA_W];
+        if (part == LA_W) {
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] =
+                la_mul(la_load(o + (c + l) * row), by);
+            la_transpose(a);
+            LINATTN__UNROLL for (l = 0; l < LA_W; l++) if (out[l]) la_store(out[l] + c, a[l]);
+            continue;
+        }
+        for (l = 0; l < LA_W; l++)
+            a[l] = l < (size_t)part ? la_mul(la_load(o + (c + l) * row), by) : la_zero();
+        la_transpose(a);
+        for (l = 0; l < LA_W; l++)
+            if (out[l]) la_store_part(out[l] + c, a[l], part);
+    }
+}
+
 static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
                                size_t lanes, size_t row)
 {
-    size_t l, c;
-    for (l = 0; l < lanes; l++) {
+    float scale[LINATTN__EXACT_LANES], *out[LINATTN__EXACT_LANES];
+    size_t l;
+    for (l = 0; l < row; l++) {
         const size_t i = i0 + l;
-        float *out = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
-        const float scale = linattn__inverse(w->den[l]);
-        for (c = 0; c < x->dv; c++) out[c] = w->o[c * row + l] * scale;
+        out[l] = NULL;
+        if (l < lanes)
+            out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
+        scale[l] = linattn__inverse(w->den[l]);
     }
+    for (l = 0; l < row; l += LA_W) LA_NAME(exact_outputs)(x, w->o + l, scale + l, out + l, row);
 }
 
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
@@ -2016,6 +2275,8 @@ static void LA_NAME(softmax)(const linattn__exact *x)
     linattn__exact_layout(x, &w);
     for (i = x->begin; i < x->end; i += lanes) {
         lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
+        /* two blocks of two vectors are better than one of three and one of one */
+        if (LA_EXACT_VECS == 3 && x->end - i > 3 * LA_W && x->end - i <= 4 * LA_W) lanes = 2 * LA_W;
         if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
             LA_NAME(exact_block)(x, &w, i, lanes, LA_EXACT_VECS);
         else if (lanes > LA_W)
@@ -2023,6 +2284,319 @@ static void LA_NAME(softmax)(const linattn__exact *x)
         else
             LA_NAME(exact_block)(x, &w, i, lanes, 1);
     }
+}
+
+/* ---- Nystroem -------------------------------------------------------------------------------- */
+
+/* Sums of NR vectors of components from f over the tokens [t, end), in double; the number of tokens
+   in them is the same for all f. */
+LINATTN__INLINE size_t LA_NAME(mean_vectors)(const linattn__means *x, size_t t, size_t end,
+                                             size_t f, float *mean, const size_t NR)
+{
+    la_dvec sum[8];
+    double part[8 * LA_DW];
+    size_t count = 0, i;
+    LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] = la_dset1(0.0);
+    for (; t < end; t++) {
+        const float *row = x->x + t * x->token;
+        if (x->keys && linattn__masked(row, x->d)) continue;
+        LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] =
+            la_dadd(sum[i], la_dwiden(row + f + i * LA_DW));
+        count++;
+    }
+    if (count == 0) return 0;
+    LINATTN__UNROLL for (i = 0; i < NR; i++)
+        la_dstore(part + i * LA_DW, la_ddiv(sum[i], la_dset1((double)count)));
+    for (i = 0; i < NR * LA_DW; i++) mean[f + i] = (float)part[i];
+    return count;
+}
+
+/* The same for one component. */
+static size_t LA_NAME(mean_component)(const linattn__means *x, size_t t, size_t end, size_t f,
+                                      float *mean)
+{
+    double sum = 0.0;
+    size_t count = 0;
+    for (; t < end; t++) {
+        const float *row = x->x + t * x->token;
+        if (x->keys && linattn__masked(row, x->d)) continue;
+        sum = sum + (double)row[f];
+        count++;
+    }
+    if (count) mean[f] = (float)(sum / (double)count);
+    return count;
+}
+
+static size_t LA_NAME(means)(const linattn__means *x)
+{
+    float *mean = x->mean;
+    size_t t, f, count = 0, segments = 0;
+    for (t = 0; t < x->n; t += x->length) {
+        const size_t end = x->n - t < x->length ? x->n : t + x->length;
+        for (f = 0; x->d - f >= 8 * LA_DW; f += 8 * LA_DW)
+            count = LA_NAME(mean_vectors)(x, t, end, f, mean, 8);
+        for (; x->d - f >= LA_DW; f += LA_DW) count = LA_NAME(mean_vectors)(x, t, end, f, mean, 1);
+        for (; f < x->d; f++) count = LA_NAME(mean_component)(x, t, end, f, mean);
+        if (count == 0) continue;
+        mean += x->d;
+        segments++;
+    }
+    return segments;
+}
+
+/* c[r][j] = sum over t < count of a[t][r] b[t][j], in order: MR rows, NR vectors. Rows of a and c
+   and of b have strides of their own. */
+LINATTN__INLINE void LA_NAME(product_tile)(const double *a, size_t a_row, const double *b,
+                                           size_t b_row, double *c, size_t c_row, size_t count,
+                                           const size_t MR, const size_t NR)
+{
+    la_dvec acc[LA_UPDATE_ROWS * LA_UPDATE_VECS];
+    size_t t, r, j;
+    LINATTN__UNROLL for (r = 0; r < MR * NR; r++) acc[r] = la_dset1(0.0);
+    for (t = 0; t < count; t++, a += a_row, b += b_row) {
+        la_dvec y[LA_UPDATE_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) y[j] = la_dload(b + j * LA_DW);
+        LINATTN__UNROLL for (r = 0; r < MR; r++)
+        {
+            const la_dvec ar = la_dset1(a[r]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) acc[r * NR + j] =
+                la_dfma(ar, y[j], acc[r * NR + j]);
+        }
+    }
+    LINATTN__UNROLL for (r = 0; r < MR; r++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_dstore(c + r * c_row + j * LA_DW, la_dflush(acc[r * NR + j]));
+}
+
+/* Rows [r0, r0 + MR) of c = a^T b, `columns` a multiple of 16. A symmetric c is computed right of
+   its diagonal; what is computed is also what lies below. */
+LINATTN__INLINE void LA_NAME(product_rows)(const double *a, size_t a_row, const double *b,
+                                           size_t b_row, double *c, size_t columns, size_t count,
+                                           size_t r0, size_t symmetric, const size_t MR)
+{
+    size_t j = symmetric ? r0 / LA_DW * LA_DW : 0, wide, end, i, r;
+    for (; j < columns; j += wide) {
+        wide = LA_UPDATE_VECS * LA_DW;
+        if (j % wide == 0) {
+            LA_NAME(product_tile)
+            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, LA_UPDATE_VECS);
+        } else {
+            wide = LA_DW;
+            LA_NAME(product_tile)
+            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, 1);
+        }
+        end = j + wide < symmetric ? j + wide : symmetric;
+        for (i = j > r0 ? j : r0; i < end; i++)
+            for (r = r0; r < r0 + MR && r < i; r++) c[i * b_row + r] = c[r * b_row + i];
+    }
+}
+
+/* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: 0, or the rows
+   of a c that is. From the last row up, so that a tile across the diagonal is stored before those
+   that know better. */
+static LINATTN__NOINLINE void LA_NAME(product)(const double *a, size_t a_row, const double *b,
+                                               size_t b_row, double *c, size_t rows, size_t columns,
+                                               size_t count, int symmetric)
+{
+    const size_t whole = rows / LA_UPDATE_ROWS * LA_UPDATE_ROWS, square = symmetric ? rows : 0;
+    size_t r = rows;
+    for (; r > whole; r--)
+        LA_NAME(product_rows)(a, a_row, b, b_row, c, columns, count, r - 1, square, 1);
+    for (; r > 0; r -= LA_UPDATE_ROWS) LA_NAME(product_rows)
+    (a, a_row, b, b_row, c, columns, count, r - LA_UPDATE_ROWS, square, LA_UPDATE_ROWS);
+}
+
+/* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
+static void LA_NAME(columns)(const float *x, size_t rows, size_t d, double scale, double *to,
+                             size_t wide, size_t row)
+{
+    size_t i, f;
+    for (f = 0; f < d; f++, to += row) {
+        for (i = 0; i < rows; i++) to[i] = (double)x[i * d + f] * scale;
+        for (; i < wide; i++) to[i] = 0.0;
+    }
+}
+
+/* e^x for x <= 0, to 1e-14; about 1e-39 below -89. A NaN comes from floats: its low bits, which
+   la_dscale shifts, are 0. */
+LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
+{
+    static const double c[] = {2.50521083854417188e-8,
+                               2.75573192239858907e-7,
+                               2.75573192239858907e-6,
+                               2.48015873015873016e-5,
+                               1.98412698412698413e-4,
+                               1.38888888888888889e-3,
+                               8.33333333333333333e-3,
+                               4.16666666666666667e-2,
+                               1.66666666666666667e-1,
+                               0.5,
+                               1.0,
+                               1.0};
+    const la_dvec magic = la_dset1(6755399441055744.0);
+    const la_dvec y = la_dmax(la_dset1(-89.0), x);
+    const la_dvec t = la_dfma(y, la_dset1(1.44269504088896341), magic);
+    const la_dvec r = la_dfma(la_dsub(t, magic), la_dset1(-0.693147180559945309), y);
+    la_dvec p = la_dset1(c[0]);
+    size_t i;
+    LINATTN__UNROLL for (i = 1; i < 12; i++) p = la_dfma(p, r, la_dset1(c[i]));
+    return la_dscale(p, t);
+}
+
+/* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
+   Columns beyond the rows become 0. */
+static void LA_NAME(softmax_columns)(double *a, size_t wide, size_t row, size_t rows,
+                                     size_t columns)
+{
+    size_t i, j;
+    for (i = 0; i < rows; i += LA_DW) {
+        la_dvec top = la_dload(a + i), sum = la_dset1(0.0);
+        for (j = 1; j < columns; j++) top = la_dmax(top, la_dload(a + j * row + i));
+        for (j = 0; j < columns; j++) {
+            const la_dvec y = LA_NAME(double_exp)(la_dsub(la_dload(a + j * row + i), top));
+            la_dstore(a + j * row + i, y);
+            sum = la_dadd(sum, y);
+        }
+        for (j = 0; j < columns; j++)
+            la_dstore(a + j * row + i, la_dflush(la_ddiv(la_dload(a + j * row + i), sum)));
+    }
+    for (j = 0; j < columns; j++)
+        for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
+}
+
+/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
+   along memory over 16 lanes, then in order. */
+static double LA_NAME(norms)(const double *a, size_t wide, size_t row, size_t columns)
+{
+    double one = 0.0, all = 0.0, lanes[16], sum;
+    size_t i, j, l;
+    for (j = 0; j < columns; j++) {
+        for (l = 0; l < 16; l += LA_DW) {
+            la_dvec part = la_dload(a + j * row + l);
+            for (i = 16; i < wide; i += 16) part = la_dadd(part, la_dload(a + j * row + i + l));
+            la_dstore(lanes + l, part);
+        }
+        for (l = 1, sum = lanes[0]; l < 16; l++) sum = sum + lanes[l];
+        if (sum > one) one = sum;
+    }
+    for (i = 0; i < wide; i += LA_DW) {
+        la_dvec part = la_dload(a + i);
+        for (j = 1; j < columns; j++) part = la_dadd(part, la_dload(a + j * row + i));
+        la_dstore(lanes, part);
+        for (l = 0; l < LA_DW; l++)
+            if (lanes[l] > all) all = lanes[l];
+    }
+    return one * all;
+}
+
+/* E = I - X / c in place of X. */
+static void LA_NAME(residual)(double *x, size_t wide, size_t row, size_t rows, double c)
+{
+    const double by = -1.0 / c;
+    size_t i, j;
+    for (i = 0; i < rows; i++, x += row) {
+        const double diagonal = linattn__double_fma(x[i], by, 1.0);
+        for (j = 0; j < wide; j += LA_DW) la_dstore(x + j, la_dmul(la_dload(x + j), la_dset1(by)));
+        x[i] = diagonal;
+    }
+}
+
+/* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
+static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_t wide, size_t row,
+                                 size_t rows)
+{
+    const la_dvec quarter = la_dset1(0.25);
+    size_t i, j;
+    for (i = 0; i < rows; i++, e += row, p += row, cube += row) {
+        for (j = 0; j < wide; j += LA_DW) {
+            const la_dvec x = la_dload(e + j);
+            const la_dvec y = la_dadd(la_dload(p + j), x);
+            la_dstore(p + j, la_dfma(quarter, la_dload(cube + j), y));
+            la_dstore(e + j, la_dmul(quarter, x));
+        }
+        p[i] = p[i] + 1.0;
+        e[i] = e[i] + 0.75;
+    }
+}
+
+/* c = a b for symmetric matrices that commute. */
+static void LA_NAME(symmetric)(const linattn__inverse_scratch *w, size_t rows, const double *a,
+                               const double *b, double *c)
+{
+    LA_NAME(product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
+}
+
+static double LA_NAME(trace)(const double *a, size_t row, size_t rows)
+{
+    double sum = 0.0;
+    size_t i;
+    for (i = 0; i < rows; i++) sum = sum + a[i * row + i];
+    return sum;
+}
+
+/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
+   E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
+   in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
+static const double *LA_NAME(iterate)(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+{
+    double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
+    size_t step;
+    for (step = 0; step < x->steps; step++) {
+        LA_NAME(symmetric)(w, x->rows, e, e, square);
+        if (step > 0 && LA_NAME(trace)(square, w->row, x->rows) <= LINATTN__CONVERGED) break;
+        LA_NAME(symmetric)(w, x->rows, square, e, cube);
+        LA_NAME(polynomials)(e, square, cube, w->wide, w->row, x->rows);
+        if (step > 0) LA_NAME(symmetric)(w, x->rows, g, square, next);
+        swap = g;
+        g = step > 0 ? next : square;
+        if (step > 0)
+            next = swap;
+        else
+            square = swap;
+        if (step + 1 == x->steps) break;
+        LA_NAME(symmetric)(w, x->rows, cube, e, square);
+        swap = e;
+        e = square;
+        square = swap;
+    }
+    w->e[0] = e;
+    return g;
+}
+
+/* w = A^T (G bv) / c; limit keeps sums over w within floats. */
+static void LA_NAME(inverse_end)(const linattn__inverse_of *x, const linattn__inverse_scratch *w,
+                                 const double *g, double c)
+{
+    const size_t dv = w->dv_row;
+    const double limit = (double)LINATTN__FLT_MAX / (4.0 * (double)x->columns);
+    size_t i, j;
+    for (i = 0; i < x->rows; i++)
+        for (j = 0; j < dv; j++) w->x[i * dv + j] = j < x->dv ? (double)x->bv[i * x->dv + j] : 0.0;
+    LA_NAME(product)(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
+    for (i = 0; i < x->rows; i++)
+        for (j = 0; j < x->columns; j++) w->e[0][i * w->row + j] = w->a[j * w->row + i];
+    LA_NAME(product)(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
+    for (i = 0; i < x->columns; i++)
+        for (j = 0; j < x->dv; j++) {
+            double y = w->x[i * dv + j] / c;
+            if (y > limit) y = limit;
+            if (y < -limit) y = -limit;
+            x->w[i * x->dv + j] = linattn__flush((float)y);
+        }
+}
+
+static void LA_NAME(inverse)(const linattn__inverse_of *x)
+{
+    linattn__inverse_scratch w;
+    double c;
+    linattn__inverse_layout(x, &w);
+    LA_NAME(columns)(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
+    LA_NAME(columns)(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
+    LA_NAME(product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
+    LA_NAME(softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
+    c = LA_NAME(norms)(w.a, w.wide, w.row, x->columns);
+    LA_NAME(product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
+    LA_NAME(residual)(w.e[0], w.wide, w.row, x->rows, c);
+    LA_NAME(inverse_end)(x, &w, LA_NAME(iterate)(x, &w), c);
 }
 
 /* ---- merge ----------------------------------------------------------------------------------- */
@@ -2651,9 +3225,24 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_ldexp
 #undef la_sum16
 #undef la_max16
+#undef la_transpose
+#undef la_dset1
+#undef la_dload
+#undef la_dstore
+#undef la_dwiden
+#undef la_dadd
+#undef la_dsub
+#undef la_dmul
+#undef la_ddiv
+#undef la_dfma
+#undef la_dmax
+#undef la_dscale
+#undef la_dflush
 #undef LA_W
 #undef la_vec
 #undef la_mask
+#undef LA_DW
+#undef la_dvec
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
 #undef LA_DECODE_VECS
