@@ -27,8 +27,8 @@
      a NaN's payload, and not under LINATTN_USE_SLEEF or LINATTN_SCALAR_FAST, which say so.)
    - Finite input, finite output: with the maps exp and softmax any finite queries and keys, any
      |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
-     phi(q)phi(k)|v| stay below 1e37; exact attention whenever scale * q.k is finite and
-     |value| <= 1e30. A key whose components are all -inf is a masked token. NaN in one head makes
+     phi(q)phi(k)|v| stay below 1e37; exact attention and nystrom whenever scale * q.k is finite
+     and |value| <= 1e30. A key whose components are all -inf is a masked token. NaN in one head makes
      NaN in that head only.
    - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
      The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.

@@ -367,6 +367,145 @@ static void register_exact(const selection *s, family *f)
     }
 }
 
+/* ---- Nystroem ------------------------------------------------------------------------------- */
+
+enum { LANDMARKS = 64 };
+
+typedef struct means_run {
+    linattn__means means;
+    linattn__means_kernel *kernel;
+} means_run;
+
+static void means_call(bench *b)
+{
+    const means_run *r = b->data;
+    r->kernel(&r->means);
+}
+
+static double means_error(const linattn__means *x)
+{
+    double worst = 0.0;
+    for (size_t i = 0; i < x->n / x->length; i++)
+        for (size_t f = 0; f < x->d; f++) {
+            double sum = 0.0;
+            for (size_t t = 0; t < x->length; t++)
+                sum += (double)x->x[(i * x->length + t) * x->token + f] / (double)x->length;
+            worst = fmax(worst, fabs((double)x->mean[i * x->d + f] - sum));
+        }
+    return worst; /* of numbers around 1 */
+}
+
+static const char *means_open(bench *b)
+{
+    const size_t count = b->n * b->m;
+    means_run *r = bench_take(sizeof *r);
+    float *x = bench_floats(count), *mean = bench_floats(LANDMARKS * b->m);
+    const float *random = bench_random(count);
+    if (!r || !x || !mean || !random) return no_memory;
+    for (size_t i = 0; i < count; i++) x[i] = random[i];
+    r->means = (linattn__means){x, b->m, b->n, b->m, b->n / LANDMARKS, 1, mean};
+    r->kernel = (linattn__means_kernel *)((const subject *)b->subject)->kernel;
+    b->data = r;
+    b->call(b);
+    b->error = means_error(&r->means);
+    b->items = (double)b->n;
+    b->flops = 0.0;
+    b->bytes = sizeof(float) * (double)count;
+    b->memory = x;
+    b->memory_floats = count;
+    return NULL;
+}
+
+static void add_nystrom(const selection *s, const family *f, bench b)
+{
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        if (!f->of[isa].kernel) continue;
+        b.isa = (linattn_isa)isa;
+        b.subject = &f->of[isa];
+        if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) ||
+            !bench_sampled(s, (shape){b.m, b.dv}))
+            continue;
+        bench_add(&b, "%s/l%d/%s" SUFFIX "/%zux%zu/%zu", f->name, LANDMARKS,
+                  linattn_isa_name(b.isa), b.m, b.dv, b.n);
+    }
+}
+
+static void register_means(const selection *s, family *f)
+{
+    bench b = {.open = means_open, .call = means_call, .heads = 1, .n = bench_usual_length};
+    for (size_t i = 0; i < s->shape_count; i++) {
+        b.m = s->shapes[i].m;
+        b.dv = s->shapes[i].dv;
+        add_nystrom(s, f, b);
+    }
+}
+
+typedef struct inverse_run {
+    linattn__inverse_of inverse;
+    linattn__inverse_kernel *kernel;
+} inverse_run;
+
+static void inverse_call(bench *b)
+{
+    const inverse_run *r = b->data;
+    r->kernel(&r->inverse);
+}
+
+static double *widened(const float *x, size_t count)
+{
+    double *y = bench_take(count * sizeof *y);
+    for (size_t i = 0; y && i < count; i++) y[i] = (double)x[i];
+    return y;
+}
+
+static double inverse_error(const linattn__inverse_of *x)
+{
+    const size_t count = LANDMARKS * x->dv;
+    double *q = widened(x->q, LANDMARKS * x->d), *k = widened(x->k, LANDMARKS * x->d);
+    double *bv = widened(x->bv, count), *w = bench_take(count * sizeof *w);
+    double largest = 0.0, off = 0.0;
+    if (!q || !k || !bv || !w) return -1.0;
+    oracle_inverse(q, k, bv, LANDMARKS, x->d, x->dv, w);
+    for (size_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs(w[i]));
+        off = fmax(off, fabs((double)x->w[i] - w[i]));
+    }
+    return off / largest;
+}
+
+/* The flops are those of 12 steps of the paper's iteration, in double: more than the kernel takes. */
+static const char *inverse_open(bench *b)
+{
+    const size_t l = LANDMARKS, doubles = linattn__inverse_doubles(l, b->m, b->dv);
+    const double products = 4.0 * 12.0 * (double)(l * l) + (double)(l * b->dv);
+    inverse_run *r = bench_take(sizeof *r);
+    const float *q = bench_random(l * (2 * b->m + b->dv));
+    float *w = bench_floats(l * b->dv);
+    double *scratch = bench_take(doubles * sizeof *scratch);
+    if (!r || !q || !w || !scratch) return no_memory;
+    r->inverse =
+        (linattn__inverse_of){q,     q + l * b->m, q + 2 * l * b->m,        w, scratch, l, l, b->m,
+                              b->dv, 12,           1.0 / sqrt((double)b->m)};
+    r->kernel = (linattn__inverse_kernel *)((const subject *)b->subject)->kernel;
+    b->data = r;
+    b->call(b);
+    b->error = inverse_error(&r->inverse);
+    b->items = 1.0;
+    b->flops = 2.0 * (double)l * products;
+    b->bytes = 0.0;
+    return NULL;
+}
+
+static void register_inverse(const selection *s, family *f)
+{
+    bench b = {.open = inverse_open, .call = inverse_call, .heads = 1, .n = bench_usual_length};
+    for (size_t i = 0; i < s->shape_count; i++) {
+        b.m = s->shapes[i].m;
+        b.dv = s->shapes[i].dv;
+        add_nystrom(s, f, b);
+    }
+}
+
 /* ---- merge ---------------------------------------------------------------------------------- */
 
 typedef struct merge_run {
@@ -551,7 +690,9 @@ static void register_row(const selection *s, family *f)
 #define REGISTER_OF(kernel)                                                                        \
     _Generic((kernel), linattn__span_kernel *                                                      \
              : register_span, linattn__exact_kernel *                                              \
-             : register_exact, linattn__merge_kernel *                                             \
+             : register_exact, linattn__means_kernel *                                             \
+             : register_means, linattn__inverse_kernel *                                           \
+             : register_inverse, linattn__merge_kernel *                                           \
              : register_merge, linattn__map_kernel *                                               \
              : register_map, linattn__row_kernel *                                                 \
              : register_row)

@@ -104,6 +104,111 @@ static void exact(const oracle_problem *p, double *out)
     free(weight);
 }
 
+/* ---- Nystroem: dense matrices of n rows ------------------------------------------------------ */
+
+/* c = a b */
+static void times(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
+{
+    memset(c, 0, n * m * sizeof *c);
+    for (size_t i = 0; i < n; i++)
+        for (size_t t = 0; t < inner; t++)
+            for (size_t j = 0; j < m; j++) c[i * m + j] += a[i * inner + t] * b[t * m + j];
+}
+
+static void attend(const double *q, size_t n, const double *k, size_t keys, size_t d, double *a)
+{
+    for (size_t i = 0; i < n; i++, a += keys) {
+        double top = -HUGE_VAL, sum = 0.0;
+        for (size_t j = 0; j < keys; j++) {
+            a[j] = 0.0;
+            for (size_t f = 0; f < d; f++) a[j] += q[i * d + f] * k[j * d + f] / sqrt((double)d);
+            top = fmax(top, a[j]);
+        }
+        for (size_t j = 0; j < keys; j++) sum += a[j] = exp(a[j] - top);
+        for (size_t j = 0; j < keys; j++) a[j] /= sum;
+    }
+}
+
+/* y = factor I - x */
+static void less(double factor, const double *x, double *y, size_t n)
+{
+    for (size_t i = 0; i < n * n; i++) y[i] = (i % (n + 1) ? 0.0 : factor) - x[i];
+}
+
+static double largest_column(const double *a, size_t n)
+{
+    double largest = 0.0;
+    for (size_t j = 0; j < n; j++) {
+        double sum = 0.0;
+        for (size_t i = 0; i < n; i++) sum += a[i * n + j];
+        largest = fmax(largest, sum);
+    }
+    return largest;
+}
+
+void oracle_inverse(const double *q, const double *k, const double *bv, size_t landmarks, size_t d,
+                    size_t dv, double *w)
+{
+    const size_t n = landmarks, square = n * n;
+    double *a = take(5 * square * sizeof *a), *z = a + square, *az = z + square, *x = az + square;
+    double *y = x + square, by;
+    attend(q, n, k, n, d, a);
+    by = largest_column(a, n); /* its rows sum to one */
+    for (size_t i = 0; i < square; i++) z[i] = a[i % n * n + i / n] / by;
+    for (int step = 0; step < 12; step++) {
+        times(a, z, az, n, n, n);
+        less(7.0, az, x, n);
+        times(az, x, y, n, n, n);
+        less(15.0, y, x, n);
+        times(az, x, y, n, n, n);
+        less(13.0, y, x, n);
+        times(z, x, y, n, n, n);
+        for (size_t i = 0; i < square; i++) z[i] = 0.25 * y[i];
+    }
+    times(z, bv, w, n, n, dv);
+    free(a);
+}
+
+static double *widened(const float *x, size_t token, size_t n, size_t d)
+{
+    double *y = take(n * d * sizeof *y);
+    for (size_t t = 0; t < n; t++)
+        for (size_t f = 0; f < d; f++) y[t * d + f] = (double)x[t * token + f];
+    return y;
+}
+
+static double *means(const double *x, size_t n, size_t d, size_t landmarks)
+{
+    double *y = take(landmarks * d * sizeof *y);
+    const size_t length = n / landmarks;
+    for (size_t t = 0; t < n; t++)
+        for (size_t f = 0; f < d; f++) y[t / length * d + f] += x[t * d + f] / (double)length;
+    return y;
+}
+
+static void nystrom(const oracle_problem *p, double *out)
+{
+    const size_t n = p->n, l = p->landmarks;
+    double *q = widened(p->q, p->q_token, n, p->m), *k = widened(p->k, p->k_token, n, p->m);
+    double *v = widened(p->v, p->v_token, n, p->dv);
+    double *q_marks = means(q, n, p->m, l), *k_marks = means(k, n, p->m, l);
+    double *a = take(l * n * sizeof *a), *bv = take(l * p->dv * sizeof *bv);
+    double *w = take(l * p->dv * sizeof *w);
+    attend(q_marks, l, k, n, p->m, a);
+    times(a, v, bv, l, n, p->dv);
+    oracle_inverse(q_marks, k_marks, bv, l, p->m, p->dv, w);
+    attend(q, n, k_marks, l, p->m, a);
+    times(a, w, out, n, l, p->dv);
+    free(q);
+    free(k);
+    free(v);
+    free(q_marks);
+    free(k_marks);
+    free(a);
+    free(bv);
+    free(w);
+}
+
 size_t oracle_tokens(const oracle_problem *p)
 {
     const double budget = 3e8; /* flops */
@@ -121,7 +226,7 @@ static bool same(const oracle_problem *a, const oracle_problem *b)
     return a->q == b->q && a->k == b->k && a->v == b->v && a->q_token == b->q_token &&
            a->k_token == b->k_token && a->v_token == b->v_token && a->n == b->n && a->m == b->m &&
            a->dv == b->dv && a->map == b->map && a->normaliser == b->normaliser &&
-           a->exact == b->exact && a->causal == b->causal;
+           a->exact == b->exact && a->causal == b->causal && a->landmarks == b->landmarks;
 }
 
 /* The last problem's outputs are kept: instruction sets and peers follow one another with the same
@@ -134,7 +239,9 @@ static const double *solve(const oracle_problem *p)
     free(out);
     out = take(p->n * p->dv * sizeof(double));
     last = *p;
-    if (p->exact)
+    if (p->landmarks)
+        nystrom(p, out);
+    else if (p->exact)
         exact(p, out);
     else
         linear(p, out);

@@ -16,6 +16,7 @@ typedef struct oracle_problem {
     linattn_normaliser normaliser; /* not DEFAULT */
     bool exact;                    /* exact attention, with scale 1 / sqrt(m) */
     bool causal;
+    size_t landmarks; /* not 0: Nystroem with so many, a divisor of n, and 12 steps */
 } oracle_problem;
 
 /* How many tokens can be checked in reasonable time, at most n. */
@@ -23,6 +24,11 @@ size_t oracle_tokens(const oracle_problem *p);
 
 /* The largest |out - expected|, relative to the largest |expected| of its row. */
 double oracle_error(const oracle_problem *p, const float *out, size_t out_token);
+
+/* w = A^+ bv with A = softmax(q k^T / sqrt(d)), by 12 steps of Nystroem's iteration; dense rows,
+   `landmarks` each. */
+void oracle_inverse(const double *q, const double *k, const double *bv, size_t landmarks, size_t d,
+                    size_t dv, double *w);
 
 /* The same for a map on an array: relative to each element. */
 double oracle_map_error(linattn_feature_map map, const float *x, const float *y, size_t n);

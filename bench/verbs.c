@@ -174,8 +174,71 @@ static void register_sequences(const selection *s)
             }
 }
 
+/* ---- Nystroem ------------------------------------------------------------------------------- */
+
+enum { LANDMARKS = 64 };
+
+typedef struct nystrom_run {
+    operands o;
+    linattn_config config;
+    void *workspace;
+    size_t bytes;
+} nystrom_run;
+
+static void nystrom_call(bench *b)
+{
+    const nystrom_run *r = b->data;
+    bench_check(linattn_nystrom(&r->config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, 0,
+                                r->workspace, r->bytes, NULL));
+}
+
+/* The flops are those of F, B and their products with values; the pseudo-inverse's come on top. */
+static const char *nystrom_open(bench *b)
+{
+    nystrom_run *r = bench_take(sizeof *r);
+    const char *problem;
+    oracle_problem p;
+    if (!r) return no_memory;
+    r->config = bench_config(b);
+    r->config.landmarks = LANDMARKS;
+    r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_NYSTROM, NULL);
+    r->workspace = bench_take(r->bytes);
+    problem = bench_operands(b, &r->o);
+    if (problem || !r->workspace) return problem ? problem : no_memory;
+    b->data = r;
+    b->call(b);
+    p = bench_problem(b, &r->o, false);
+    p.landmarks = LANDMARKS;
+    b->error = oracle_error(&p, r->o.out.data, r->o.out.stride_token);
+    b->items = (double)b->n;
+    b->flops = 4.0 * (double)(b->n * LANDMARKS * (b->m + b->dv));
+    b->bytes = 0.0;
+    return NULL;
+}
+
+static void register_nystrom(const selection *s)
+{
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+                const bench b = {.open = nystrom_open,
+                                 .call = nystrom_call,
+                                 .isa = (linattn_isa)isa,
+                                 .m = s->shapes[i].m,
+                                 .dv = s->shapes[i].dv,
+                                 .n = s->n[j],
+                                 .heads = 1};
+                if (b.n % LANDMARKS || b.n > bench_longest_exact) continue;
+                if (bench_wanted(s, b.isa, b.map, s->shapes[i], b.n) &&
+                    bench_sampled(s, s->shapes[i]))
+                    bench_add(&b, "nystrom/l%d/%s/%zux%zu/%zu", LANDMARKS, linattn_isa_name(b.isa),
+                              b.m, b.dv, b.n);
+            }
+}
+
 void register_verbs(const selection *s)
 {
     register_decode(s);
     register_sequences(s);
+    register_nystrom(s);
 }
