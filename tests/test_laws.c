@@ -449,8 +449,9 @@ static void check_poisoned(const poison *x, const outcome *actual, const outcome
             if (window) affected = affected && t < x->token + window && x->token < t + window;
             float value = actual->out[i][e];
             if (!affected || (causal && t < x->token))
-                check(float_same(value, clean->out[i][e]), "%s reaches %s, head %zu, %s", x->name,
-                      part_name((part)i), h, problem_name(&x->p));
+                check(float_same(value, clean->out[i][e]),
+                      "%s reaches %s, head %zu, from token %zu to %zu, %s", x->name,
+                      part_name((part)i), h, x->token, t, problem_name(&x->p));
             else if (x->column == SIZE_MAX || x->column == column)
                 check(float_is_nan(value), "%s is lost in %s, head %zu, token %zu: %g, %s", x->name,
                       part_name((part)i), h, t, (double)value, problem_name(&x->p));
