@@ -297,7 +297,9 @@ static void row_by_keys(const head *h, range visible)
 {
     const linattn_config *config = &h->p->config;
     double shift = largest_exponent(h, visible);
-    double denominator = (double)config->epsilon * exp(-shift), absolute = denominator;
+    /* What this limit cuts off is far outside the range of float in either case. */
+    double unit = exp(fmax(-700, fmin(700, -shift)));
+    double denominator = (double)config->epsilon * unit, absolute = denominator;
     for (size_t c = 0; c < config->dim_value; c++) h->value[c] = h->magnitude[c] = 0;
     for (size_t j = visible.first; j < visible.end; j++) {
         if (h->masked[j]) continue;
@@ -310,8 +312,8 @@ static void row_by_keys(const head *h, range visible)
         }
     }
     if (config->normaliser == LINATTN_NORM_LENGTH)
-        denominator = absolute = (double)(visible.end - visible.first) * exp(-shift);
-    if (config->normaliser == LINATTN_NORM_NONE) denominator = absolute = exp(-shift);
+        denominator = absolute = (double)(visible.end - visible.first) * unit;
+    if (config->normaliser == LINATTN_NORM_NONE) denominator = absolute = unit;
     divide_row(h, denominator, absolute);
 }
 

@@ -355,6 +355,45 @@ static void windows_forget(void **state)
     for_all_problems(21, 4, window_law);
 }
 
+/* Every small window and length: a value is seen by the queries within the window and by no other,
+   not even with a weight of zero. */
+static void check_reach(const problem *p, size_t j)
+{
+    size_t n = p->n_q, w = p->config.window;
+    problem spoilt = *p;
+    spoilt.v = (float *)pool_copy(p->v, n * sizeof(float));
+    spoilt.v[j] = test_nan;
+    const float *causal = run_causal(&spoilt, run_init(&p->config));
+    const float *both = run_bidirectional(&spoilt, NULL);
+    for (size_t t = 0; t < n; t++) {
+        bool behind = j <= t && t < j + w, near = t < j + w && j < t + w;
+        check(float_is_nan(causal[t]) == behind, "causal, from token %zu to %zu, %s", j, t,
+              problem_name(p));
+        check(float_is_nan(both[t]) == near, "bidirectional, from token %zu to %zu, %s", j, t,
+              problem_name(p));
+    }
+}
+
+static void reach_of_windows(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {LINATTN_MAP_ELU1, LINATTN_MAP_FAVOR};
+    rng r = {28};
+    size_t most = test_quick() ? 8 : 36;
+    for (size_t w = 1; w < most; w += w < 7 ? 1 : 9)
+        for (size_t n = 1; n < 80; n += n < 6 ? 1 : 11)
+            for (size_t i = 0; i < COUNT_OF(maps); i++) {
+                linattn_config config = {
+                    .dim_key = 2, .dim_value = 1, .map = maps[i], .features = 3, .window = w};
+                problem p = problem_new(config, n, n, &r, 2);
+                for (size_t j = 0; j < n; j += 1 + n / 20) {
+                    size_t mark = pool_mark();
+                    check_reach(&p, j);
+                    pool_release(mark);
+                }
+            }
+}
+
 /* ---- Heads ---------------------------------------------------------------------------------- */
 
 /* The same problem with the groups of heads rotated by one. */
@@ -449,8 +488,9 @@ static void check_poisoned(const poison *x, const outcome *actual, const outcome
             if (window) affected = affected && t < x->token + window && x->token < t + window;
             float value = actual->out[i][e];
             if (!affected || (causal && t < x->token))
-                check(float_same(value, clean->out[i][e]), "%s reaches %s, head %zu, %s", x->name,
-                      part_name((part)i), h, problem_name(&x->p));
+                check(float_same(value, clean->out[i][e]),
+                      "%s reaches %s, head %zu, from token %zu to %zu, %s", x->name,
+                      part_name((part)i), h, x->token, t, problem_name(&x->p));
             else if (x->column == SIZE_MAX || x->column == column)
                 check(float_is_nan(value), "%s is lost in %s, head %zu, token %zu: %g, %s", x->name,
                       part_name((part)i), h, t, (double)value, problem_name(&x->p));
@@ -891,6 +931,7 @@ int main(void)
         TEST(causality),
         TEST(a_key_that_dwarfs_all_others),
         TEST(windows_forget),
+        TEST(reach_of_windows),
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
         TEST(nan_stays_in_its_head),

@@ -12,19 +12,19 @@
 static const size_t lengths[] = {1,  2,  3,  5,   23,  24,  25,  26, 47,
                                  48, 49, 50, 127, 128, 129, 130, 300};
 
-/* The longest length, drawn at random, for which the oracle's cost stays below `limit` operations.
-   An exponential counts as sixteen. */
+/* A length, drawn at random, for which the oracle's cost, and some of the library's, stay below
+   `limit` operations. An exponential counts as sixteen. */
 static size_t draw_length(rng *r, const linattn_config *config, size_t others, double limit)
 {
     double m = (double)config_features(config), dv = (double)config->dim_value;
-    double each = map_is_exponential(config->map) ? 16 : 1;
-    double per_key = m * each + (config->normaliser == LINATTN_NORM_FEATURE ? m * dv : dv);
-    per_key *= (double)config->heads * (double)others;
-    if (map_is_favor(config->map))
-        per_key += (double)config->heads * m * (double)config->dim_key * 8;
+    double pair = m * (map_is_exponential(config->map) ? 16 : 1) + dv, token = m * dv / 4;
+    if (config->normaliser == LINATTN_NORM_FEATURE) pair += m * dv;
+    if (map_is_favor(config->map)) token += m * (double)config->dim_key * 8;
+    limit /= (double)config->heads;
     for (int attempt = 0; attempt < 20; attempt++) {
         size_t n = rng_pick(r, lengths, COUNT_OF(lengths));
-        if (per_key * (double)(others > 1 ? n : n * n) <= limit) return n;
+        double pairs = (double)(others > 1 ? n * others : n * n);
+        if (pairs * pair + (double)(n + others) * token <= limit) return n;
     }
     return 1;
 }
@@ -224,14 +224,15 @@ static void relative_error_in_the_norm(void **state)
                 (normaliser == LINATTN_NORM_SUM && !map_is_monomial((linattn_feature_map)map));
             if (divides && map_has_signs((linattn_feature_map)map)) continue;
             size_t mark = pool_mark();
-            linattn_config config = {.heads = 4,
-                                     .kv_heads = 2,
+            bool fields = map > LINATTN_MAP_SOFTMAX;
+            linattn_config config = {.heads = fields ? 2 : 4,
+                                     .kv_heads = fields ? 1 : 2,
                                      .dim_key = 37,
                                      .dim_value = 29,
                                      .map = (linattn_feature_map)map,
                                      .normaliser = (linattn_normaliser)normaliser,
                                      .features = 50};
-            size_t n = test_quick() || map > LINATTN_MAP_SOFTMAX ? 40 : 250;
+            size_t n = test_quick() || fields ? 40 : 250;
             problem p = problem_new(config, n, n, &r, 3);
             size_t count = n * output_width(&p);
             double error =
