@@ -973,7 +973,9 @@ static void state_check_compares_configs(void **state)
                                  .degree = 3};
     check_told_apart(&mine, &same, others, COUNT_OF(others));
     const linattn_config windowed = {.heads = 4, .dim_key = 8, .window = 9};
+    const linattn_config longer = {.heads = 4, .dim_key = 8, .window = 10};
     check_told_apart(&windowed, &windowed, others, COUNT_OF(others));
+    check_told_apart(&windowed, &windowed, &longer, 1);
     check_told_apart(&mine, &mine, &windowed, 1);
 }
 

@@ -307,6 +307,54 @@ static void factors_of_favor_far_outside_the_range_of_float(void **state)
             }
 }
 
+/* e^(-|x'|^2/2) leaves nothing of a huge key, however large its projections: it is as if masked. */
+static void huge_keys_of_favor_are_absent(void **state)
+{
+    (void)state;
+    static const float factors[] = {1e5f, 1e8f, 1e12f, 1e13f, 1e15f, 1e20f, 1e37f};
+    static const linattn_feature_map maps[] = {LINATTN_MAP_FAVOR, LINATTN_MAP_FAVOR_HYPERBOLIC};
+    rng r = {19};
+    for (size_t i = 0; i < COUNT_OF(factors) * COUNT_OF(maps); i++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            size_t mark = pool_mark(), dim = 1 + rng_below(&r, 20);
+            linattn_config config = {.dim_key = dim,
+                                     .dim_value = 3,
+                                     .map = maps[i % COUNT_OF(maps)],
+                                     .normaliser = (linattn_normaliser)normaliser,
+                                     .features = 1 + rng_below(&r, 30)};
+            problem p = problem_new(config, 12, 12, &r, 2), masked = p;
+            masked.k = (float *)pool_copy(p.k, 12 * dim * sizeof(float));
+            for (size_t f = 0; f < dim; f++) {
+                p.k[4 * dim + f] = (p.k[4 * dim + f] < 0 ? -1.0f : 1.0f) * factors[i / 2];
+                masked.k[4 * dim + f] = -test_infinity;
+            }
+            check_close(&masked, "causal", run_causal(&p, run_init(&p.config)), 12,
+                        oracle_linear(&masked, true), rounding_linear(&masked));
+            check_close(&masked, "bidirectional", run_bidirectional(&p, NULL), 12,
+                        oracle_linear(&masked, false), rounding_linear(&masked));
+            pool_release(mark);
+        }
+}
+
+/* Without that factor they are all that is seen. */
+static void huge_keys_of_simplified_favor_win(void **state)
+{
+    (void)state;
+    static const float sizes[] = {1e4f, 1e8f, 1e13f, 1e20f, 3e38f};
+    float weight = 1, q[] = {1, -5, 1e13f}, v[] = {1, 2, 3};
+    linattn_config config = {.dim_key = 1,
+                             .dim_value = 1,
+                             .map = LINATTN_MAP_FAVOR_SIMPLIFIED,
+                             .features = 1,
+                             .projection = &weight};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        float k[] = {3, sizes[i], -sizes[i]};
+        problem p = {config_resolved(config), 3, 3, q, k, v};
+        check_within(&p, run_bidirectional(&p, NULL), "the largest key wins", 3, 1.999999f,
+                     2.000001f);
+    }
+}
+
 /* epsilon is compared with the denominator itself, not with its scaled form. */
 static void epsilon_across_scales(void **state)
 {
@@ -694,6 +742,8 @@ int main(void)
         TEST(moving_maxima),
         TEST(factors_far_outside_the_range_of_float),
         TEST(factors_of_favor_far_outside_the_range_of_float),
+        TEST(huge_keys_of_favor_are_absent),
+        TEST(huge_keys_of_simplified_favor_win),
         TEST(epsilon_across_scales),
         TEST(merge_across_scales),
         TEST(merge_of_favor_across_scales),

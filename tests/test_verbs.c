@@ -232,7 +232,7 @@ static void relative_error_in_the_norm(void **state)
                                      .map = (linattn_feature_map)map,
                                      .normaliser = (linattn_normaliser)normaliser,
                                      .features = 50};
-            size_t n = test_quick() || fields ? 40 : 250;
+            size_t n = test_quick() || fields ? 40 : 160;
             problem p = problem_new(config, n, n, &r, 3);
             size_t count = n * output_width(&p);
             double error =
@@ -362,6 +362,25 @@ static void long_windows(void **state)
                                  .window = widths[i]};
         if (map_has_signs(config.map)) config.normaliser = LINATTN_NORM_LENGTH;
         size_t n = test_quick() ? 300 : 1500;
+        problem p = problem_new(config, n, n, &r, 2);
+        check_window(&p);
+        pool_release(mark);
+    }
+}
+
+/* Each window up to a few blocks of any size. */
+static void every_window(void **state)
+{
+    (void)state;
+    rng r = {16};
+    for (size_t window = 1; window < 140; window++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.dim_key = 2,
+                                 .dim_value = 1,
+                                 .map = window % 5 ? LINATTN_MAP_ELU1 : LINATTN_MAP_FAVOR,
+                                 .features = 3,
+                                 .window = window};
+        size_t n = window + 70;
         problem p = problem_new(config, n, n, &r, 2);
         check_window(&p);
         pool_release(mark);
@@ -571,6 +590,7 @@ int main(void)
         TEST(features_below_the_smallest_float),
         TEST(windows),
         TEST(long_windows),
+        TEST(every_window),
         TEST(windows_of_everything),
     };
     test_begin();
