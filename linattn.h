@@ -322,8 +322,8 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 /* ---- The maps on plain arrays --------------------------------------------------------------- */
 
 /* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
-   the map of the keys (they differ for softmax). In place (y == x) is allowed where features ==
-   dim_key, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never
+   the map of the keys (they differ for softmax). In place (y == x) is allowed for the maps
+   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never
    form these values. Only map and its parameters are used, kv_heads and heads are not. */
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n);
@@ -1484,7 +1484,6 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->epsilon = c->epsilon;
     s->landmarks = c->landmarks ? c->landmarks : 64;
     s->iterations = c->iterations ? c->iterations : LINATTN__STEPS;
-    if (s->landmarks > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
     if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
@@ -1800,7 +1799,7 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 LINATTN_API size_t linattn_features(const linattn_config *config)
 {
     linattn__shape s;
-    return linattn__read_config(config, &s) == LINATTN_OK ? s.m : 0;
+    return linattn__read_config(config, &s) == LINATTN_OK && s.state_bytes ? s.m : 0;
 }
 
 LINATTN_API size_t linattn_state_size(const linattn_config *config)
@@ -2516,6 +2515,7 @@ static size_t linattn__nystrom_bytes(const linattn__shape *s)
 {
     const size_t landmarks = s->landmarks, d = linattn__round16(s->d), dv = linattn__round16(s->dv);
     size_t floats = linattn__times(2 * landmarks, d + dv);
+    if (landmarks > LINATTN_MAX_DIM) return SIZE_MAX;
     floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
     floats =
         linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
@@ -2955,6 +2955,8 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     if (total == SIZE_MAX || linattn__times(n, s.d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
     status = linattn__check_arrays(x, n * s.d, y, total);
     if (status != LINATTN_OK || n == 0) return status;
+    if (s.source != LINATTN__DIRECT && (const void *)x == (const void *)y)
+        return LINATTN_ERROR_OVERLAP;
     if (!linattn__projection_apart(config, &s, y, total * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();

@@ -2669,7 +2669,7 @@ static void LA_NAME(part_clear)(const linattn__span *s, float *part)
 {
     LA_NAME(fill)(part, s->band->part_floats, 0.0f);
     if (s->params->map == LINATTN_MAP_EXP)
-        LA_NAME(fill)(LA_NAME(part)(s, part).e, s->m, -LINATTN__INF);
+        LA_NAME(fill)(LA_NAME(part)(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
 static void LA_NAME(part_add)(const linattn__span *s, float *part, float *other)
@@ -2790,7 +2790,7 @@ static LINATTN__NOINLINE void LA_NAME(band_begin)(const linattn__span *s, linatt
     size_t count, column;
     linattn__span left = *s;
     LA_NAME(part_middle)(s, b, b->sum, i);
-    for (count = 0; count < s->m; count += LA_W)
+    for (count = 0; count < (s->m + 15) / 16 * 16; count += LA_W)
         la_store(b->exponents + count, la_load(sum->e + count));
     LA_NAME(fill)(b->sum + band->part_floats, band->columns * s->m, 0.0f);
     LA_NAME(fill)(b->panels, panels * band->columns, 0.0f);
@@ -3063,7 +3063,7 @@ static size_t LA_NAME(band_count)(const linattn__span *s, const linattn__band_pa
     if (count > s->n - t) count = s->n - t;
     if (t < s->lag && count > s->lag - t) count = s->lag - t;
     *masked = 1;
-    if (t >= s->n_k) return count;
+    if (t >= s->n_k) return *b->odd > 0.0f ? 1 : count;
     if (count > s->n_k - t) count = s->n_k - t;
     count = LA_NAME(alike)(s, t, count, masked);
     for (i = 0; i < count; i++)
