@@ -1890,7 +1890,7 @@ static void linattn__walk_on(const linattn__shape *s, linattn__walk *x)
 {
     if (linattn__advance(s->d, &x->at))
         linattn__weigh(x);
-    else
+    else if (x->degree < s->degree) /* or the last one stays */
         linattn__walk_degree(s, x->degree + 1, x);
 }
 

@@ -1472,6 +1472,10 @@ LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int 
         }
         if (end > t) LA_NAME(tile_heads)(a, t, u, 1, 1, NR);
     } else {
+        /* 16 tokens and the like come out even in tiles of two thirds */
+        const size_t T = LA_QUERY_TOKENS * 2 / 3;
+        for (; LA_W > 1 && (end - t) % LA_QUERY_TOKENS && (end - t) % T == 0; t += T)
+            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS * 2 / 3, NR);
         for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
             LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS, NR);
         for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
@@ -2723,23 +2727,47 @@ static size_t LA_NAME(first_column)(const linattn__span *s, uint64_t i)
     return left;
 }
 
-/* phi(k) of the run's tokens become columns, that of token 0 being `column`. */
-static void LA_NAME(put_columns)(const linattn__span *sum, const la_chunk *c, size_t column)
+/* phi(k) of the run's tokens, which are in w->k from now on, become columns, that of token 0 being
+   `column`. */
+static LINATTN__NOINLINE void LA_NAME(put_columns)(const linattn__span *sum, la_scratch *w,
+                                                   const la_chunk *c, size_t column)
 {
     const linattn__params *p = sum->params;
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
     size_t t, f, i;
-    for (t = c->t; t < c->end; t++) {
-        const float *k = c->k.at + t * c->k.row;
-        float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
-        for (f = c->f0; f < c->f1; f += LA_W) {
-            const int lanes = LA_NAME(lanes_left)(c->f1, f);
-            const la_vec e = LA_NAME(key_exponent)(la_load(sum->e + f));
-            float phi[LA_W];
-            la_store(phi, LA_NAME(phi_key)(p, k + (f - c->f0), lanes, e, p->map));
-            for (i = 0; i < (size_t)lanes; i++) to[(f + i) * 16] = phi[i];
-        }
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(c->f1, f);
+        const la_vec e = LA_NAME(key_exponent)(la_load(sum->e + f));
+        for (t = c->t; t < c->end; t++)
+            la_store(w->k + t * LA_ROW + (f - c->f0),
+                     LA_NAME(phi_key)(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
     }
+    for (t = c->t; t < c->end;) {
+        float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
+        const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
+        for (f = c->f0; f < c->f1; f += LA_W) {
+            const size_t lanes = (size_t)LA_NAME(lanes_left)(c->f1, f);
+            const float *from = w->k + t * LA_ROW + (f - c->f0);
+            la_vec a[LA_W];
+            if (count == 1) {
+                for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
+                continue;
+            }
+            LINATTN__UNROLL for (i = 0; i < LA_W; i++) a[i] = la_load(from + i * LA_ROW);
+            la_transpose(a);
+            for (i = 0; i < lanes; i++) la_store(to + (f + i) * 16, a[i]);
+        }
+        t += count;
+    }
+}
+
+/* Columns of tokens that are not there, or masked. */
+static void LA_NAME(clear_columns)(const linattn__span *sum, size_t column, size_t count)
+{
+    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    size_t c, f;
+    for (c = column; c < column + count; c++)
+        for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
 }
 
 /* Columns for `count` tokens that are not masked, with no query that looks on. */
@@ -2755,21 +2783,40 @@ static void LA_NAME(append)(const linattn__span *sum, la_scratch *w, const float
             c.end = count;
             if (sum->params->map == LINATTN_MAP_EXP)
                 c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            LA_NAME(put_columns)(sum, &c, column);
+            LA_NAME(put_columns)(sum, w, &c, column);
         }
     }
 }
 
-/* Values of one key into the panels that scores meet. Only finite ones let several tokens share a
-   tile, as those that a token does not see have the weight 0. */
-static void LA_NAME(put_values)(const linattn__span *s, const linattn__band_parts *b,
-                                const float *v, size_t column)
+LINATTN__INLINE int LA_NAME(all_finite)(const float *v, size_t n)
+{
+    la_vec sum = la_zero();
+    size_t c;
+    for (c = 0; c < n; c += LA_W) {
+        const la_vec x = la_load_part(v + c, LA_NAME(lanes_left)(n, c));
+        sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
+    }
+    return !la_any(LA_NAME(unordered)(sum));
+}
+
+LINATTN__INLINE void LA_NAME(copy)(float *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i += LA_W) {
+        const int lanes = LA_NAME(lanes_left)(n, i);
+        la_store_part(to + i, la_load_part(from + i, lanes), lanes);
+    }
+}
+
+/* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
+   several tokens share a tile, as those that a token does not see have the weight 0. */
+LINATTN__INLINE void LA_NAME(put_values)(const linattn__span *s, const linattn__band_parts *b,
+                                         const float *v, size_t column)
 {
     size_t c;
-    for (c = 0; c < s->dv; c++) {
-        if (!(v[c] >= -LINATTN__FLT_MAX && v[c] <= LINATTN__FLT_MAX)) *b->odd = 1.0f;
-        b->panels[(c / 16 * s->band->columns + column) * 16 + c % 16] = v[c];
-    }
+    for (c = 0; c < s->dv; c += LA_W)
+        la_store(b->panels + (c / 16 * s->band->columns + column) * 16 + c % 16,
+                 v ? la_load_part(v + c, LA_NAME(lanes_left)(s->dv, c)) : la_zero());
 }
 
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
@@ -2779,37 +2826,54 @@ LINATTN__INLINE int LA_NAME(always_apart)(const linattn__params *p)
     return p->norm == LINATTN_NORM_FEATURE || p->map == LINATTN_MAP_IDENTITY;
 }
 
-/* The sub-block of token i begins: its middle, and the columns of the left sub-blocks. */
+/* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
+static void LA_NAME(put_left)(const linattn__span *s, linattn__span *sum,
+                              const linattn__band_parts *b, la_scratch *w, uint64_t key,
+                              size_t count, size_t column, uint64_t first, int masked)
+{
+    const size_t at = LA_NAME(kept)(s, key);
+    size_t t;
+    if (masked)
+        LA_NAME(clear_columns)(sum, column, count);
+    else
+        LA_NAME(append)(sum, w, b->keys + at * s->d, s->d, count, column);
+    for (t = 0; t < count; t++) {
+        const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
+        if (v && !LA_NAME(all_finite)(v, s->dv)) *b->odd = 1.0f;
+        LA_NAME(put_values)(s, b, v, column + t);
+    }
+}
+
+/* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
+   vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
 static LINATTN__NOINLINE void LA_NAME(band_begin)(const linattn__span *s, linattn__span *sum,
                                                   const linattn__band_parts *b, la_scratch *w,
                                                   uint64_t i)
 {
     const linattn__band *band = s->band;
-    const size_t panels = (s->dv + 15) / 16 * 16;
-    uint64_t key, end;
+    const uint64_t there = s->seen + s->n_k;
+    uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
     LA_NAME(part_middle)(s, b, b->sum, i);
-    for (count = 0; count < (s->m + 15) / 16 * 16; count += LA_W)
-        la_store(b->exponents + count, la_load(sum->e + count));
-    LA_NAME(fill)(b->sum + band->part_floats, band->columns * s->m, 0.0f);
-    LA_NAME(fill)(b->panels, panels * band->columns, 0.0f);
+    LA_NAME(copy)(b->exponents, sum->e, (s->m + 15) / 16 * 16);
+    if (*b->odd > 0.0f) LA_NAME(fill)(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
     *b->odd = 0.0f;
-    end = LA_NAME(left_keys)(s, i, &key);
-    column = band->left * LINATTN__BAND - (size_t)(end - key);
-    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
+    end = LA_NAME(left_keys)(s, i, &first);
+    column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
+    key = end - (band->left * LINATTN__BAND - column);
     left.k_token = s->d;
     left.n = LINATTN__BAND;
     for (; key < end; key += count, column += count) {
         const size_t at = LA_NAME(kept)(s, key), row = at % LINATTN__BAND;
-        size_t most = end - key < LA_BLOCK ? (size_t)(end - key) : LA_BLOCK, t;
-        int masked;
-        left.k = b->keys + (at - row) * s->d;
-        count = LA_NAME(alike)(&left, row, most, &masked);
-        if (masked) continue;
-        LA_NAME(append)(sum, w, b->keys + at * s->d, s->d, count, column);
-        for (t = 0; t < count; t++)
-            LA_NAME(put_values)(s, b, b->values + (at + t) * s->dv, column + t);
+        int masked = 1;
+        count = LA_BLOCK < 16 ? LA_BLOCK : 16;
+        if (key < there) {
+            if (count > there - key) count = (size_t)(there - key);
+            left.k = b->keys + (at - row) * s->d;
+            count = LA_NAME(alike)(&left, row, count, &masked);
+        }
+        LA_NAME(put_left)(s, sum, b, w, key, count, column, first, masked);
     }
 }
 
@@ -2883,7 +2947,7 @@ static int LA_NAME(too_far)(const linattn__span *sum, const linattn__band_parts 
                           LA_NAME(exponent)(la_load_part(key + (f - c->f0), lanes), sum->params));
         e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
         near = la_max(la_set1(LINATTN__LOWEST), near);
-        if (la_any(la_gt(e, la_add(near, la_set1(64.0f))))) return 1;
+        if (la_any(la_gt(e, la_add(near, la_set1(32.0f))))) return 1;
     }
     return 0;
 }
@@ -2991,9 +3055,9 @@ static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const 
             c.end = count;
             if (keys && p->map == LINATTN_MAP_EXP)
                 c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            if (keys) LA_NAME(put_columns)(sum, &c, own);
             for (t = c.t; t < c.end && p->map == LINATTN_MAP_EXP; t++)
                 x->apart[t] |= LA_NAME(too_far)(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+            if (keys) LA_NAME(put_columns)(sum, w, &c, own); /* over the inputs */
             LA_NAME(band_run)(sum, w, x, &c, &sums, &scores, q);
         }
     }
@@ -3036,11 +3100,20 @@ static void LA_NAME(band_tokens)(const linattn__span *s, linattn__span *sum,
         const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         x->apart[t] = apart;
-        if (absent) continue;
-        for (f = 0; f < s->d; f++) key[f] = k[f];
-        for (f = 0; f < s->dv; f++) value[f] = masked ? 0.0f : v[f];
-        if (!apart && !masked) LA_NAME(put_values)(s, b, v, own + t);
+        if (absent) {
+            if (!apart) LA_NAME(put_values)(s, b, NULL, own + t);
+            continue;
+        }
+        LA_NAME(copy)(key, k, s->d);
+        if (masked) {
+            for (f = 0; f < s->dv; f++) value[f] = 0.0f;
+        } else {
+            LA_NAME(copy)(value, v, s->dv);
+            if (!LA_NAME(all_finite)(v, s->dv)) *b->odd = 1.0f;
+        }
+        if (!apart) LA_NAME(put_values)(s, b, masked ? NULL : v, own + t);
     }
+    if (!apart && masked) LA_NAME(clear_columns)(sum, own, count);
     if (t0 >= s->lag && !apart) {
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
@@ -3059,7 +3132,7 @@ static size_t LA_NAME(band_count)(const linattn__span *s, const linattn__band_pa
                                   size_t most, int *masked)
 {
     const size_t within = 16 - (size_t)((s->seen + t) % 16);
-    size_t count = within < most ? within : most, i, c;
+    size_t count = within < most ? within : most, i;
     if (count > s->n - t) count = s->n - t;
     if (t < s->lag && count > s->lag - t) count = s->lag - t;
     *masked = 1;
@@ -3067,13 +3140,7 @@ static size_t LA_NAME(band_count)(const linattn__span *s, const linattn__band_pa
     if (count > s->n_k - t) count = s->n_k - t;
     count = LA_NAME(alike)(s, t, count, masked);
     for (i = 0; i < count; i++)
-        for (c = 0; c < s->dv; c += LA_W) {
-            const la_vec big = la_set1(LINATTN__FLT_MAX);
-            const la_vec v =
-                la_load_part(s->v + (t + i) * s->v_token + c, LA_NAME(lanes_left)(s->dv, c));
-            const la_vec size = la_max(v, la_sub(la_zero(), v));
-            if (la_any(la_gt(size, big)) || la_any(LA_NAME(unordered)(v))) return 1;
-        }
+        if (!LA_NAME(all_finite)(s->v + (t + i) * s->v_token, s->dv)) return 1;
     return *b->odd > 0.0f ? 1 : count;
 }
 

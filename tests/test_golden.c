@@ -9,10 +9,10 @@
 
 /* Hashes, one for each family that came with a version. Of a family that is new, zero stands here
    until its bits are final; the failing test says what they are. */
-static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x19f39e6d802997d5);
-static const uint64_t EXPECTED_FAVOR = UINT64_C(0);
-static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0);
-static const uint64_t EXPECTED_WINDOWS = UINT64_C(0);
+static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x18bf3440bb31f695);
+static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
+static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
+static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
 
 /* FNV-1a. */
 #define HASH_START UINT64_C(0xCBF29CE484222325)
