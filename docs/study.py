@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each method of linattn is worth: measures it, and writes docs/study.md's numbers and pictures.
+"""What each method of linattn is worth: measures it, writes the numbers and pictures of docs/study.md.
 
     docs/study.py                       measure everything, then write (some minutes)
     docs/study.py --errors              measure all but the times, which stay as they were
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only cost
 try:
     import numpy as np
 
@@ -419,15 +420,16 @@ def compare(attend, layer, isa, degree):
 
 
 def times(attend):
-    """Against length. Where the monomials of degree 2 are very many (d = 128) or the instruction set
+    """Against length. Where the monomials of degree 2 are too many (d = 128) or the instruction set
     slow, those of degree 1 stand in, so that it ends, and are not kept."""
     random = np.random.default_rng(3)
     rows = []
     for isa in [isa for isa in ["avx512", "avx2", "neon", "scalar"] if attend.has(isa)]:
         for dim in [16, 32, 64, 128]:
-            heads_count, most = (1, 256) if isa == "scalar" else (4, 4096 if dim == 64 else 2048)
+            most = 256 if isa == "scalar" else 4096 if dim == 64 else 2048
             degree = 1 if isa == "scalar" or dim > 64 else 2
             for n in [2**i for i in range(4, 13) if 2**i <= most]:
+                heads_count = 1 if isa == "scalar" else 2 if n >= 1024 else 4
                 q, k, v = random.standard_normal((3, n, heads_count, dim))
                 for causal in [False, True]:
                     ns = compare(attend, Layer("", q, k, v, causal), isa, degree)
