@@ -343,7 +343,9 @@ def draw_times(axes, measured, causal, dim=64):
             colour = COLOURS["taylor 2" if name == "taylor" else name]
             axes.loglog(*zip(*points), "o-", color=colour, label=label, markersize=4)
     label_axes(axes, f"time, {'causal' if causal else 'every key'}, d = {dim}, {best}", "tokens",
-               "ns per token and head")
+               "ns per token and head", False)
+    axes.set_ylim(top=8 * axes.get_ylim()[1])
+    axes.legend(fontsize=8, loc="upper left", ncol=2)
 
 
 def draw_heads(axes, rows, names, title):
