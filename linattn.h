@@ -25,18 +25,21 @@
    - The same bits for scalar, AVX2, AVX-512 and NEON, for every cut of a sequence into calls, every
      thread count, gcc and clang, C and C++, -O0 to -O3 -march=native -ffast-math. (Not the bits of
      a NaN's payload, and not under LINATTN_USE_SLEEF or LINATTN_SCALAR_FAST, which say so.)
-   - Finite input, finite output: with the maps exp and softmax any finite queries and keys, any
-     |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
-     phi(q)phi(k)|v| stay below 1e37; exact attention and nystrom whenever scale * q.k is finite
-     and |value| <= 1e30. A key whose components are all -inf is a masked token. NaN in one head makes
-     NaN in that head only.
+   - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
+     any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
+     phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
+     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked token
+     (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
+   - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
+     feature that follows the keys as they come.
    - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
      The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.
    - A bad argument is refused with a status before anything is written.
 
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
-   - A call uses up to 52 KiB of stack (16 KiB in a scalar-only build).
+   - A call uses up to 52 KiB of stack, 68 with favor, 100 with a window (a scalar-only build 20, 24
+     and 32).
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
 
@@ -213,7 +216,10 @@ typedef struct linattn_context {
    fastest): copying the bytes saves, clones or rewinds a sequence. All instruction sets share
    one layout. It holds the config, the token count and, per key/value head, z[m], m exponents of
    the exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16
-   columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. */
+   columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes.
+   favor: and one copy of the projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
+   A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
+   dim_value + m * dim_value / 32) floats per key/value head. */
 
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
@@ -242,8 +248,9 @@ LINATTN_API uint64_t linattn_state_tokens(const void *state);
    out [n][heads][dim_value]. n = 0 does nothing. Inputs may overlap one another. */
 
 /* S += phi(k) v^T, z += phi(k) for n tokens. MATHS: Katharopoulos et al. 2020, eq. 18-19.
-   Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), OVERLAP (an input lies in the state).
-   Cost: 2 m dim_value flops per token and key/value head. */
+   Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), OVERLAP (an input lies in the state),
+   UNSUPPORTED (a window: only linattn_causal moves it).
+   Cost: 2 m dim_value flops per token and key/value head; favor 2 m dim_key more. */
 LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
                                           const linattn_context *context);
 
@@ -255,8 +262,11 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
 
 /* For each token in turn: update with its key and value, then query. Queries see the keys up to
    their own. n = 1 is a decode step (one pass over the state), n > 1 a prefill; the bits are those
-   of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query.
-   Cost: 4 m dim_value flops per token and head. */
+   of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query, but that
+   windows are welcome here: the last `window` keys, the query's own among them, without ever
+   subtracting. Cost: 4 m dim_value flops per token and head, favor 4 m dim_key more; a window, of
+   whatever length, about 2.5 times as much (with normaliser feature, the identity and odd degrees
+   some tens of times: these read out token by token). */
 LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
@@ -267,7 +277,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
-   (cross-attention). No keys: zeros. workspace: linattn_workspace_size(config,
+   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace: linattn_workspace_size(config,
    LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
    Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
@@ -477,7 +487,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else /* nothrow: or g++ -O0 wants the C++ runtime; clang wants it with */
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused, nothrow))
 #endif
+#ifdef __clang__
 #define LINATTN__NOINLINE __attribute__((noinline, unused))
+#else /* or gcc makes copies for the constants that it is called with */
+#define LINATTN__NOINLINE __attribute__((noinline, noclone, unused))
+#endif
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
@@ -855,7 +869,8 @@ typedef struct linattn__span {
                          maps, lost bits of z of the identity */
     const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
     size_t shared_begin; /* from this feature on */
-    size_t rows;         /* not 0: the projection is the caller's, with so many rows */
+    size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
+    float *panel;        /* there is room for a panel of it */
     const float *q, *k, *v;
     float *out;
     size_t q_token, q_head, k_token, v_token, out_token, out_head;
@@ -2122,6 +2137,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->s = span->e + linattn__round16(s->m);
     span->shared = linattn__shared(state);
     span->shared_begin = span->rows = 0;
+    span->panel = NULL;
     span->q = span->k = span->v = NULL;
     span->out = NULL;
     span->q_token = span->q_head = span->k_token = span->v_token = 0;
@@ -2915,28 +2931,32 @@ static linattn_status linattn__check_arrays(const float *x, size_t n_x, const fl
 
 /* Projected and monomial maps of arrays, some features of all vectors at a time. */
 static void linattn__map_features(const linattn_config *c, const linattn__shape *s,
-                                  linattn__span *rows)
+                                  const linattn__span *given)
 {
     const size_t step = s->source == LINATTN__PROJECTED ? 16 : LINATTN__FEATURES;
-    float weights[LINATTN__FEATURES];
+    float weights[LINATTN__FEATURES], panel[LINATTN__FEATURES * 16];
+
+    linattn__span rows = *given;
     linattn__walk x;
     size_t f, i;
-    rows->shared = weights;
+    rows.shared = weights;
     if (s->source == LINATTN__PROJECTED) {
-        rows->shared = c->projection;
-        rows->rows = s->features;
+        rows.shared = c->projection;
+        rows.rows = s->features;
+        rows.panel = panel;
+
     } else {
         linattn__walk_degree(s, 0, &x);
     }
     for (f = 0; f < s->m; f += step) {
-        rows->row_begin = f;
-        rows->row_end = s->m - f < step ? s->m : f + step;
-        for (i = f; s->source == LINATTN__MONOMIALS && i < rows->row_end; i++) {
+        rows.row_begin = f;
+        rows.row_end = s->m - f < step ? s->m : f + step;
+        for (i = f; s->source == LINATTN__MONOMIALS && i < rows.row_end; i++) {
             weights[i - f] = x.weight;
             linattn__walk_on(s, &x);
         }
-        rows->shared_begin = f;
-        linattn__kernels_active()->map_features(rows);
+        rows.shared_begin = f;
+        linattn__kernels_active()->map_features(&rows);
     }
 }
 

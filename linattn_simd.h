@@ -739,7 +739,6 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
     (LINATTN__FEATURES + 16)      /* scratch row, in floats: not a power of two, or L1 sets clash */
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 #define LA_PART_ROW (LA_PART + 16)
-#define LA_PROJECT_ROWS (LINATTN__FEATURES * 16)
 
 /* ---- exp, and the maps on vectors ------------------------------------------------------------ */
 
@@ -1499,15 +1498,18 @@ LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
     for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
 }
 
+/* The tiles that only read: of S, of a projection, of scores. Once, as they are much code. */
+static LINATTN__NOINLINE void LA_NAME(read_tiles)(const la_tile *a) { LA_NAME(tiles)(a, 0); }
+
 /* ---- Features that are made from operands ---------------------------------------------------- */
 
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-    float x[LA_BLOCK * LA_ROW];   /* x', of some coordinates */
-    float panel[LA_PROJECT_ROWS]; /* of a projection that does not lie in panels yet */
-    float factor[LA_BLOCK];       /* of x: sqrt(s), or what keeps a huge x' small */
-    float power[LA_BLOCK];        /* what that leaves out, or 0 */
-    float lower[LA_BLOCK];        /* |x'|^2 / 2, or 0 */
+    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
+
+    float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
+    float power[LA_BLOCK];  /* what that leaves out, or 0 */
+    float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
 } la_projection;
 
 /* The sum of (x factor)^2. */
@@ -1575,8 +1577,8 @@ static void LA_NAME(scale_rows)(la_projection *w, const float *x, size_t x_token
 
 /* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
    of the hyperbolic form with the other sign. */
-static const float *LA_NAME(panel)(const linattn__span *s, la_projection *w, size_t f0, size_t f1,
-                                   size_t c0, size_t c1)
+static const float *LA_NAME(panel)(const linattn__span *s, size_t f0, size_t f1, size_t c0,
+                                   size_t c1)
 {
     size_t f, c;
     for (f = f0; f < f1; f++) {
@@ -1585,10 +1587,10 @@ static const float *LA_NAME(panel)(const linattn__span *s, la_projection *w, siz
             float x = row[c];
             if (x < 1e-18f && x > -1e-18f) x = 0.0f;
             if (f >= s->rows) x = 0.0f - x;
-            w->panel[(c - c0) * 16 + (f - f0)] = x;
+            s->panel[(c - c0) * 16 + (f - f0)] = x;
         }
     }
-    return w->panel;
+    return s->panel;
 }
 
 /* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
@@ -1626,11 +1628,11 @@ static LINATTN__NOINLINE void LA_NAME(project)(const linattn__span *s, const flo
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
         if (s->rows) {
-            view.s = (float *)(uintptr_t)LA_NAME(panel)(s, &w, f0, f1, c, c1);
+            view.s = (float *)(uintptr_t)LA_NAME(panel)(s, f0, f1, c, c1);
             a.f0 = 0;
             a.f1 = c1 - c;
         }
-        LA_NAME(tiles)(&a, 0);
+        LA_NAME(read_tiles)(&a);
     }
     for (t = 0; huge && t < count; t++)
         LA_NAME(untame)(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
@@ -1750,7 +1752,10 @@ LINATTN__INLINE void LA_NAME(block_run)(const linattn__span *s, la_scratch *w, l
     }
     a->begin = c->t;
     a->end = c->end;
-    LA_NAME(tiles)(a, keys);
+    if (keys)
+        LA_NAME(tiles)(a, 1);
+    else
+        LA_NAME(read_tiles)(a);
 }
 
 /* One chunk of features: makes them, then takes run after run. */
@@ -2649,7 +2654,7 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
 
 /* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
 typedef struct la_band {
-    float p[LA_BLOCK * LA_ROW];
+    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
     int apart[LA_BLOCK];
 } la_band;
 
@@ -2914,11 +2919,12 @@ static LINATTN__NOINLINE void LA_NAME(band_end)(const linattn__span *s,
 }
 
 /* The read-out of token t, query by query from a state of its own. */
-static LINATTN__NOINLINE void LA_NAME(band_apart)(const linattn__span *s,
-                                                  const linattn__band_parts *b, size_t t)
+static LINATTN__NOINLINE void
+LA_NAME(band_apart)(const linattn__span *s, const linattn__band_parts *b, la_scratch *w, size_t t)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = LA_NAME(left_keys)(s, i, &first);
+    size_t g;
     linattn__span x = LA_NAME(part)(s, b->spare);
     LA_NAME(part_middle)(s, b, b->spare, i);
     LA_NAME(add_kept)(s, b, b->spare, first, end);
@@ -2930,7 +2936,7 @@ static LINATTN__NOINLINE void LA_NAME(band_apart)(const linattn__span *s,
     x.out = s->out + (t - s->lag) * s->out_token;
     x.n = 1;
     x.fetch = 0;
-    LA_NAME(query)(&x);
+    for (g = 0; g < s->group; g++) LA_NAME(query_block)(&x, w, 0, 1, g);
 }
 
 /* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
@@ -2976,10 +2982,10 @@ static LINATTN__NOINLINE void LA_NAME(band_run)(const linattn__span *sum, la_scr
     a.f1 = c->f1;
     a.first = c->first;
     a.last = 0;
-    LA_NAME(tiles)(&a, 0);
+    LA_NAME(read_tiles)(&a);
     a.span = sums->span;
     a.out = sums->out;
-    if (sum->band->middle) LA_NAME(tiles)(&a, 0);
+    if (sum->band->middle) LA_NAME(read_tiles)(&a);
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
@@ -3080,7 +3086,7 @@ static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const 
     sums.q = x->p + sums.f0;
     sums.first = s->band->middle == 0;
     sums.last = 1;
-    LA_NAME(tiles)(&sums, 0);
+    LA_NAME(read_tiles)(&sums);
     for (g = 0; g < heads; g++)
         LA_NAME(shift_rows)(s, w->power + g * count, sums.out + g * s->out_head, count);
 }
@@ -3123,7 +3129,7 @@ static void LA_NAME(band_tokens)(const linattn__span *s, linattn__span *sum,
         LA_NAME(append)(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
     }
     for (t = 0; t < count && t0 >= s->lag; t++)
-        if (x->apart[t]) LA_NAME(band_apart)(s, b, t0 + t);
+        if (x->apart[t]) LA_NAME(band_apart)(s, b, w, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3325,4 +3331,3 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
-#undef LA_PROJECT_ROWS
