@@ -938,14 +938,16 @@ typedef struct linattn__segment {
 
 typedef struct linattn__recipe {
     size_t d, base, count;
-    size_t list[9], size[9]; /* of degree p <= base; list 0 is 1 */
+    size_t list[9], size[9];          /* of degree p <= base; list 0 is 1 */
+    size_t begin, end;                /* what segments take of all lists */
+    uint8_t first[9][LINATTN__LOWER]; /* where leading indices begin in lists of degrees above 1 */
     linattn__segment segment[LINATTN__FEATURES];
 } linattn__recipe;
 
 /* Where in its list the leading index i begins. */
-static size_t linattn__leading(const linattn__recipe *r, size_t degree, size_t i)
+LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree, size_t i)
 {
-    return r->size[degree] - linattn__monomials(r->d - i, degree);
+    return degree > 1 ? r->first[degree][i] : degree * i;
 }
 
 /* The segment at feature `rank` of a degree. Returns how many features follow to the end of its
@@ -981,27 +983,44 @@ static int linattn__advance(size_t d, linattn__segment *s)
     return 1;
 }
 
+/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on. */
+static void linattn__plan_lists(linattn__recipe *r, size_t degree)
+{
+    size_t p, i, at = 0;
+    r->base = 1;
+    while (r->base < degree && linattn__monomials(r->d + 1, r->base + 1) <= LINATTN__LOWER)
+        r->base++;
+    for (p = 0; p <= r->base; p++) {
+        r->list[p] = at;
+        r->size[p] = linattn__monomials(r->d, p);
+        at += r->size[p];
+    }
+    for (p = 2; p <= r->base; p++)
+        for (i = 0, at = 0; i < r->d; i++) {
+            r->first[p][i] = (uint8_t)at;
+            at += r->size[p - 1] - linattn__leading(r, p - 1, i);
+        }
+}
+
 /* The recipe of features [f0, f1) of the monomials up to `degree`. */
 static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
                                             size_t f1)
 {
-    size_t p, at = 0, done = f0, left;
+    size_t p, done = f0, left;
     linattn__segment s;
     r->d = d;
-    r->base = 1;
-    while (r->base < degree && linattn__monomials(d + 1, r->base + 1) <= LINATTN__LOWER) r->base++;
-    for (p = 0; p <= r->base; p++) {
-        r->list[p] = at;
-        r->size[p] = linattn__monomials(d, p);
-        at += r->size[p];
-    }
+    linattn__plan_lists(r, degree);
     for (p = 0; done >= linattn__monomials(d, p); p++) done -= linattn__monomials(d, p);
-    r->count = 0;
+    r->count = r->end = 0;
+    r->begin = SIZE_MAX;
     s.unchanged = 0;
+
     left = linattn__locate(r, p, done, &s);
     while (f0 < f1) {
         s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
         r->segment[r->count++] = s;
+        if (s.from < r->begin) r->begin = s.from;
+        if (s.from + s.length > r->end) r->end = s.from + s.length;
         f0 += s.length;
         if (f0 == f1) break;
         if (linattn__advance(d, &s)) {

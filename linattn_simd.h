@@ -1654,17 +1654,20 @@ LINATTN__INLINE void LA_NAME(products)(float *y, const float *from, size_t lengt
     }
 }
 
-/* The lists of monomials of degrees 0 to base of one token: each from the one below. */
+/* The lists of monomials of degrees 0 to base of one token: each from the one below, of the last
+   only what is taken. */
 static void LA_NAME(lists)(const linattn__recipe *r, const float *x, float root, float *list)
 {
     size_t p, i;
     list[0] = 1.0f;
     LA_NAME(products)(list + 1, x, r->d, 1.0f, 1, root);
     for (p = 2; p <= r->base; p++) {
-        float *to = list + r->list[p];
+        const float *below = list + r->list[p - 1];
+        size_t to = r->list[p];
         for (i = 0; i < r->d; i++) {
             const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
-            LA_NAME(products)(to, list + r->list[p - 1] + first, length, list[1 + i], 0, root);
+            if (p < r->base || (to < r->end && to + length > r->begin))
+                LA_NAME(products)(list + to, below + first, length, list[1 + i], 0, root);
             to += length;
         }
     }
