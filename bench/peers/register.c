@@ -34,12 +34,12 @@ static void peer_call(bench *b)
     const peer_run *r = b->data;
     for (size_t head = 0; head < b->heads; head++) {
         peer_problem p = r->problem;
-        p.q += head * b->n * b->m;
-        p.k += head * b->n * b->m;
+        p.q += head * b->n * b->d;
+        p.k += head * b->n * b->d;
         p.v += head * b->n * b->dv;
         p.out += head * b->n * b->dv;
-        p.s += head * b->m * b->dv;
-        p.z += head * b->m;
+        p.s += head * b->d * b->dv;
+        p.z += head * b->d;
         r->function(&p);
     }
 }
@@ -49,22 +49,22 @@ static const char *peer_begin(bench *b, peer_run *r, const operands *o)
 {
     const peer *subject = b->subject;
     peer_problem *p = &r->problem;
-    const size_t states = b->heads * b->m * b->dv;
+    const size_t states = b->heads * b->d * b->dv;
     *p = (peer_problem){.q = o->q.data,
                         .k = o->k.data,
                         .v = o->v.data,
                         .out = o->out.data,
                         .n = b->n,
-                        .m = b->m,
+                        .m = b->d,
                         .dv = b->dv,
                         .chunk = b->chunk,
                         .gemm = &r->gemm};
     p->s = bench_floats(states);
-    p->z = bench_floats(b->heads * b->m);
-    p->scratch = bench_floats(peer_scratch(b->m, b->dv, b->chunk));
+    p->z = bench_floats(b->heads * b->d);
+    p->scratch = bench_floats(peer_scratch(b->d, b->dv, b->chunk));
     r->function = b->causal ? subject->causal : subject->bidirectional;
     if (!p->s || !p->z || !p->scratch) return "not enough memory";
-    if (subject->gemm && !subject->gemm(&r->gemm, b->m, b->dv, b->chunk))
+    if (subject->gemm && !subject->gemm(&r->gemm, b->d, b->dv, b->chunk))
         return "the library has no kernel for this shape";
     b->memory = p->s;
     b->memory_floats = states;
@@ -73,7 +73,7 @@ static const char *peer_begin(bench *b, peer_run *r, const operands *o)
 
 static const char *peer_open(bench *b)
 {
-    const double tokens = (double)(b->heads * b->n), each = (double)(b->m * b->dv);
+    const double tokens = (double)(b->heads * b->n), each = (double)(b->d * b->dv);
     peer_run *r = bench_take(sizeof *r);
     operands o;
     const char *problem = r ? bench_operands(b, &o) : "not enough memory";
@@ -84,7 +84,7 @@ static const char *peer_open(bench *b)
     b->items = tokens;
     b->flops = 4.0 * tokens * each;
     b->bytes =
-        b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->m + b->dv)) : 0.0;
+        b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->d + b->dv)) : 0.0;
     peer_call(b);
     p = bench_problem(b, &o, b->causal);
     if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, o.out.data, b->dv);
@@ -96,14 +96,13 @@ static void add_sequence(const selection *s, bench b)
     static const size_t chunks[] = {16, 32, 64, 128};
     const peer *subject = b.subject;
     const char *kernel = b.causal ? "causal" : "bidirectional";
-    if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n)) return;
-    if (!bench_sampled(s, (shape){b.m, b.dv})) return;
+    if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) return;
     if (!subject->gemm)
-        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.m, b.dv, b.n);
+        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.d, b.dv, b.n);
     for (size_t i = 0; subject->gemm && i < sizeof chunks / sizeof chunks[0]; i++) {
         b.chunk = chunks[i];
         if (b.n % b.chunk == 0)
-            bench_add(&b, "%s/elu1/%s-%zu/%zux%zu/%zu", kernel, subject->name, b.chunk, b.m, b.dv,
+            bench_add(&b, "%s/elu1/%s-%zu/%zux%zu/%zu", kernel, subject->name, b.chunk, b.d, b.dv,
                       b.n);
     }
 }
@@ -124,8 +123,8 @@ static void register_attention(const selection *s, bench b)
         b.causal = true;
         for (size_t h = 0; h < sizeof heads / sizeof heads[0] && !peers[i].gemm; h++) {
             b.heads = heads[h];
-            if (s->given || s->full || ((b.m == 64 || b.m == 128) && b.m == b.dv))
-                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", peers[i].name, b.m, b.dv, b.heads);
+            if (s->given || s->full || ((b.d == 64 || b.d == 128) && b.d == b.dv))
+                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", peers[i].name, b.d, b.dv, b.heads);
         }
     }
 }
@@ -189,7 +188,7 @@ void register_peers(const selection *s)
         const bench b = {.open = peer_open,
                          .call = peer_call,
                          .isa = bench_best(s),
-                         .m = s->shapes[i].m,
+                         .d = s->shapes[i].d,
                          .dv = s->shapes[i].dv};
         if (b.isa != LINATTN_ISA_SCALAR && (s->maps & 1u << LINATTN_MAP_ELU1))
             register_attention(s, b);
