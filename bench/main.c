@@ -8,7 +8,7 @@
 
 static const char usage[] =
     "usage: linattn_bench [OPTION...] [Google Benchmark's options, see --help]\n"
-    "  --full               every map, shape and length; default: a sample of a minute or two\n"
+    "  --full               every map and shape, more lengths; default: a sample of some minutes\n"
     "  --shapes=64x64,...   dim_key x dim_value\n"
     "  --n=1,4096,...       tokens\n"
     "  --maps=elu1,...      elu1, identity, relu, exp, softmax, favor, favor-simplified,\n"
@@ -88,6 +88,9 @@ bool bench_case(const selection *s, size_t i, bench *b)
     return x.d != 0;
 }
 
+/* What a full run has of lengths on other shapes than the usual one. */
+static bool sampled_length(size_t n) { return n == 1 || n == 16 || n == 256 || n == 65536; }
+
 bool bench_wanted(const selection *s, const bench *b)
 {
     const bool usual_map = b->map == LINATTN_MAP_ELU1, usual_shape = b->d == 64 && b->dv == 64;
@@ -96,7 +99,7 @@ bool bench_wanted(const selection *s, const bench *b)
     if (!in_sets(s, b->isa, b->map)) return false;
     if (s->given) return true;
     if (b->parameter) return usual_n && !scalar;
-    if (s->full) return usual_n || (usual_map && !scalar);
+    if (s->full) return usual_n || (usual_map && !scalar && (usual_shape || sampled_length(b->n)));
     return (usual_n && (usual_shape || (usual_map && !scalar))) ||
            (usual_map && usual_shape && b->isa == bench_best(s));
 }
@@ -219,6 +222,15 @@ static void describe(const selection *s)
 #endif
 }
 
+/* Only exp differs: a sample will do, unless the user chose. */
+#ifdef BENCH_KERNELS_SLEEF
+static void register_sleef(selection s)
+{
+    s.full = false;
+    register_kernels_sleef(&s);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     selection s = {0};
@@ -231,7 +243,7 @@ int main(int argc, char **argv)
     describe(&s);
     register_kernels(&s);
 #ifdef BENCH_KERNELS_SLEEF
-    if (s.full || s.given) register_kernels_sleef(&s);
+    if (s.full || s.given) register_sleef(s);
 #endif
     register_verbs(&s);
     register_peers(&s);
