@@ -29,7 +29,7 @@ struct bench {
     char name[128];
     const char *(*open)(bench *b); /* NULL, or why this one is skipped */
     void (*call)(bench *b);
-    void (*base)(bench *b);   /* timed beside call, to compare with; or NULL */
+    void (*base)(bench *b);   /* timed by turns with call, to compare with; or NULL */
     const char *base_counter; /* how the comparison is called: "times", "speedup" or "overhead" */
 
     /* What it is, as far as it applies. */

@@ -26,7 +26,8 @@ static const char usage[] =
     "  peak          the least possible time over the time taken: see memory_bound\n"
     "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
     "  error         the largest against double precision, relative to its row's largest element\n"
-    "  times         as long as on aligned, dense, ordinary operands\n"
+    "  times         as long as on aligned, dense, ordinary operands; a window: as causal without;\n"
+    "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  speedup       over one thread\n"
     "  overhead      ns of a call, beside its kernel\n";
 

@@ -26,6 +26,10 @@ typedef struct peer_run {
     peer_problem problem; /* of the first head */
     gemm gemm;
     void (*function)(const peer_problem *p);
+    operands operands; /* and linattn's own state or workspace, timed by turns */
+    linattn_config config;
+    void *state;
+    size_t bytes;
 } peer_run;
 
 /* One head after the other; operands are [heads][tokens][dim]. */
@@ -42,6 +46,27 @@ static void peer_call(bench *b)
         p.z += head * b->d;
         r->function(&p);
     }
+}
+
+static void peer_base(bench *b)
+{
+    const peer_run *r = b->data;
+    const operands *o = &r->operands;
+    if (b->causal)
+        bench_check(linattn_causal(r->state, o->q, o->k, o->v, o->out, b->n, NULL));
+    else
+        bench_check(linattn_bidirectional(&r->config, o->q, b->n, o->k, o->v, b->n, o->out,
+                                          r->state, r->bytes, NULL));
+}
+
+static const char *peer_begin_base(bench *b, peer_run *r)
+{
+    r->config = bench_config(b);
+    r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL);
+    r->state = bench_take(r->bytes); /* a state fits in there */
+    if (!r->state) return "not enough memory";
+    if (b->causal) bench_check(linattn_state_init(&r->config, r->state, r->bytes));
+    return NULL;
 }
 
 /* The states of all heads lie together, as a caller would have it. */
@@ -75,10 +100,10 @@ static const char *peer_open(bench *b)
 {
     const double tokens = (double)(b->heads * b->n), each = (double)(b->d * b->dv);
     peer_run *r = bench_take(sizeof *r);
-    operands o;
-    const char *problem = r ? bench_operands(b, &o) : "not enough memory";
+    const char *problem = r ? bench_operands(b, &r->operands) : "not enough memory";
     oracle_problem p;
-    if (!problem) problem = peer_begin(b, r, &o);
+    if (!problem) problem = peer_begin(b, r, &r->operands);
+    if (!problem) problem = peer_begin_base(b, r);
     if (problem) return problem;
     b->data = r;
     b->items = tokens;
@@ -86,8 +111,8 @@ static const char *peer_open(bench *b)
     b->bytes =
         b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->d + b->dv)) : 0.0;
     peer_call(b);
-    p = bench_problem(b, &o, b->causal);
-    if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, o.out.data, b->dv);
+    p = bench_problem(b, &r->operands, b->causal);
+    if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, r->operands.out.data, b->dv);
     return NULL;
 }
 
@@ -170,12 +195,23 @@ static const char *array_open(bench *b)
     return NULL;
 }
 
+static void array_base(bench *b)
+{
+    const float *x = b->data;
+    bench_check(linattn_exp(x, (float *)b->data + b->n, b->n));
+}
+
 static void register_arrays(const selection *s)
 {
     for (const array_peer *a = array_peers; a->name; a++)
         for (size_t j = 0; j < s->n_count; j++) {
-            const bench b = {
-                .open = array_open, .call = array_call, .subject = a, .isa = a->isa, .n = s->n[j]};
+            const bench b = {.open = array_open,
+                             .call = array_call,
+                             .base = array_base,
+                             .base_counter = "times",
+                             .subject = a,
+                             .isa = a->isa,
+                             .n = s->n[j]};
             if (b.n % 16 == 0 && bench_wanted_array(s, b.isa, LINATTN_MAP_EXP, b.n))
                 bench_add(&b, "map/exp/%s/array/%zu", a->name, b.n);
         }
@@ -187,6 +223,8 @@ void register_peers(const selection *s)
     for (size_t i = 0; i < s->shape_count; i++) {
         const bench b = {.open = peer_open,
                          .call = peer_call,
+                         .base = peer_base,
+                         .base_counter = "times",
                          .isa = bench_best(s),
                          .d = s->shapes[i].d,
                          .dv = s->shapes[i].dv};
