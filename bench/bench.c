@@ -90,10 +90,14 @@ float *bench_random(size_t count)
 const char *bench_map_name(linattn_feature_map map)
 {
     static const char *const names[LINATTN_MAP_COUNT] = {
-        [LINATTN_MAP_ELU1] = "elu1",       [LINATTN_MAP_IDENTITY] = "identity",
-        [LINATTN_MAP_RELU] = "relu",       [LINATTN_MAP_EXP] = "exp",
-        [LINATTN_MAP_SOFTMAX] = "softmax", [LINATTN_MAP_FAVOR] = "favor",
-        [LINATTN_MAP_TAYLOR] = "taylor",   [LINATTN_MAP_EXPDEF] = "expdef",
+        [LINATTN_MAP_ELU1] = "elu1",
+        [LINATTN_MAP_IDENTITY] = "identity",
+        [LINATTN_MAP_RELU] = "relu",
+        [LINATTN_MAP_EXP] = "exp",
+        [LINATTN_MAP_SOFTMAX] = "softmax",
+        [LINATTN_MAP_FAVOR] = "favor",
+        [LINATTN_MAP_TAYLOR] = "taylor",
+        [LINATTN_MAP_EXPDEF] = "expdef",
         [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simplified",
         [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
     };

@@ -61,8 +61,8 @@ typedef struct span_run {
     linattn__span_kernel *kernel;
 } span_run;
 
-/* As the verbs set it up. The state is empty, but for a kernel that only reads it: that is given the
-   keys' state. */
+/* As the verbs set it up. The state is empty, but for a kernel that only reads it: that is given
+   the keys' state. */
 static void span_begin(span_run *r, const bench *b, void *state, const operands *o, size_t n)
 {
     const subject *kernel = b->subject;
@@ -130,8 +130,8 @@ static void span_limits(bench *b, void *state)
     }
 }
 
-/* What a variant is compared with: plain operands, as many tokens of as many heads; what a window is
-   compared with: causal without one. */
+/* What a variant is compared with: plain operands, as many tokens of as many heads; what a window
+   is compared with: causal without one. */
 static const char *span_open_base(const bench *b, span_pair *pair)
 {
     bench plain = *b;

@@ -17,7 +17,8 @@ static const char usage[] =
     "  --check              fail if a result is wrong\n"
     "With --shapes, --n or --maps: all their combinations.\n"
     "Names: kernel/map[-parameter]/isa or peer/dim_key x dim_value/n[/variant]; parameters are\n"
-    "favor's rows of the projection, the degree of taylor and expdef, nystrom's landmarks. Counters:\n"
+    "favor's rows of the projection, the degree of taylor and expdef, nystrom's landmarks. "
+    "Counters:\n"
     "  ns            per token and head, per element, per merge or per call; a median\n"
     "  spread        of the samples' middle half, relative to that\n"
     "  gflops        2 m dv for each of adding a key and reading a query, m features; favor: and\n"
@@ -26,7 +27,7 @@ static const char usage[] =
     "  peak          the least possible time over the time taken: see memory_bound\n"
     "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
     "  error         the largest against double precision, relative to its row's largest element\n"
-    "  times         as long as on aligned, dense, ordinary operands; a window: as causal without;\n"
+    "  times         as long as on aligned, dense, ordinary operands; a window: as without;\n"
     "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  speedup       over one thread\n"
     "  overhead      ns of a call, beside its kernel\n";

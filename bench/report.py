@@ -6,8 +6,9 @@
     report.py promises RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and a .png beside each
-csv, and puts a summary of those made with gcc between the markers in the README. It can be repeated:
-the csv is its only source. promises prints what the library is to keep, and whether it does.
+csv, and puts a summary of those made with gcc between the markers in the README. It can be
+repeated: the csv is its only source. promises prints what the library is to keep, and whether it
+does.
 """
 
 import argparse
@@ -130,8 +131,8 @@ class Results:
 
 
 def faster(ours, theirs):
-    """How many times as fast. Peers in the same program were timed by turns with linattn: the median
-    of these ratios, as the clock may have moved between the two rows."""
+    """How many times as fast. Peers in the same program were timed by turns with linattn: the
+    median of these ratios, as the clock may have moved between the two rows."""
     return theirs["times"] or theirs["ns"] / ours["ns"]
 
 
@@ -322,7 +323,8 @@ def at_most(what, rows, mark):
     if not rows:
         return []
     worst, where = max(rows)
-    return [[what, f"{worst:.2f}× ({where})", f"≤ {mark:.2f}", "yes" if worst <= mark else "**no**"]]
+    held = "yes" if worst <= mark else "**no**"
+    return [[what, f"{worst:.2f}× ({where})", f"≤ {mark:.2f}", held]]
 
 
 def share_promises(results):
@@ -562,12 +564,16 @@ def draw_lengths(axes, results):
 def draw_shares(axes, results):
     kernels = [("update", "elu1"), ("query", "elu1"), ("causal", "elu1"), ("softmax", "causal")]
     shapes = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0)]
+    bars = [(kernel, kernel, map_name, shape) for kernel, map_name in kernels for shape in shapes]
+    bars += [("favor", "causal", "favor-256", (64.0, 64.0)),
+             ("taylor 2", "causal", "taylor-2", (16.0, 64.0)),
+             ("nystrom", "nystrom", "l64", (64.0, 64.0))]
     isas = [isa for isa in results.isas if isa != "scalar"]
     width = 0.8 / len(isas)
-    labels = [f"{kernel}\n{shape_name(shape)}" for kernel, _ in kernels for shape in shapes]
+    labels = [f"{name}\n{shape_name(shape)}" for name, _, _, shape in bars]
     for i, isa in enumerate(isas):
         rows = [results.one(kernel=kernel, map=map_name, by=isa, d=d, dv=dv, n=4096.0)
-                for kernel, map_name in kernels for d, dv in shapes]
+                for _, kernel, map_name, (d, dv) in bars]
         at = [x + (i - 0.5 * (len(isas) - 1)) * width for x in range(len(rows))]
         axes.bar(at, [row["peak"] if row else 0.0 for row in rows], width, label=isa)
     axes.set_xticks(range(len(labels)), labels, fontsize=6)
