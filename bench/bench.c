@@ -235,6 +235,7 @@ void *bench_state(const bench *b)
 
 /* Long enough for the clock, short enough that most samples escape the machine's other work. */
 static const double sample_seconds = 150e-6, limit_seconds = 15e-6;
+enum { least_samples = 5 }; /* of calls so long that one would do for Google Benchmark */
 
 /* One thread's benchmarks are timed by its processor time, which stands still while other programs
    have the processor. */
@@ -425,20 +426,20 @@ static double time_warm(bench *b)
     return time_calls(b, b->call, current.calls);
 }
 
-static void sample(gbench_state *state, bench *b, samples *s)
+/* Seconds of all calls of the sample, which goes to s. */
+static double sample(bench *b, samples *s)
 {
     const double before = binding_limit();
     const double base = b->base ? time_calls(b, b->base, current.calls) : 0.0;
     const double seconds = time_warm(b);
     const double after = binding_limit();
-    gbench_time(state, seconds * (double)current.calls);
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
-    if (!b->base) return;
-    if (strcmp(b->base_counter, "overhead") == 0)
+    if (b->base && strcmp(b->base_counter, "overhead") == 0)
         push(&s->against, 1e9 * (seconds - base));
-    else
+    else if (b->base)
         push(&s->against, strcmp(b->base_counter, "speedup") ? seconds / base : base / seconds);
+    return seconds * (double)current.calls;
 }
 
 static void report(gbench_state *state, const bench *b, samples *s)
@@ -466,7 +467,8 @@ static void run(gbench_state *state, void *argument)
         gbench_skip(state, current.problem);
         return;
     }
-    while (gbench_next(state, current.calls)) sample(state, b, &s);
+    while (gbench_next(state, current.calls)) gbench_time(state, sample(b, &s));
+    while (s.seconds.count < least_samples) (void)sample(b, &s);
     report(state, b, &s);
 }
 

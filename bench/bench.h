@@ -132,6 +132,8 @@ typedef struct selection {
 
 enum {
     bench_usual_length = 4096,
+    bench_short_length = 1024,   /* what is in the caches, */
+    bench_long_length = 1048576, /* and what is not */
     bench_scalar_length = 64,    /* scalar code is 8 to 60 times slower */
     bench_longest_exact = 16384, /* exact attention takes n * n */
 };

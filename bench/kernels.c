@@ -97,6 +97,12 @@ typedef struct span_pair {
 static void span_call(bench *b) { span_walk(&((const span_pair *)b->data)->call); }
 static void span_base(bench *b) { span_walk(&((const span_pair *)b->data)->base); }
 
+/* As many tokens in short sequences. */
+static void span_base_short(bench *b)
+{
+    for (size_t t = 0; t < b->n; t += bench_short_length) span_base(b);
+}
+
 /* The first tokens of the first head from an empty state, against double. What a kernel that only
    writes left behind is read with a query. */
 static double span_error(const bench *b, const operands *o)
@@ -131,7 +137,7 @@ static void span_limits(bench *b, void *state)
 }
 
 /* What a variant is compared with: plain operands, as many tokens of as many heads; what a window
-   is compared with: causal without one. */
+   is compared with: causal without one; what a long sequence is compared with: its beginning. */
 static const char *span_open_base(const bench *b, span_pair *pair)
 {
     bench plain = *b;
@@ -144,7 +150,8 @@ static const char *span_open_base(const bench *b, span_pair *pair)
     state = bench_state(&plain);
     problem = bench_operands(&plain, &o);
     if (problem || !state) return problem ? problem : no_memory;
-    span_begin(&pair->base, &plain, state, &o, b->n);
+    span_begin(&pair->base, &plain, state, &o,
+               b->base == span_base_short ? bench_short_length : b->n);
     return NULL;
 }
 
@@ -212,10 +219,9 @@ static void add_span(const selection *s, const family *f, bench b)
     b.open = span_open;
     b.call = span_call;
     b.heads = b.variant == VARIANT_HEADS ? 8 : 1;
-    if (b.variant != VARIANT_PLAIN) {
-        b.base = span_base;
-        b.base_counter = "times";
-    }
+    if (b.variant != VARIANT_PLAIN) b.base = span_base;
+    if (b.variant == VARIANT_PLAIN && b.n == bench_long_length) b.base = span_base_short;
+    b.base_counter = "times";
     for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
         if (!f->of[isa].kernel) continue;
         b.isa = (linattn_isa)isa;

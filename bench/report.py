@@ -259,13 +259,13 @@ def merges_table(results):
 def variants_table(results):
     rows = []
     for row in results.rows:
-        for what in ["times", "speedup", "overhead"]:
+        for what, label in [("times", "long"), ("speedup", ""), ("overhead", "overhead")]:
             if row[what] is None or row["by"] not in results.isas:
                 continue
             unit = " ns" if what == "overhead" else "×"
             name = "/".join(filter(None, [row["kernel"], row["map"], row["by"]]))
             rows.append([name, shape_name((row["d"], row["dv"])), f"{row['n']:.0f}",
-                         row["variant"] or what, f"{row[what]:.2f}{unit}"])
+                         row["variant"] or label, f"{row[what]:.2f}{unit}"])
     return table(["benchmark", "shape", "n", "", "against its base"], rows)
 
 
@@ -411,9 +411,9 @@ def variants(results, kernel=None, variant=""):
 
 
 def long_sequences(results):
-    fixed = {"kernel": "causal", "map": "elu1", "by": results.isas[0], "d": 64.0, "dv": 64.0}
-    short, long = (results.one(n=n, **fixed) for n in [1024.0, 1048576.0])
-    return [(long["ns"] / short["ns"], "causal (64,64)")] if short and long else []
+    return [(row["times"], f"{row['kernel']} {shape_name((row['d'], row['dv']))} {row['by']}")
+            for row in results.find(n=1048576.0, variant="")
+            if row["times"] and row["by"] in results.isas]
 
 
 def crossing(results):
@@ -612,7 +612,7 @@ def draw(results):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(18, 5))
+    figure, axes = pyplot.subplots(1, 3, figsize=(20, 5), gridspec_kw={"width_ratios": [3, 5, 3]})
     draw_lengths(axes[0], results)
     draw_shares(axes[1], results)
     draw_speedups(axes[2], results)
