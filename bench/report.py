@@ -131,8 +131,8 @@ class Results:
 
 
 def faster(ours, theirs):
-    """How many times as fast. Peers in the same program were timed by turns with linattn: the
-    median of these ratios, as the clock may have moved between the two rows."""
+    """How many times as fast. Most peers were timed by turns with linattn: the median of these
+    ratios, as the clock may have moved between the two rows."""
     return theirs["times"] or theirs["ns"] / ours["ns"]
 
 
@@ -486,8 +486,8 @@ def document(results):
               "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
               "place, whichever takes longer, timed beside every sample. Errors are the largest "
               "against double precision, relative to the largest element of a row. How many times "
-              "as fast: the median over samples that were taken by turns (of onnxruntime, the "
-              "quotient of the times).", ""]
+              "as fast: the median over samples that were taken by turns (of decode and "
+              "onnxruntime, the quotient of the times).", ""]
     sections = [
         ("Promises", promises_table(results)),
         ("Causal, elu1, n = 4096", peers_table(results, "causal", 4096.0,

@@ -135,8 +135,10 @@ static void add_sequence(const selection *s, bench b)
 static void register_attention(const selection *s, bench b)
 {
     static const size_t heads[] = {1, 32, 512};
+    void (*const base)(bench *b) = b.base;
     for (size_t i = 0; i < sizeof peers / sizeof peers[0]; i++) {
         b.subject = &peers[i];
+        b.base = base;
         b.heads = 1;
         for (size_t j = 0; j < s->n_count; j++)
             for (int causal = 0; causal < 2; causal++) {
@@ -146,6 +148,7 @@ static void register_attention(const selection *s, bench b)
             }
         b.n = 1;
         b.causal = true;
+        b.base = NULL; /* by turns, each would evict the other's states */
         for (size_t h = 0; h < sizeof heads / sizeof heads[0] && !peers[i].gemm; h++) {
             b.heads = heads[h];
             if (s->given || s->full || ((b.d == 64 || b.d == 128) && b.d == b.dv))
