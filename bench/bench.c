@@ -90,20 +90,51 @@ float *bench_random(size_t count)
 const char *bench_map_name(linattn_feature_map map)
 {
     static const char *const names[LINATTN_MAP_COUNT] = {
-        [LINATTN_MAP_ELU1] = "elu1",       [LINATTN_MAP_IDENTITY] = "identity",
-        [LINATTN_MAP_RELU] = "relu",       [LINATTN_MAP_EXP] = "exp",
+        [LINATTN_MAP_ELU1] = "elu1",
+        [LINATTN_MAP_IDENTITY] = "identity",
+        [LINATTN_MAP_RELU] = "relu",
+        [LINATTN_MAP_EXP] = "exp",
         [LINATTN_MAP_SOFTMAX] = "softmax",
+        [LINATTN_MAP_FAVOR] = "favor",
+        [LINATTN_MAP_TAYLOR] = "taylor",
+        [LINATTN_MAP_EXPDEF] = "expdef",
+        [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simplified",
+        [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
     };
     return names[map] ? names[map] : "unnamed";
+}
+
+const char *bench_map(const bench *b)
+{
+    static char name[64];
+    snprintf(name, sizeof name, b->parameter ? "%s-%zu" : "%s", bench_map_name(b->map),
+             b->parameter);
+    return name;
+}
+
+static bool projects(const bench *b)
+{
+    return b->map >= LINATTN_MAP_FAVOR && b->map <= LINATTN_MAP_FAVOR_HYPERBOLIC;
+}
+
+/* Rows of the projection, 0 if there is none. */
+static size_t projected(const bench *b)
+{
+    return projects(b) ? b->parameter ? b->parameter : 4 * b->d : 0;
 }
 
 linattn_config bench_config(const bench *b)
 {
     linattn_config config = {0};
     config.heads = b->heads;
-    config.dim_key = b->m;
+    config.dim_key = b->d;
     config.dim_value = b->dv;
     config.map = b->map;
+    config.features = projected(b);
+    config.projection = b->projection;
+    config.degree = projects(b) ? 0 : b->parameter;
+    config.window = b->window;
+    config.landmarks = b->landmarks;
     config.normaliser = LINATTN_NORM_SUM;
     if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;
     if (b->map == LINATTN_MAP_IDENTITY) config.normaliser = LINATTN_NORM_LENGTH;
@@ -117,13 +148,20 @@ void bench_check(linattn_status status)
     exit(1);
 }
 
-/* Exponential maps: e^-88 and less. The others: products of about 1e-40. */
+double bench_token_flops(const bench *b)
+{
+    return 2.0 * (double)(b->m * b->dv) + 2.0 * (double)(projected(b) * b->d);
+}
+
+/* Of the exponential maps: e^-88 and less, which favor has from |x'|^2/2 around 88. The others:
+   products of about 1e-40. */
 static void make_denormal(const bench *b, float *x, size_t floats)
 {
     const bool exponential =
         b->map == LINATTN_MAP_ELU1 || b->map == LINATTN_MAP_EXP || b->map == LINATTN_MAP_SOFTMAX;
+    const float spread = projects(b) ? (float)sqrt(176.0 / sqrt((double)b->d)) : 1e-20f;
     for (size_t i = 0; i < floats; i++)
-        x[i] = exponential ? 4.0f * normal(i) - 88.0f : 1e-20f * normal(i);
+        x[i] = exponential ? 4.0f * normal(i) - 88.0f : spread * normal(i);
 }
 
 static linattn_view view_of(const bench *b, const float *data, size_t dim)
@@ -141,7 +179,7 @@ static size_t rounded(size_t floats) { return (floats + 15) / 16 * 16; }
 const char *bench_operands(const bench *b, operands *x)
 {
     static const char none[] = "not enough memory";
-    const size_t keys = rounded(b->heads * b->n * b->m), values = rounded(b->heads * b->n * b->dv);
+    const size_t keys = rounded(b->heads * b->n * b->d), values = rounded(b->heads * b->n * b->dv);
     const size_t shift = b->variant == VARIANT_MISALIGNED;
     float *in = b->variant == VARIANT_DENORMAL ? bench_floats(2 * keys + values + shift)
                                                : bench_random(2 * keys + values + shift);
@@ -152,8 +190,8 @@ const char *bench_operands(const bench *b, operands *x)
         for (size_t i = 0; i < values; i++) in[2 * keys + i] = 1e-20f * normal(i);
     }
     in += shift;
-    x->q = view_of(b, in, b->m);
-    x->k = view_of(b, in + keys, b->m);
+    x->q = view_of(b, in, b->d);
+    x->k = view_of(b, in + keys, b->d);
     x->v = view_of(b, in + 2 * keys, b->dv);
     x->out.data = out + shift;
     x->out.stride_token = view_of(b, out, b->dv).stride_token;
@@ -171,9 +209,14 @@ oracle_problem bench_problem(const bench *b, const operands *x, bool causal)
         .k_token = x->k.stride_token,
         .v_token = x->v.stride_token,
         .n = b->n,
-        .m = b->m,
+        .d = b->d,
         .dv = b->dv,
         .map = b->map,
+        .features = projected(b),
+        .degree = projects(b) ? 0 : b->parameter,
+        .projection = b->projection,
+        .window = b->window,
+        .landmarks = b->landmarks,
         .normaliser = bench_config(b).normaliser,
         .causal = causal,
     };
@@ -192,6 +235,7 @@ void *bench_state(const bench *b)
 
 /* Long enough for the clock, short enough that most samples escape the machine's other work. */
 static const double sample_seconds = 150e-6, limit_seconds = 15e-6;
+enum { least_samples = 5 }; /* of calls so long that one would do for Google Benchmark */
 
 /* One thread's benchmarks are timed by its processor time, which stands still while other programs
    have the processor. */
@@ -343,6 +387,15 @@ static double worst_error;
 
 double bench_worst_error(void) { return worst_error; }
 
+static const char *open_projection(bench *b)
+{
+    float *rows = bench_floats(projected(b) * b->d);
+    if (!rows) return "not enough memory";
+    bench_check(linattn_random_features(1, LINATTN_RANDOM_ORTHOGONAL, projected(b), b->d, rows));
+    b->projection = rows;
+    return NULL;
+}
+
 static void open_bench(bench *b)
 {
     if (current.b == b) return;
@@ -352,7 +405,8 @@ static void open_bench(bench *b)
     b->memory_floats = 0;
     bench_check(linattn_isa_select(b->isa));
     the_clock = b->threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
-    current.problem = b->open(b);
+    current.problem = projects(b) ? open_projection(b) : NULL;
+    if (!current.problem) current.problem = b->open(b);
     if (current.problem) return;
     worst_error = fmax(worst_error, b->error);
     b->memory_floats -= b->memory_floats % 128; /* a step of the loop in peak.c, at most */
@@ -372,20 +426,20 @@ static double time_warm(bench *b)
     return time_calls(b, b->call, current.calls);
 }
 
-static void sample(gbench_state *state, bench *b, samples *s)
+/* Seconds of all calls of the sample, which goes to s. */
+static double sample(bench *b, samples *s)
 {
     const double before = binding_limit();
     const double base = b->base ? time_calls(b, b->base, current.calls) : 0.0;
     const double seconds = time_warm(b);
     const double after = binding_limit();
-    gbench_time(state, seconds * (double)current.calls);
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
-    if (!b->base) return;
-    if (strcmp(b->base_counter, "overhead") == 0)
+    if (b->base && strcmp(b->base_counter, "overhead") == 0)
         push(&s->against, 1e9 * (seconds - base));
-    else
+    else if (b->base)
         push(&s->against, strcmp(b->base_counter, "speedup") ? seconds / base : base / seconds);
+    return seconds * (double)current.calls;
 }
 
 static void report(gbench_state *state, const bench *b, samples *s)
@@ -413,7 +467,8 @@ static void run(gbench_state *state, void *argument)
         gbench_skip(state, current.problem);
         return;
     }
-    while (gbench_next(state, current.calls)) sample(state, b, &s);
+    while (gbench_next(state, current.calls)) gbench_time(state, sample(b, &s));
+    while (s.seconds.count < least_samples) (void)sample(b, &s);
     report(state, b, &s);
 }
 
@@ -422,9 +477,11 @@ static void run(gbench_state *state, void *argument)
 void bench_add(const bench *b, const char *format, ...)
 {
     bench *copy = malloc(sizeof *copy); /* lives as long as the process */
+    const linattn_config config = bench_config(b);
     va_list args;
     if (!copy) exit(1);
     *copy = *b;
+    copy->m = linattn_features(&config);
     va_start(args, format);
     vsnprintf(copy->name, sizeof copy->name, format, args);
     va_end(args);

@@ -29,17 +29,23 @@ struct bench {
     char name[128];
     const char *(*open)(bench *b); /* NULL, or why this one is skipped */
     void (*call)(bench *b);
-    void (*base)(bench *b);   /* timed beside call, to compare with; or NULL */
+    void (*base)(bench *b);   /* timed by turns with call, to compare with; or NULL */
     const char *base_counter; /* how the comparison is called: "times", "speedup" or "overhead" */
 
     /* What it is, as far as it applies. */
     linattn_isa isa;
     linattn_feature_map map;
-    size_t m, dv, n, heads;
+    size_t parameter;         /* favor: rows of the projection; taylor, expdef: degree; 0: usual */
+    size_t d, dv, n, heads;   /* d: length of a key */
+    size_t window, landmarks; /* 0: none */
     variant variant;
     size_t threads, chunk;
     bool causal;
     const void *subject; /* kernel or peer */
+    size_t m;            /* features: set by bench_add */
+
+    /* Set before open: of favor, else NULL. */
+    const float *projection;
 
     /* Set by open. */
     void *data;    /* goes when the next benchmark is opened */
@@ -60,6 +66,9 @@ void bench_add(const bench *b, const char *format, ...);
 /* The name of a feature map; elu1 is 0. */
 const char *bench_map_name(linattn_feature_map map);
 
+/* The same with the map's parameter, as in "favor-256"; until the next call. */
+const char *bench_map(const bench *b);
+
 /* The config that maps are benchmarked with. The sum of the identity's features cancels, so that
    its quotient means nothing: it takes the normaliser of the paper that it comes from. */
 linattn_config bench_config(const bench *b);
@@ -79,6 +88,10 @@ float *bench_floats(size_t count);
 /* The same normally distributed numbers for all, aligned to 64 bytes; NULL if there is not enough
    memory. They must not be written, except with the same values. */
 float *bench_random(size_t count);
+
+/* Flops of a token's accumulation, or of its read-out, and of the projection of its key or query
+   before that. The monomials' own products are not counted. */
+double bench_token_flops(const bench *b);
 
 /* n tokens of one attention in the layout of the variant, with views of its first head. */
 typedef struct operands {
@@ -101,7 +114,7 @@ void bench_memory_is_state(bench *b, void *state);
 /* ---- What is registered --------------------------------------------------------------------- */
 
 typedef struct shape {
-    size_t m, dv;
+    size_t d, dv; /* lengths of a key and of a value */
 } shape;
 
 /* What to run, beside Google Benchmark's filter. The shapes and lengths are what to go through; not
@@ -119,15 +132,21 @@ typedef struct selection {
 
 enum {
     bench_usual_length = 4096,
+    bench_short_length = 1024,   /* what is in the caches, */
+    bench_long_length = 1048576, /* and what is not */
     bench_scalar_length = 64,    /* scalar code is 8 to 60 times slower */
     bench_longest_exact = 16384, /* exact attention takes n * n */
 };
 
-bool bench_wanted(const selection *s, linattn_isa isa, linattn_feature_map map, shape x, size_t n);
+/* The i-th of all maps on all shapes: sets the map, its parameter and the shape. False after the
+   last. Maps with a parameter have shapes of their own, unless the user gave some. */
+bool bench_case(const selection *s, size_t i, bench *b);
+
+bool bench_wanted(const selection *s, const bench *b);
 bool bench_wanted_array(const selection *s, linattn_isa isa, linattn_feature_map map, size_t n);
 
 /* Where a sample of the shapes will do. */
-bool bench_sampled(const selection *s, shape x);
+bool bench_sampled(const selection *s, const bench *b);
 
 /* The best instruction set of the selection. */
 linattn_isa bench_best(const selection *s);

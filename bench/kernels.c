@@ -29,6 +29,16 @@ typedef struct family {
     subject of[LINATTN_ISA_COUNT];
 } family;
 
+static family families[64]; /* in the list's order */
+
+/* One that stands before in the list. */
+static const family *family_of(const char *name)
+{
+    const family *f = families;
+    while (strcmp(f->name, name) != 0) f++;
+    return f;
+}
+
 static const char no_memory[] = "not enough memory";
 
 #ifndef LINATTN_USE_SLEEF
@@ -44,29 +54,32 @@ void bench_memory_is_state(bench *b, void *state)
 /* ---- Kernels on a span of tokens ------------------------------------------------------------ */
 
 typedef struct span_run {
+    linattn__shape shape;
     linattn__work work;
     linattn__span span[8]; /* of each head */
     size_t heads;
     linattn__span_kernel *kernel;
 } span_run;
 
-/* The state is empty, but for a kernel that only reads it: that is given the keys' state. */
+/* As the verbs set it up. The state is empty, but for a kernel that only reads it: that is given
+   the keys' state. */
 static void span_begin(span_run *r, const bench *b, void *state, const operands *o, size_t n)
 {
     const subject *kernel = b->subject;
-    linattn__shape s;
+    linattn__shape *s = &r->shape; /* the span points into it */
     linattn__header h;
     linattn__operands x;
-    bench_check(linattn__read_state(state, &h, &s));
-    bench_check(linattn__read_keys(&s, o->k, o->v, n, &x));
-    bench_check(linattn__read_queries(&s, o->q, o->out, n, &x));
+    bench_check(linattn__read_state(state, &h, s));
+    bench_check(linattn__read_keys(s, o->k, o->v, n, &x));
+    bench_check(linattn__read_queries(s, o->q, o->out, n, &x));
     if (!kernel->writes_state) {
         bench_check(linattn_update(state, o->k, o->v, n, NULL));
-        bench_check(linattn__read_state(state, &h, &s));
+        bench_check(linattn__read_state(state, &h, s));
     }
-    linattn__start(&r->work, &s, &h, state);
-    linattn__use_keys(&r->work, &x.k, &x.v);
-    linattn__use_query(&r->work, &x.q, &x.out);
+    linattn__start(&r->work, s, &h, state);
+    if (kernel->writes_state) linattn__use_keys(&r->work, &x.k, &x.v);
+    if (kernel->writes_out) linattn__use_query(&r->work, &x.q, &x.out);
+    r->work.span.fetch = linattn__exceeds_cache(&r->work.span);
     r->heads = b->heads;
     r->kernel = (linattn__span_kernel *)kernel->kernel;
     for (size_t head = 0; head < b->heads; head++) r->span[head] = linattn__span_of(&r->work, head);
@@ -83,6 +96,12 @@ typedef struct span_pair {
 
 static void span_call(bench *b) { span_walk(&((const span_pair *)b->data)->call); }
 static void span_base(bench *b) { span_walk(&((const span_pair *)b->data)->base); }
+
+/* As many tokens in short sequences. */
+static void span_base_short(bench *b)
+{
+    for (size_t t = 0; t < b->n; t += bench_short_length) span_base(b);
+}
 
 /* The first tokens of the first head from an empty state, against double. What a kernel that only
    writes left behind is read with a query. */
@@ -107,27 +126,32 @@ static void span_limits(bench *b, void *state)
     const int sides = kernel->writes_state + kernel->writes_out; /* k and v, q and out */
     const double each = (double)(b->heads * b->m * b->dv), tokens = (double)(b->heads * b->n);
     b->items = tokens;
-    b->flops = sides * 2.0 * each * (double)b->n;
+    b->flops = sides * tokens * bench_token_flops(b);
     b->bytes = sizeof(float) *
-               (tokens * sides * (double)(b->m + b->dv) + (1.0 + kernel->writes_state) * each);
+               (tokens * sides * (double)(b->d + b->dv) + (1.0 + kernel->writes_state) * each);
     bench_memory_is_state(b, state);
-    if (tokens * (double)(2 * b->m + b->dv) > each && b->variant == VARIANT_PLAIN) {
+    if (tokens * (double)(2 * b->d + b->dv) > each && b->variant == VARIANT_PLAIN) {
         b->memory = bench_random(0); /* q, k and v */
-        b->memory_floats = b->heads * b->n * (2 * b->m + b->dv);
+        b->memory_floats = b->heads * b->n * (2 * b->d + b->dv);
     }
 }
 
-/* The plain operands that a variant is compared with: as many tokens of as many heads. */
+/* What a variant is compared with: plain operands, as many tokens of as many heads; what a window
+   is compared with: causal without one; what a long sequence is compared with: its beginning. */
 static const char *span_open_base(const bench *b, span_pair *pair)
 {
     bench plain = *b;
     operands o;
-    void *state = bench_state(b);
+    void *state;
     const char *problem;
     plain.variant = VARIANT_PLAIN;
+    plain.window = 0;
+    if (b->window) plain.subject = &family_of("causal")->of[b->isa];
+    state = bench_state(&plain);
     problem = bench_operands(&plain, &o);
     if (problem || !state) return problem ? problem : no_memory;
-    span_begin(&pair->base, &plain, state, &o, b->n);
+    span_begin(&pair->base, &plain, state, &o,
+               b->base == span_base_short ? bench_short_length : b->n);
     return NULL;
 }
 
@@ -154,7 +178,7 @@ static void probe(subject *kernel)
 {
     enum { dim = 16, floats = 4096 };
     static float state[floats], before[floats], in[dim], out[dim];
-    const bench b = {.m = dim, .dv = dim, .n = 1, .heads = 1, .subject = kernel};
+    const bench b = {.d = dim, .dv = dim, .n = 1, .heads = 1, .subject = kernel};
     const operands o = {{in, 0, 0}, {in, 0, 0}, {in, 0, 0}, {out, 0, 0}};
     const linattn_config config = bench_config(&b);
     span_run r;
@@ -163,6 +187,7 @@ static void probe(subject *kernel)
         in[i] = 2.5f;
         out[i] = -1.0f; /* not what comes out: a mean of 2.5, or 0 */
     }
+    kernel->writes_state = kernel->writes_out = true; /* gets all operands */
     span_begin(&r, &b, state, &o, 1);
     memcpy(before, state, sizeof state);
     span_walk(&r);
@@ -177,11 +202,16 @@ static const char *const variant_names[VARIANT_COUNT] = {
     [VARIANT_DENORMAL] = "/denormal",
 };
 
-/* A sample of them holds the usual map, and what may be denormal in the others. */
-static bool variant_wanted(const selection *s, variant v, linattn_feature_map map)
+/* One shape of each map has variants. A sample of them holds the usual map, and what may be
+   denormal in the others. */
+static bool variant_wanted(const selection *s, const bench *b)
 {
-    if (s->full || s->given || v == VARIANT_PLAIN || map == LINATTN_MAP_ELU1) return true;
-    return v == VARIANT_DENORMAL && (map == LINATTN_MAP_EXP || map == LINATTN_MAP_IDENTITY);
+    if (b->variant == VARIANT_PLAIN) return true;
+    if (b->n != bench_usual_length || b->dv != 64 || (b->d != 64 && b->map < LINATTN_MAP_TAYLOR))
+        return false;
+    if (s->full || s->given || b->map == LINATTN_MAP_ELU1) return true;
+    return b->variant == VARIANT_DENORMAL &&
+           (b->map == LINATTN_MAP_EXP || b->map == LINATTN_MAP_IDENTITY || b->parameter);
 }
 
 static void add_span(const selection *s, const family *f, bench b)
@@ -189,43 +219,145 @@ static void add_span(const selection *s, const family *f, bench b)
     b.open = span_open;
     b.call = span_call;
     b.heads = b.variant == VARIANT_HEADS ? 8 : 1;
-    if (b.variant != VARIANT_PLAIN) {
-        b.base = span_base;
-        b.base_counter = "times";
-    }
+    if (b.variant != VARIANT_PLAIN) b.base = span_base;
+    if (b.variant == VARIANT_PLAIN && b.n == bench_long_length) b.base = span_base_short;
+    b.base_counter = "times";
     for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
         if (!f->of[isa].kernel) continue;
         b.isa = (linattn_isa)isa;
         b.subject = &f->of[isa];
-        if (bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) &&
-            variant_wanted(s, b.variant, b.map))
-            bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu%s", f->name, bench_map_name(b.map),
-                      linattn_isa_name(b.isa), b.m, b.dv, b.n, variant_names[b.variant]);
+        if (bench_wanted(s, &b) && variant_wanted(s, &b))
+            bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu%s", f->name, bench_map(&b),
+                      linattn_isa_name(b.isa), b.d, b.dv, b.n, variant_names[b.variant]);
     }
 }
 
-static void register_span(const selection *s, family *f)
+static void register_plain(const selection *s, family *f)
 {
     bench b = {0};
     for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
         if (f->of[isa].kernel) probe(&f->of[isa]);
-    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
-        b.map = (linattn_feature_map)map;
-        for (size_t i = 0; i < s->shape_count; i++) {
-            b.m = s->shapes[i].m;
-            b.dv = s->shapes[i].dv;
-            b.variant = VARIANT_PLAIN;
-            for (size_t j = 0; j < s->n_count; j++) {
+    for (size_t i = 0; bench_case(s, i, &b); i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (int v = 0; v < VARIANT_COUNT; v++) {
                 b.n = s->n[j];
-                add_span(s, f, b);
-            }
-            b.n = bench_usual_length;
-            for (int v = VARIANT_PLAIN + 1; v < VARIANT_COUNT && b.m == 64 && b.dv == 64; v++) {
                 b.variant = (variant)v;
                 add_span(s, f, b);
             }
-        }
+}
+
+/* ---- Windows -------------------------------------------------------------------------------- */
+
+static void add_band(const selection *s, family *f, bench b)
+{
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        subject *kernel = &f->of[isa];
+        if (!kernel->kernel) continue;
+        kernel->writes_state = kernel->writes_out = true;
+        b.isa = (linattn_isa)isa;
+        b.subject = kernel;
+        if (bench_wanted(s, &b))
+            bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu/w%zu", f->name, bench_map(&b),
+                      linattn_isa_name(b.isa), b.d, b.dv, b.n, b.window);
     }
+}
+
+/* The usual map on a usual length. The flops are those of causal without a window. */
+static void register_band(const selection *s, family *f)
+{
+    static const size_t windows[] = {16, 64, 100, 256, 1024};
+    bench b = {.open = span_open,
+               .call = span_call,
+               .base = span_base,
+               .base_counter = "times",
+               .heads = 1};
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+                b.d = s->shapes[i].d;
+                b.dv = s->shapes[i].dv;
+                b.n = s->n[j];
+                b.window = windows[w];
+                if (s->given || (b.n == bench_usual_length && b.d == b.dv && b.d % 64 == 0))
+                    add_band(s, f, b);
+            }
+}
+
+/* ---- Features of arrays --------------------------------------------------------------------- */
+
+typedef struct features_run {
+    linattn_config config;
+    const float *x;
+    float *y;
+} features_run;
+
+static void features_call(bench *b)
+{
+    const features_run *r = b->data;
+    bench_check(linattn_map(&r->config, 1, r->x, r->y, b->n));
+}
+
+/* Relative to the largest feature of the vector. */
+static double features_error(const bench *b, const features_run *r)
+{
+    const operands none = {{0}, {0}, {0}, {0}};
+    const oracle_problem p = bench_problem(b, &none, false);
+    double *phi = bench_take(b->m * sizeof *phi), worst = 0.0;
+    for (size_t t = 0; phi && t < b->n; t++) {
+        double largest = 0.0, off = 0.0;
+        oracle_features(&p, true, r->x + t * b->d, phi);
+        for (size_t f = 0; f < b->m; f++) {
+            largest = fmax(largest, fabs(phi[f]));
+            off = fmax(off, fabs((double)r->y[t * b->m + f] - phi[f]));
+        }
+        worst = fmax(worst, off / largest);
+    }
+    return worst;
+}
+
+static const char *features_open(bench *b)
+{
+    features_run *r = bench_take(sizeof *r);
+    if (!r) return no_memory;
+    bench_check(linattn_isa_select(b->isa)); /* of this copy of the library */
+    r->config = bench_config(b);
+    r->x = bench_random(b->n * b->d);
+    r->y = bench_floats(b->n * b->m);
+    if (!r->x || !r->y) return no_memory;
+    b->data = r;
+    b->call(b);
+    b->error = features_error(b, r);
+    b->items = (double)b->n;
+    b->flops = b->items * (bench_token_flops(b) - 2.0 * (double)(b->m * b->dv));
+    b->bytes = sizeof(float) * b->items * (double)(b->d + b->m);
+    b->memory = r->y;
+    b->memory_floats = b->n * b->m;
+    return NULL;
+}
+
+static void register_features(const selection *s, family *f)
+{
+    bench b = {.open = features_open, .call = features_call, .heads = 1};
+    for (size_t i = 0; bench_case(s, i, &b); i++)
+        for (int isa = 1; isa < LINATTN_ISA_COUNT && b.map >= LINATTN_MAP_FAVOR; isa++) {
+            b.isa = (linattn_isa)isa;
+            b.subject = &f->of[isa];
+            b.n = bench_usual_length;
+            if (f->of[isa].kernel && bench_wanted(s, &b))
+                bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu", f->name, bench_map(&b),
+                          linattn_isa_name(b.isa), b.d, b.dv, b.n);
+        }
+}
+
+/* Kernels of this type that have operands of their own. */
+static void register_span(const selection *s, family *f)
+{
+    if (strcmp(f->name, "band") == 0)
+        register_band(s, f);
+    else if (strcmp(f->name, "map_features") == 0)
+        register_features(s, f);
+    else
+        register_plain(s, f);
 }
 
 /* ---- What a call costs beside its kernel ----------------------------------------------------- */
@@ -266,7 +398,7 @@ static void register_call(const selection *s, const subject *causal, linattn_isa
                      .base_counter = "overhead",
                      .subject = causal,
                      .isa = isa,
-                     .m = 16,
+                     .d = 16,
                      .dv = 16,
                      .n = 1,
                      .heads = 1};
@@ -300,7 +432,7 @@ static void exact_begin(exact_run *r, const bench *b, const operands *o, float *
     linattn__exact_operands(&w, &s, &x);
     r->kernel = (linattn__exact_kernel *)((const subject *)b->subject)->kernel;
     r->exact = w.head;
-    r->exact.pre = (float)(1.0 / sqrt((double)b->m));
+    r->exact.pre = (float)(1.0 / sqrt((double)b->d));
     r->exact.post = 1.0f;
     r->exact.causal = b->causal;
     r->exact.offset = 0;
@@ -322,7 +454,7 @@ static double exact_error(const bench *b, exact_run *r, const operands *o, float
 static const char *exact_open(bench *b)
 {
     exact_run *r = bench_take(sizeof *r);
-    float *scratch = bench_floats(linattn__exact_floats(b->m, b->dv));
+    float *scratch = bench_floats(linattn__exact_floats(b->d, b->dv));
     const double n = (double)b->n, pairs = b->causal ? 0.5 * n * (n + 1.0) : n * n;
     operands o;
     const char *problem = bench_operands(b, &o);
@@ -332,7 +464,7 @@ static const char *exact_open(bench *b)
     b->error = exact_error(b, r, &o, scratch);
     exact_begin(r, b, &o, scratch, b->n);
     b->items = n;
-    b->flops = 2.0 * pairs * (double)(b->m + b->dv);
+    b->flops = 2.0 * pairs * (double)(b->d + b->dv);
     b->bytes = 0.0;
     return NULL;
 }
@@ -343,10 +475,9 @@ static void add_exact(const selection *s, const family *f, bench b)
         if (!f->of[isa].kernel) continue;
         b.isa = (linattn_isa)isa;
         b.subject = &f->of[isa];
-        if (bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) &&
-            bench_sampled(s, (shape){b.m, b.dv}))
+        if (bench_wanted(s, &b) && bench_sampled(s, &b))
             bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu/%zu", f->name, b.causal ? "causal" : "full",
-                      linattn_isa_name(b.isa), b.m, b.dv, b.n);
+                      linattn_isa_name(b.isa), b.d, b.dv, b.n);
     }
 }
 
@@ -354,7 +485,7 @@ static void register_exact(const selection *s, family *f)
 {
     bench b = {.open = exact_open, .call = exact_call, .heads = 1};
     for (size_t i = 0; i < s->shape_count; i++) {
-        b.m = s->shapes[i].m;
+        b.d = s->shapes[i].d;
         b.dv = s->shapes[i].dv;
         for (size_t j = 0; j < s->n_count; j++) {
             b.n = s->n[j];
@@ -397,13 +528,13 @@ static double means_error(const linattn__means *x)
 
 static const char *means_open(bench *b)
 {
-    const size_t count = b->n * b->m;
+    const size_t count = b->n * b->d;
     means_run *r = bench_take(sizeof *r);
-    float *x = bench_floats(count), *mean = bench_floats(LANDMARKS * b->m);
+    float *x = bench_floats(count), *mean = bench_floats(LANDMARKS * b->d);
     const float *random = bench_random(count);
     if (!r || !x || !mean || !random) return no_memory;
     for (size_t i = 0; i < count; i++) x[i] = random[i];
-    r->means = (linattn__means){x, b->m, b->n, b->m, b->n / LANDMARKS, 1, mean};
+    r->means = (linattn__means){x, b->d, b->n, b->d, b->n / LANDMARKS, 1, mean};
     r->kernel = (linattn__means_kernel *)((const subject *)b->subject)->kernel;
     b->data = r;
     b->call(b);
@@ -422,11 +553,9 @@ static void add_nystrom(const selection *s, const family *f, bench b)
         if (!f->of[isa].kernel) continue;
         b.isa = (linattn_isa)isa;
         b.subject = &f->of[isa];
-        if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n) ||
-            !bench_sampled(s, (shape){b.m, b.dv}))
-            continue;
+        if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) continue;
         bench_add(&b, "%s/l%d/%s" SUFFIX "/%zux%zu/%zu", f->name, LANDMARKS,
-                  linattn_isa_name(b.isa), b.m, b.dv, b.n);
+                  linattn_isa_name(b.isa), b.d, b.dv, b.n);
     }
 }
 
@@ -434,7 +563,7 @@ static void register_means(const selection *s, family *f)
 {
     bench b = {.open = means_open, .call = means_call, .heads = 1, .n = bench_usual_length};
     for (size_t i = 0; i < s->shape_count; i++) {
-        b.m = s->shapes[i].m;
+        b.d = s->shapes[i].d;
         b.dv = s->shapes[i].dv;
         add_nystrom(s, f, b);
     }
@@ -476,16 +605,16 @@ static double inverse_error(const linattn__inverse_of *x)
 /* The flops are those of 12 steps of the paper's iteration, in double: more than the kernel takes. */
 static const char *inverse_open(bench *b)
 {
-    const size_t l = LANDMARKS, doubles = linattn__inverse_doubles(l, b->m, b->dv);
+    const size_t l = LANDMARKS, doubles = linattn__inverse_doubles(l, b->d, b->dv);
     const double products = 4.0 * 12.0 * (double)(l * l) + (double)(l * b->dv);
     inverse_run *r = bench_take(sizeof *r);
-    const float *q = bench_random(l * (2 * b->m + b->dv));
+    const float *q = bench_random(l * (2 * b->d + b->dv));
     float *w = bench_floats(l * b->dv);
     double *scratch = bench_take(doubles * sizeof *scratch);
     if (!r || !q || !w || !scratch) return no_memory;
     r->inverse =
-        (linattn__inverse_of){q,     q + l * b->m, q + 2 * l * b->m,        w, scratch, l, l, b->m,
-                              b->dv, 12,           1.0 / sqrt((double)b->m)};
+        (linattn__inverse_of){q,     q + l * b->d, q + 2 * l * b->d,        w, scratch, l, l, b->d,
+                              b->dv, 12,           1.0 / sqrt((double)b->d)};
     r->kernel = (linattn__inverse_kernel *)((const subject *)b->subject)->kernel;
     b->data = r;
     b->call(b);
@@ -500,7 +629,7 @@ static void register_inverse(const selection *s, family *f)
 {
     bench b = {.open = inverse_open, .call = inverse_call, .heads = 1, .n = bench_usual_length};
     for (size_t i = 0; i < s->shape_count; i++) {
-        b.m = s->shapes[i].m;
+        b.d = s->shapes[i].d;
         b.dv = s->shapes[i].dv;
         add_nystrom(s, f, b);
     }
@@ -532,7 +661,7 @@ static void merge_side(linattn__work *w, void *state)
 static double merge_error(bench *b, const operands *o, void *to, void *from)
 {
     const size_t half = b->n / 2;
-    const linattn_view k = {o->k.data + half * b->m, b->m, 0};
+    const linattn_view k = {o->k.data + half * b->d, b->d, 0};
     const linattn_view v = {o->v.data + half * b->dv, b->dv, 0};
     const oracle_problem p = bench_problem(b, o, false);
     bench_check(linattn_update(to, o->k, o->v, half, NULL));
@@ -571,20 +700,14 @@ static const char *merge_open(bench *b)
 static void register_merge(const selection *s, family *f)
 {
     bench b = {.open = merge_open, .call = merge_call, .heads = 1, .n = bench_usual_length};
-    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
-        for (size_t i = 0; i < s->shape_count; i++)
-            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
-                b.map = (linattn_feature_map)map;
-                b.m = s->shapes[i].m;
-                b.dv = s->shapes[i].dv;
-                b.isa = (linattn_isa)isa;
-                b.subject = &f->of[isa];
-                if (!f->of[isa].kernel) continue;
-                if (bench_wanted(s, b.isa, b.map, s->shapes[i], b.n) &&
-                    bench_sampled(s, s->shapes[i]))
-                    bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu", f->name, bench_map_name(b.map),
-                              linattn_isa_name(b.isa), b.m, b.dv);
-            }
+    for (size_t i = 0; bench_case(s, i, &b); i++)
+        for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+            b.isa = (linattn_isa)isa;
+            b.subject = &f->of[isa];
+            if (f->of[isa].kernel && bench_wanted(s, &b) && bench_sampled(s, &b))
+                bench_add(&b, "%s/%s/%s" SUFFIX "/%zux%zu", f->name, bench_map(&b),
+                          linattn_isa_name(b.isa), b.d, b.dv);
+        }
 }
 
 /* ---- Maps on arrays ------------------------------------------------------------------------- */
@@ -606,17 +729,18 @@ static void map_call(bench *b)
 static void row_call(bench *b)
 {
     const map_run *r = b->data;
-    for (size_t i = 0; i + b->m <= b->n; i += b->m)
+    for (size_t i = 0; i + b->d <= b->n; i += b->d)
         ((linattn__row_kernel *)r->kernel)(&r->span, r->x + i, r->y + i);
 }
 
 static double map_error(const bench *b, const map_run *r)
 {
+    const oracle_problem p = {.d = b->d, .map = b->map};
     double phi[64], worst = 0.0;
     if (b->call == map_call) return oracle_map_error(b->map, r->x, r->y, b->n);
-    for (size_t i = 0; i + b->m <= b->n; i += b->m) {
-        oracle_features(b->map, false, r->x + i, phi, b->m);
-        for (size_t f = 0; f < b->m; f++)
+    for (size_t i = 0; i + b->d <= b->n; i += b->d) {
+        oracle_features(&p, false, r->x + i, phi);
+        for (size_t f = 0; f < b->d; f++)
             worst = fmax(worst, fabs((double)r->y[i + f] - phi[f]) / phi[f]);
     }
     return worst;
@@ -635,7 +759,7 @@ static const char *map_open(bench *b)
     bench_check(linattn__read_config(&config, &s));
     linattn__read_params(&s, &r->params);
     r->span.params = &r->params;
-    r->span.m = b->m;
+    r->span.m = b->d;
     r->x = block;
     r->y = block + n;
     r->kernel = ((const subject *)b->subject)->kernel;
@@ -666,8 +790,8 @@ static void add_map(const selection *s, const family *f, bench b)
 
 static void register_map(const selection *s, family *f)
 {
-    bench b = {.open = map_open, .call = map_call, .m = 64, .dv = 64, .heads = 1};
-    for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+    bench b = {.open = map_open, .call = map_call, .d = 64, .dv = 64, .heads = 1};
+    for (int map = 0; map < LINATTN_MAP_FAVOR; map++) { /* the others are map_features */
         b.map = (linattn_feature_map)map;
         if (map != LINATTN_MAP_SOFTMAX) add_map(s, f, b); /* the softmax map is a row kernel's */
     }
@@ -678,7 +802,7 @@ static void register_row(const selection *s, family *f)
     const bench b = {.open = map_open,
                      .call = row_call,
                      .map = LINATTN_MAP_SOFTMAX,
-                     .m = 64,
+                     .d = 64,
                      .dv = 64,
                      .heads = 1};
     add_map(s, f, b);
@@ -700,7 +824,6 @@ static void register_row(const selection *s, family *f)
 void REGISTER(const selection *s)
 {
     enum { tables = sizeof linattn__tables / sizeof linattn__tables[0] };
-    static family families[64];
     family *f = families;
 #define REGISTER_KERNEL(member, type)                                                              \
     f->name = #member;                                                                             \
@@ -714,8 +837,9 @@ void REGISTER(const selection *s)
     LINATTN__KERNEL_LIST(REGISTER_KERNEL)
 #undef REGISTER_KERNEL
 #ifndef LINATTN_USE_SLEEF
-    for (f = families; strcmp(f->name, "causal") != 0; f++) continue;
-    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
-        if (f->of[isa].kernel) register_call(s, &f->of[isa], (linattn_isa)isa);
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        const subject *causal = &family_of("causal")->of[isa];
+        if (causal->kernel) register_call(s, causal, (linattn_isa)isa);
+    }
 #endif
 }

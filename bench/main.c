@@ -8,27 +8,35 @@
 
 static const char usage[] =
     "usage: linattn_bench [OPTION...] [Google Benchmark's options, see --help]\n"
-    "  --full               every map, shape and length; default: a sample of a minute or two\n"
-    "  --shapes=64x64,...   features x dim_value\n"
+    "  --full               every map and shape, more lengths; default: a sample of some minutes\n"
+    "  --shapes=64x64,...   dim_key x dim_value\n"
     "  --n=1,4096,...       tokens\n"
-    "  --maps=elu1,...      elu1, identity, relu, exp, softmax\n"
+    "  --maps=elu1,...      elu1, identity, relu, exp, softmax, favor, favor-simplified,\n"
+    "                       favor-hyperbolic, taylor, expdef\n"
     "  --isas=avx2,...      scalar, neon, avx2, avx512\n"
     "  --check              fail if a result is wrong\n"
     "With --shapes, --n or --maps: all their combinations.\n"
-    "Names: kernel/map/isa or peer/features x dim_value/n[/variant]. Counters:\n"
+    "Names: kernel/map[-parameter]/isa or peer/dim_key x dim_value/n[/variant]; parameters are\n"
+    "favor's rows of the projection, the degree of taylor and expdef, nystrom's landmarks. "
+    "Counters:\n"
     "  ns            per token and head, per element, per merge or per call; a median\n"
     "  spread        of the samples' middle half, relative to that\n"
-    "  gflops        2 m dv for each of adding a key and reading a query\n"
+    "  gflops        2 m dv for each of adding a key and reading a query, m features; favor: and\n"
+    "                2 M dim_key to project each; nystrom: 4 landmarks (dim_key + dv) per token;\n"
+    "                band: those of causal, so that its share tells how much slower it is\n"
     "  peak          the least possible time over the time taken: see memory_bound\n"
     "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
     "  error         the largest against double precision, relative to its row's largest element\n"
-    "  times         as long as on aligned, dense, ordinary operands\n"
+    "  times         as long as on aligned, dense, ordinary operands; a window: as without;\n"
+    "                1,048,576 tokens: as in sequences of 1,024;\n"
+    "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  speedup       over one thread\n"
     "  overhead      ns of a call, beside its kernel\n";
 
-static const shape all_shapes[] = {{16, 16}, {32, 32},   {40, 40},   {64, 64}, {72, 72},
-                                   {96, 96}, {100, 100}, {128, 128}, {256, 64}};
-static const size_t all_lengths[] = {1, 2, 3, 5, 8, 16, 64, 256, 1024, 4096, 16384, 65536, 1048576};
+static const shape all_shapes[] = {{16, 16}, {32, 32}, {33, 33},   {40, 40},   {64, 64}, {65, 65},
+                                   {72, 72}, {96, 96}, {100, 100}, {128, 128}, {256, 64}};
+static const size_t all_lengths[] = {1,   2,   3,    5,    8,     16,    64,
+                                     128, 256, 1024, 4096, 16384, 65536, 1048576};
 
 /* ---- What is wanted ------------------------------------------------------------------------- */
 
@@ -45,21 +53,63 @@ static bool in_sets(const selection *s, linattn_isa isa, linattn_feature_map map
     return (s->isas >> isa & 1u) && (s->maps >> map & 1u);
 }
 
-bool bench_wanted(const selection *s, linattn_isa isa, linattn_feature_map map, shape x, size_t n)
+/* Maps with a parameter, and the shapes that a sample has of each. */
+typedef struct method {
+    linattn_feature_map map;
+    size_t parameter;
+    shape shape;
+} method;
+
+static const method methods[] = {
+    {LINATTN_MAP_FAVOR, 256, {64, 64}},
+    {LINATTN_MAP_FAVOR, 128, {32, 32}},
+    {LINATTN_MAP_FAVOR, 512, {128, 128}},
+    {LINATTN_MAP_FAVOR_SIMPLIFIED, 256, {64, 64}},
+    {LINATTN_MAP_FAVOR_HYPERBOLIC, 128, {64, 64}},
+    {LINATTN_MAP_TAYLOR, 2, {16, 64}},
+    {LINATTN_MAP_TAYLOR, 2, {32, 64}},
+    {LINATTN_MAP_TAYLOR, 4, {8, 64}},
+    {LINATTN_MAP_EXPDEF, 2, {16, 64}},
+};
+
+bool bench_case(const selection *s, size_t i, bench *b)
 {
-    const bool usual_map = map == LINATTN_MAP_ELU1, usual_shape = x.m == 64 && x.dv == 64;
-    const bool scalar = isa == LINATTN_ISA_SCALAR;
-    const bool usual_n = n == (size_t)(scalar ? bench_scalar_length : bench_usual_length);
-    if (!in_sets(s, isa, map)) return false;
-    if (s->given) return true;
-    if (s->full) return usual_n || (usual_map && !scalar);
-    return (usual_n && (usual_shape || (usual_map && !scalar))) ||
-           (usual_map && usual_shape && isa == bench_best(s));
+    const size_t maps = s->given ? LINATTN_MAP_COUNT : LINATTN_MAP_FAVOR;
+    const size_t plain = maps * s->shape_count;
+    shape x = {0, 0};
+    if (i < plain) {
+        b->map = (linattn_feature_map)(i / s->shape_count);
+        b->parameter = 0;
+        x = s->shapes[i % s->shape_count];
+    } else if (!s->given && i - plain < sizeof methods / sizeof methods[0]) {
+        b->map = methods[i - plain].map;
+        b->parameter = methods[i - plain].parameter;
+        x = methods[i - plain].shape;
+    }
+    b->d = x.d;
+    b->dv = x.dv;
+    return x.d != 0;
 }
 
-bool bench_sampled(const selection *s, shape x)
+/* What a full run has of lengths on other shapes than the usual one. */
+static bool sampled_length(size_t n) { return n == 1 || n == 16 || n == 256 || n == 65536; }
+
+bool bench_wanted(const selection *s, const bench *b)
 {
-    return s->full || s->given || x.m >= 256 || (x.m == x.dv && (x.m & (x.m - 1)) == 0);
+    const bool usual_map = b->map == LINATTN_MAP_ELU1, usual_shape = b->d == 64 && b->dv == 64;
+    const bool scalar = b->isa == LINATTN_ISA_SCALAR;
+    const bool usual_n = b->n == (size_t)(scalar ? bench_scalar_length : bench_usual_length);
+    if (!in_sets(s, b->isa, b->map)) return false;
+    if (s->given) return true;
+    if (b->parameter) return usual_n && !scalar;
+    if (s->full) return usual_n || (usual_map && !scalar && (usual_shape || sampled_length(b->n)));
+    return (usual_n && (usual_shape || (usual_map && !scalar))) ||
+           (usual_map && usual_shape && b->isa == bench_best(s));
+}
+
+bool bench_sampled(const selection *s, const bench *b)
+{
+    return s->full || s->given || b->d >= 256 || (b->d == b->dv && (b->d & (b->d - 1)) == 0);
 }
 
 bool bench_wanted_array(const selection *s, linattn_isa isa, linattn_feature_map map, size_t n)
@@ -82,7 +132,7 @@ static void read_shapes(selection *s, char *list)
     s->shape_count = 0;
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         shape x;
-        if (sscanf(word, "%zux%zu", &x.m, &x.dv) != 2 || x.m == 0 || x.dv == 0) refuse(word);
+        if (sscanf(word, "%zux%zu", &x.d, &x.dv) != 2 || x.d == 0 || x.dv == 0) refuse(word);
         if (s->shape_count == sizeof s->shapes / sizeof s->shapes[0]) refuse("too many shapes");
         s->shapes[s->shape_count++] = x;
     }
@@ -175,6 +225,15 @@ static void describe(const selection *s)
 #endif
 }
 
+/* Only exp differs: a sample will do, unless the user chose. */
+#ifdef BENCH_KERNELS_SLEEF
+static void register_sleef(selection s)
+{
+    s.full = false;
+    register_kernels_sleef(&s);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     selection s = {0};
@@ -187,7 +246,7 @@ int main(int argc, char **argv)
     describe(&s);
     register_kernels(&s);
 #ifdef BENCH_KERNELS_SLEEF
-    if (s.full || s.given) register_kernels_sleef(&s);
+    if (s.full || s.given) register_sleef(s);
 #endif
     register_verbs(&s);
     register_peers(&s);

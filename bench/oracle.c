@@ -24,24 +24,89 @@ static double map_of(linattn_feature_map map, double x)
     }
 }
 
-void oracle_features(linattn_feature_map map, bool keys, const float *x, double *phi, size_t m)
+static size_t degree_of(const oracle_problem *p) { return p->degree ? p->degree : 2; }
+
+size_t oracle_feature_count(const oracle_problem *p)
+{
+    size_t count = 1;
+    switch (p->map) {
+    case LINATTN_MAP_FAVOR:
+    case LINATTN_MAP_FAVOR_SIMPLIFIED: return p->features;
+    case LINATTN_MAP_FAVOR_HYPERBOLIC: return 2 * p->features;
+    case LINATTN_MAP_TAYLOR:
+    case LINATTN_MAP_EXPDEF:
+        for (size_t i = 1; i <= degree_of(p); i++) count = count * (p->d + i) / i;
+        return count;
+    default: return p->d;
+    }
+}
+
+static void random_features(const oracle_problem *p, const float *x, double *phi)
+{
+    const size_t m = oracle_feature_count(p);
+    const double root = pow((double)p->d, -0.25);
+    double lower = 0.0, weight = 1.0 / sqrt((double)m);
+    for (size_t i = 0; i < p->d; i++) lower += 0.5 * root * root * (double)x[i] * (double)x[i];
+    if (p->map == LINATTN_MAP_FAVOR_SIMPLIFIED) lower = 0.0, weight = 1.0;
+    for (size_t f = 0; f < m; f++) {
+        const float *row = p->projection + f % p->features * p->d;
+        double dot = 0.0;
+        for (size_t i = 0; i < p->d; i++) dot += root * (double)row[i] * (double)x[i];
+        phi[f] = weight * exp((f < p->features ? dot : -dot) - lower);
+    }
+}
+
+/* The products of `product` and so many more coordinates from x[first] on, which it has `equal`
+   times already: each is divided by the root of its count, a! in all. Returns their number. */
+static size_t monomials(const oracle_problem *p, const float *x, size_t more, size_t first,
+                        size_t equal, double product, double *phi)
+{
+    size_t count = 0;
+    if (more == 0) {
+        *phi = product;
+        return 1;
+    }
+    for (size_t i = first; i < p->d; i++, equal = 0) {
+        const double by = pow((double)p->d, -0.25) / sqrt((double)(equal + 1));
+        count += monomials(p, x, more - 1, i, equal + 1, product * by * (double)x[i], phi + count);
+    }
+    return count;
+}
+
+static void monomial_features(const oracle_problem *p, const float *x, double *phi)
+{
+    const size_t degree = degree_of(p);
+    double weight = 1.0;
+    for (size_t i = 0; i <= degree; i++) {
+        phi += monomials(p, x, i, 0, 0, sqrt(weight), phi);
+        if (p->map == LINATTN_MAP_EXPDEF) weight *= 1.0 - (double)i / (double)degree;
+    }
+}
+
+void oracle_features(const oracle_problem *p, bool keys, const float *x, double *phi)
 {
     double sum = 0.0;
-    for (size_t f = 0; f < m; f++) sum += phi[f] = map_of(map, x[f]);
-    if (map == LINATTN_MAP_SOFTMAX && !keys)
-        for (size_t f = 0; f < m; f++) phi[f] /= sum;
+    if (p->map == LINATTN_MAP_TAYLOR || p->map == LINATTN_MAP_EXPDEF) {
+        monomial_features(p, x, phi);
+    } else if (p->map >= LINATTN_MAP_FAVOR) {
+        random_features(p, x, phi);
+    } else {
+        for (size_t f = 0; f < p->d; f++) sum += phi[f] = map_of(p->map, x[f]);
+        if (p->map == LINATTN_MAP_SOFTMAX && !keys)
+            for (size_t f = 0; f < p->d; f++) phi[f] /= sum;
+    }
 }
 
 typedef struct recurrence {
     double *s, *z, *phi;
-    size_t seen;
+    size_t m, seen;
 } recurrence;
 
 static void add_key(const oracle_problem *p, recurrence *r, size_t t)
 {
     const float *v = p->v + t * p->v_token;
-    oracle_features(p->map, true, p->k + t * p->k_token, r->phi, p->m);
-    for (size_t f = 0; f < p->m; f++) {
+    oracle_features(p, true, p->k + t * p->k_token, r->phi);
+    for (size_t f = 0; f < r->m; f++) {
         double *row = r->s + f * p->dv;
         r->z[f] += r->phi[f];
         for (size_t c = 0; c < p->dv; c++) row[c] += r->phi[f] * (double)v[c];
@@ -53,13 +118,13 @@ static void read_out(const oracle_problem *p, recurrence *r, size_t t, double *o
 {
     const bool by_feature = p->normaliser == LINATTN_NORM_FEATURE;
     double by = 1.0;
-    oracle_features(p->map, false, p->q + t * p->q_token, r->phi, p->m);
+    oracle_features(p, false, p->q + t * p->q_token, r->phi);
     if (p->normaliser == LINATTN_NORM_LENGTH) by = (double)r->seen;
     if (p->normaliser == LINATTN_NORM_SUM) {
         by = 0.0;
-        for (size_t f = 0; f < p->m; f++) by += r->phi[f] * r->z[f];
+        for (size_t f = 0; f < r->m; f++) by += r->phi[f] * r->z[f];
     }
-    for (size_t f = 0; f < p->m; f++) {
+    for (size_t f = 0; f < r->m; f++) {
         const double weight = r->phi[f] / (by_feature ? r->z[f] : by);
         const double *row = r->s + f * p->dv;
         for (size_t c = 0; c < p->dv; c++) out[c] += weight * row[c];
@@ -68,8 +133,9 @@ static void read_out(const oracle_problem *p, recurrence *r, size_t t, double *o
 
 static void linear(const oracle_problem *p, double *out)
 {
-    recurrence r = {take(p->m * p->dv * sizeof(double)), take(p->m * sizeof(double)),
-                    take(p->m * sizeof(double)), 0};
+    const size_t m = oracle_feature_count(p);
+    recurrence r = {take(m * p->dv * sizeof(double)), take(m * sizeof(double)),
+                    take(m * sizeof(double)), m, 0};
     for (size_t t = 0; t < p->n && !p->causal; t++) add_key(p, &r, t);
     for (size_t t = 0; t < p->n; t++) {
         if (p->causal) add_key(p, &r, t);
@@ -80,6 +146,28 @@ static void linear(const oracle_problem *p, double *out)
     free(r.phi);
 }
 
+/* A window, key by key; the normaliser is the sum. */
+static void banded(const oracle_problem *p, double *out)
+{
+    const size_t m = oracle_feature_count(p);
+    double *keys = take(p->n * m * sizeof *keys), *phi = take(m * sizeof *phi);
+    for (size_t t = 0; t < p->n; t++) {
+        double sum = 0.0;
+        oracle_features(p, true, p->k + t * p->k_token, keys + t * m);
+        oracle_features(p, false, p->q + t * p->q_token, phi);
+        for (size_t j = t < p->window ? 0 : t + 1 - p->window; j <= t; j++) {
+            double weight = 0.0;
+            for (size_t f = 0; f < m; f++) weight += phi[f] * keys[j * m + f];
+            for (size_t c = 0; c < p->dv; c++)
+                out[t * p->dv + c] += weight * (double)p->v[j * p->v_token + c];
+            sum += weight;
+        }
+        for (size_t c = 0; c < p->dv; c++) out[t * p->dv + c] /= sum;
+    }
+    free(keys);
+    free(phi);
+}
+
 static void exact_row(const oracle_problem *p, size_t t, double *weight, double *out)
 {
     const size_t keys = p->causal ? t + 1 : p->n;
@@ -87,8 +175,8 @@ static void exact_row(const oracle_problem *p, size_t t, double *weight, double 
     double top = -HUGE_VAL, sum = 0.0;
     for (size_t j = 0; j < keys; j++) {
         double dot = 0.0;
-        for (size_t f = 0; f < p->m; f++) dot += (double)q[f] * (double)p->k[j * p->k_token + f];
-        weight[j] = dot / sqrt((double)p->m);
+        for (size_t f = 0; f < p->d; f++) dot += (double)q[f] * (double)p->k[j * p->k_token + f];
+        weight[j] = dot / sqrt((double)p->d);
         top = fmax(top, weight[j]);
     }
     for (size_t j = 0; j < keys; j++) sum += weight[j] = exp(weight[j] - top);
@@ -189,15 +277,15 @@ static double *means(const double *x, size_t n, size_t d, size_t landmarks)
 static void nystrom(const oracle_problem *p, double *out)
 {
     const size_t n = p->n, l = p->landmarks;
-    double *q = widened(p->q, p->q_token, n, p->m), *k = widened(p->k, p->k_token, n, p->m);
+    double *q = widened(p->q, p->q_token, n, p->d), *k = widened(p->k, p->k_token, n, p->d);
     double *v = widened(p->v, p->v_token, n, p->dv);
-    double *q_marks = means(q, n, p->m, l), *k_marks = means(k, n, p->m, l);
+    double *q_marks = means(q, n, p->d, l), *k_marks = means(k, n, p->d, l);
     double *a = take(l * n * sizeof *a), *bv = take(l * p->dv * sizeof *bv);
     double *w = take(l * p->dv * sizeof *w);
-    attend(q_marks, l, k, n, p->m, a);
+    attend(q_marks, l, k, n, p->d, a);
     times(a, v, bv, l, n, p->dv);
-    oracle_inverse(q_marks, k_marks, bv, l, p->m, p->dv, w);
-    attend(q, n, k_marks, l, p->m, a);
+    oracle_inverse(q_marks, k_marks, bv, l, p->d, p->dv, w);
+    attend(q, n, k_marks, l, p->d, a);
     times(a, w, out, n, l, p->dv);
     free(q);
     free(k);
@@ -212,20 +300,23 @@ static void nystrom(const oracle_problem *p, double *out)
 size_t oracle_tokens(const oracle_problem *p)
 {
     const double budget = 3e8; /* flops */
+    const double m = (double)oracle_feature_count(p), dv = (double)p->dv;
     size_t n = p->n < 4096 ? p->n : 4096;
-    double cost;
     for (;; n /= 2) {
-        const double keys = p->exact ? 0.5 * (double)n : (double)p->m;
-        cost = 4.0 * (double)n * keys * (double)(p->exact ? p->m + p->dv : p->dv);
-        if (cost <= budget || n <= 16) return n;
+        double pair = 0.0, token = 4.0 * (m * dv + (double)(p->features * p->d));
+        if (p->exact) pair = 0.5 * (double)n * ((double)p->d + dv);
+        if (p->window) pair = (double)p->window * (m + dv);
+        if (pair > 0.0) token = 4.0 * pair;
+        if (token * (double)n <= budget || n <= 16) return n;
     }
 }
 
 static bool same(const oracle_problem *a, const oracle_problem *b)
 {
     return a->q == b->q && a->k == b->k && a->v == b->v && a->q_token == b->q_token &&
-           a->k_token == b->k_token && a->v_token == b->v_token && a->n == b->n && a->m == b->m &&
-           a->dv == b->dv && a->map == b->map && a->normaliser == b->normaliser &&
+           a->k_token == b->k_token && a->v_token == b->v_token && a->n == b->n && a->d == b->d &&
+           a->dv == b->dv && a->map == b->map && a->features == b->features &&
+           a->degree == b->degree && a->window == b->window && a->normaliser == b->normaliser &&
            a->exact == b->exact && a->causal == b->causal && a->landmarks == b->landmarks;
 }
 
@@ -243,6 +334,8 @@ static const double *solve(const oracle_problem *p)
         nystrom(p, out);
     else if (p->exact)
         exact(p, out);
+    else if (p->window)
+        banded(p, out);
     else
         linear(p, out);
     return out;

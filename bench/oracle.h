@@ -1,4 +1,5 @@
-/* Linear and exact attention in double precision, in plain loops. */
+/* Linear and exact attention in double precision, in plain loops. The scale is 1 / sqrt(d) for
+   exact attention, Nystroem and the maps that approximate it, 1 for the others. */
 #ifndef LINATTN_BENCH_ORACLE_H
 #define LINATTN_BENCH_ORACLE_H
 
@@ -11,10 +12,14 @@
 typedef struct oracle_problem {
     const float *q, *k, *v;
     size_t q_token, k_token, v_token;
-    size_t n, m, dv;
+    size_t n, d, dv;
     linattn_feature_map map;
+    size_t features; /* favor: rows of the projection */
+    size_t degree;   /* taylor, expdef; 0 means 2 */
+    const float *projection;
+    size_t window;                 /* not 0: keys i - window < j <= i alone, causal */
     linattn_normaliser normaliser; /* not DEFAULT */
-    bool exact;                    /* exact attention, with scale 1 / sqrt(m) */
+    bool exact;                    /* exact attention */
     bool causal;
     size_t landmarks; /* not 0: Nystroem with so many, a divisor of n, and 12 steps */
 } oracle_problem;
@@ -33,7 +38,8 @@ void oracle_inverse(const double *q, const double *k, const double *bv, size_t l
 /* The same for a map on an array: relative to each element. */
 double oracle_map_error(linattn_feature_map map, const float *x, const float *y, size_t n);
 
-/* phi of one vector. keys: of a key, not of a query. */
-void oracle_features(linattn_feature_map map, bool keys, const float *x, double *phi, size_t m);
+/* phi of one vector, and how long that is. keys: of a key, not of a query. */
+void oracle_features(const oracle_problem *p, bool keys, const float *x, double *phi);
+size_t oracle_feature_count(const oracle_problem *p);
 
 #endif

@@ -3,22 +3,25 @@
 
     report.py collect OUT.csv RUN.json... [--rows MORE.csv...] [--note KEY=VALUE...]
     report.py render RESULTS.csv... [--readme README.md]
+    report.py promises RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and a .png beside each
-csv, and puts a summary of all of them between the markers in the README. It can be repeated: the
-csv is its only source.
+csv, and puts a summary of those made with gcc between the markers in the README. It can be
+repeated: the csv is its only source. promises prints what the library is to keep, and whether it
+does.
 """
 
 import argparse
 import csv
 import json
+import math
 import pathlib
 import re
 import statistics
 import sys
 
 VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "speedup", "overhead"]
-COLUMNS = ["kernel", "map", "by", "m", "dv", "n", "variant"] + VALUES + ["bytes"]
+COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
 ISAS = ["avx512", "avx2", "neon", "scalar"]
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -33,7 +36,7 @@ def split_name(name):
     rest = parts[3:]
     shape = rest.pop(0)
     if "x" in shape:
-        row["m"], row["dv"] = shape.split("x")
+        row["d"], row["dv"] = shape.split("x")
     if rest and rest[0].isdigit():
         row["n"] = rest.pop(0)
     row["variant"] = "/".join(rest)
@@ -96,7 +99,7 @@ class Results:
         self.head = dict(line[2:].split(": ", 1) for line in head)
         self.rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
         for row in self.rows:
-            for key in ["m", "dv", "n"] + VALUES + ["bytes"]:
+            for key in ["d", "dv", "n"] + VALUES + ["bytes"]:
                 row[key] = float(row[key]) if row.get(key) else None
         present = {row["by"] for row in self.rows if row["ns"]}
         self.isas = [isa for isa in ISAS if isa in present]
@@ -109,27 +112,28 @@ class Results:
         return found[0] if found else None
 
     def shapes(self, kernel):
-        found = {(row["m"], row["dv"]) for row in self.find(kernel=kernel) if row["m"]}
+        found = {(row["d"], row["dv"]) for row in self.find(kernel=kernel) if row["d"]}
         return sorted(found, key=lambda shape: (shape[0] * shape[1], shape))
 
     def peers(self, kernel, shape, n, variant=""):
         """The best row of each peer: some come in several chunk sizes."""
+        def cost(row):
+            return row["times"] or row["ns"]
+
         best = {}
-        for row in self.find(kernel=kernel, m=shape[0], dv=shape[1], n=n, variant=variant):
+        for row in self.find(kernel=kernel, d=shape[0], dv=shape[1], n=n, variant=variant):
             peer = re.sub(r"-\d+$", "", row["by"])
             if peer in ISAS or not row["ns"] or peer.endswith("-sleef"):
                 continue
-            if peer not in best or row["ns"] < best[peer]["ns"]:
+            if peer not in best or cost(row) < cost(best[peer]):
                 best[peer] = row
         return best
 
 
 def faster(ours, theirs):
-    """How many times as fast. Each was timed beside the machine's limit: where that was the same
-    limit, the ratio of the shares is free of what the machine did between the two."""
-    if ours["peak"] and theirs["peak"] and ours["memory_bound"] == theirs["memory_bound"]:
-        return ours["peak"] / theirs["peak"]
-    return theirs["ns"] / ours["ns"]
+    """How many times as fast. Most peers were timed by turns with linattn: the median of these
+    ratios, as the clock may have moved between the two rows."""
+    return theirs["times"] or theirs["ns"] / ours["ns"]
 
 
 def shape_name(shape):
@@ -166,7 +170,7 @@ def peers_table(results, kernel, n, shapes, variant="", map_name="elu1"):
     names = sorted({peer for peers in found.values() for peer in peers})
     rows = []
     for shape in shapes:
-        ours = results.one(kernel=kernel, map=map_name, by=best, m=shape[0], dv=shape[1], n=n,
+        ours = results.one(kernel=kernel, map=map_name, by=best, d=shape[0], dv=shape[1], n=n,
                            variant=variant)
         if not ours:
             continue
@@ -185,7 +189,7 @@ def shares_table(results):
     for kernel in dict.fromkeys(row["kernel"] for row in results.rows):
         for shape in results.shapes(kernel):
             cells = [
-                results.one(kernel=kernel, map="elu1", by=isa, m=shape[0], dv=shape[1], n=4096.0)
+                results.one(kernel=kernel, map="elu1", by=isa, d=shape[0], dv=shape[1], n=4096.0)
                 for isa in isas
             ]
             if any(cells):
@@ -195,10 +199,38 @@ def shares_table(results):
     return table(["kernel", "shape"] + [f"{isa}: ns (share)" for isa in isas] + ["error"], rows)
 
 
+def methods(results):
+    """Rows of what is not an elementwise map on all tokens, n = 4096, for each instruction set."""
+    kernels = ["causal", "update", "query", "band", "nystrom", "means", "inverse", "map_features",
+               "softmax"]
+    found = {}
+    for row in results.rows:
+        plain = row["map"] in ["elu1", "identity", "relu", "exp", "softmax"]
+        window = re.fullmatch(r"w\d+", row["variant"])
+        usual = row["n"] == 4096.0 and (window or (not plain and not row["variant"]))
+        if row["kernel"] in kernels and usual and row["by"] in results.isas and row["d"]:
+            key = (row["kernel"], row["map"], row["d"], row["dv"], row["variant"])
+            found.setdefault(key, {})[row["by"]] = row
+    return dict(sorted(found.items(), key=lambda item: kernels.index(item[0][0])))
+
+
+def methods_table(results):
+    isas = [isa for isa in results.isas if isa != "scalar"]
+    rows = []
+    for (kernel, name, d, dv, window), by in methods(results).items():
+        cells = [by.get(isa) for isa in isas]
+        if any(cells):
+            rows.append([kernel, " ".join(filter(None, [name, window])), shape_name((d, dv))])
+            rows[-1] += [f"{time(row)} ({share(row)})" for row in cells]
+            rows[-1].append(error(next(row for row in cells if row)))
+    header = ["kernel", "method", "shape"] + [f"{isa}: ns (share)" for isa in isas] + ["error"]
+    return table(header, rows)
+
+
 def lengths_table(results):
     """Linear and exact attention against n: where they cross."""
     best = results.isas[0]
-    fixed = {"by": best, "m": 64.0, "dv": 64.0}
+    fixed = {"by": best, "d": 64.0, "dv": 64.0}
     rows = []
     for n in sorted({row["n"] for row in results.find(kernel="causal", map="elu1", **fixed)}):
         linear = results.one(kernel="causal", map="elu1", n=n, **fixed)
@@ -210,7 +242,7 @@ def lengths_table(results):
 def maps_table(results):
     rows = []
     for row in results.rows:
-        if row["m"] is None and row["n"] == 4096.0 and row["ns"]:
+        if row["d"] is None and row["n"] == 4096.0 and row["ns"]:
             sleef = results.one(kernel="map", map=row["map"], by=f"sleef-{row['by']}", n=4096.0)
             ratio = f"{faster(row, sleef):.2f}×" if sleef else ""
             rows.append([row["map"], row["by"], f"{row['ns']:.3f}", share(row), error(row), ratio])
@@ -219,7 +251,7 @@ def maps_table(results):
 
 
 def merges_table(results):
-    rows = [[row["map"], row["by"], shape_name((row["m"], row["dv"])), time(row), share(row)]
+    rows = [[row["map"], row["by"], shape_name((row["d"], row["dv"])), time(row), share(row)]
             for row in results.find(kernel="merge") if row["by"] in results.isas]
     return table(["map", "by", "shape", "ns per head", "of the bandwidth"], rows)
 
@@ -227,13 +259,13 @@ def merges_table(results):
 def variants_table(results):
     rows = []
     for row in results.rows:
-        for what in ["times", "speedup", "overhead"]:
-            if row[what] is None:
+        for what, label in [("times", "long"), ("speedup", ""), ("overhead", "overhead")]:
+            if row[what] is None or row["by"] not in results.isas:
                 continue
             unit = " ns" if what == "overhead" else "×"
             name = "/".join(filter(None, [row["kernel"], row["map"], row["by"]]))
-            rows.append([name, shape_name((row["m"], row["dv"])), f"{row['n']:.0f}",
-                         row["variant"] or what, f"{row[what]:.2f}{unit}"])
+            rows.append([name, shape_name((row["d"], row["dv"])), f"{row['n']:.0f}",
+                         row["variant"] or label, f"{row[what]:.2f}{unit}"])
     return table(["benchmark", "shape", "n", "", "against its base"], rows)
 
 
@@ -252,6 +284,197 @@ def decode_tables(results):
     return lines
 
 
+# ---- Promises -----------------------------------------------------------------------------------
+
+SHAPES = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0), (256.0, 64.0)]
+BETWEEN = [(16.0, 16.0), (40.0, 40.0), (72.0, 72.0), (100.0, 100.0)]
+SHARES = [  # kernel, instruction set, shapes, least shares of the FMA peak with elu1
+    ("update", "avx512", SHAPES, [0.66, 0.79, 0.84, 0.79]),
+    ("query", "avx512", SHAPES, [0.60, 0.76, 0.85, 0.80]),
+    ("causal", "avx512", SHAPES, [0.60, 0.73, 0.82, 0.69]),
+    ("causal", "avx512", BETWEEN, [0.40, 0.50, 0.60, 0.63]),
+    ("update", "avx2", SHAPES, [0.66, 0.79, 0.84, 0.76]),
+    ("query", "avx2", SHAPES, [0.66, 0.79, 0.84, 0.76]),
+    ("causal", "avx2", SHAPES, [0.66, 0.79, 0.84, 0.76]),
+]
+METHODS = [  # what, kernel, map, shape, least share
+    ("favor, d = 64, m = 256, causal", "causal", "favor-256", (64.0, 64.0), 0.60),
+    ("taylor 2, d = 16, causal", "causal", "taylor-2", (16.0, 64.0), 0.58),
+    ("nystrom, 64 landmarks, n = 4096", "nystrom", "l64", (64.0, 64.0), 0.55),
+    ("exact attention, causal", "softmax", "causal", (64.0, 64.0), 0.55),
+    ("exact attention, all keys", "softmax", "full", (64.0, 64.0), 0.55),
+]
+# Odd sizes, and what they lie between.
+NEIGHBOURS = {33.0: (32.0, 64.0), 40.0: (32.0, 64.0), 65.0: (64.0, 96.0), 72.0: (64.0, 96.0),
+              100.0: (96.0, 128.0)}
+
+
+def at_least(what, values, marks, unit=""):
+    """A promise, or nothing if something of it was not measured."""
+    if not values or None in values:
+        return []
+    held = all(value >= mark for value, mark in zip(values, marks))
+    return [[what, " ".join(f"{value:.2f}{unit}" for value in values),
+             "≥ " + " ".join(f"{mark:.2f}" for mark in marks), "yes" if held else "**no**"]]
+
+
+def at_most(what, rows, mark):
+    """rows: pairs of a ratio and where it was seen; the worst counts."""
+    if not rows:
+        return []
+    worst, where = max(rows)
+    held = "yes" if worst <= mark else "**no**"
+    return [[what, f"{worst:.2f}× ({where})", f"≤ {mark:.2f}", held]]
+
+
+def share_promises(results):
+    rows = []
+    for kernel, isa, shapes, marks in SHARES:
+        marks = list(marks)
+        if kernel == "causal" and isa == "avx512" and "zen5" in results.head.get("cpu", ""):
+            marks = [0.50 if shape == (32.0, 32.0) else m for shape, m in zip(shapes, marks)]
+        found = [results.one(kernel=kernel, map="elu1", by=isa, d=d, dv=dv, n=4096.0)
+                 for d, dv in shapes]
+        names = " ".join(shape_name(shape) for shape in shapes)
+        rows += at_least(f"{kernel}, {isa}: share of the FMA peak at {names}",
+                         [row and row["peak"] for row in found], marks)
+    isas = [isa for isa in results.isas if isa in ["avx512", "avx2"]]
+    for what, kernel, name, (d, dv), mark in METHODS:
+        found = [results.one(kernel=kernel, map=name, by=isa, d=d, dv=dv, n=4096.0)
+                 for isa in isas]
+        rows += at_least(f"{what}: share on {', '.join(isas)}",
+                         [row and row["peak"] for row in found], [mark] * len(isas))
+    heads = ["h1", "h32", "h512"]
+    found = [results.one(kernel="decode", map="elu1", by=results.isas[0], d=128.0, variant=each)
+             for each in heads]
+    return rows + at_least("decode (128,128), 1, 32, 512 heads: share of the bandwidth",
+                           [row and row["peak"] for row in found], [0.95] * len(heads))
+
+
+def slowest(results, kernel, shapes, variant=""):
+    """The least that linattn is as fast as a peer, and which one."""
+    n = 1.0 if kernel == "decode" else 4096.0
+    found = []
+    for d, dv in shapes:
+        ours = results.one(kernel=kernel, map="elu1", by=results.isas[0], d=d, dv=dv, n=n,
+                           variant=variant)
+        for name, peer in results.peers(kernel, (d, dv), n, variant).items():
+            if ours:
+                where = " ".join(filter(None, [kernel, variant, shape_name((d, dv)), name]))
+                found.append((faster(ours, peer), where))
+    return found
+
+
+def peer_promises(results):
+    rows = []
+    causal = slowest(results, "causal", results.shapes("causal"))
+    others = slowest(results, "bidirectional", results.shapes("bidirectional"))
+    for heads in ["h1", "h32", "h512"]:
+        others += slowest(results, "decode", results.shapes("decode"), heads)
+    for what, found, mark in [("causal, elu1: times as fast as the best peer", causal, 1.5),
+                              ("elsewhere: times as fast as the best peer", others, 1.0)]:
+        if found:
+            least, where = min(found)
+            rows.append([what, f"{least:.2f}× ({where})", f"≥ {mark:.2f}",
+                         "yes" if least >= mark else "**no**"])
+    for isa, mark in [("avx512", 2.3), ("avx2", 1.9)]:
+        ours, sleef = (results.one(kernel="map", map="exp", by=by, n=4096.0)
+                       for by in [isa, f"sleef-{isa}"])
+        if ours and sleef:
+            rows += at_least(f"exp, {isa}: times as fast as SLEEF", [faster(ours, sleef)], [mark],
+                             "×")
+    return rows
+
+
+def odd_sizes(results):
+    """Time per flop of odd sizes over the mean of what they lie between."""
+    def per_flop(kernel, isa, d):
+        row = results.one(kernel=kernel, map="elu1", by=isa, d=d, dv=d, n=4096.0)
+        return row and row["ns"] / (d * d)
+
+    found = []
+    for kernel in ["update", "query", "causal"]:
+        for isa in [isa for isa in results.isas if isa != "scalar"]:
+            for d, around in NEIGHBOURS.items():
+                odd, *others = [per_flop(kernel, isa, x) for x in (d, *around)]
+                if odd and all(others):
+                    found.append((odd / statistics.mean(others), f"{kernel} {isa} {d:.0f}"))
+    return found
+
+
+def variants(results, kernel=None, variant=""):
+    """Times over the base of what matches, and where."""
+    return [(row["times"], f"{row['kernel']} {row['map']} {row['by']} {row['variant']}")
+            for row in results.rows
+            if row["times"] and re.fullmatch(variant, row["variant"]) and
+            (kernel is None or row["kernel"] == kernel)]
+
+
+def long_sequences(results):
+    return [(row["times"], f"{row['kernel']} {shape_name((row['d'], row['dv']))} {row['by']}")
+            for row in results.find(n=1048576.0, variant="")
+            if row["times"] and row["by"] in results.isas]
+
+
+def crossing(results):
+    """The length from which on linear causal attention is faster than exact, between two that were
+    measured: straight lines between logarithms."""
+    fixed = {"by": results.isas[0], "d": 64.0, "dv": 64.0}
+    points = []
+    for row in results.find(kernel="causal", map="elu1", variant="", **fixed):
+        exact = results.one(kernel="softmax", map="causal", n=row["n"], **fixed)
+        if exact and row["ns"]:
+            points.append((math.log(row["n"]), math.log(exact["ns"] / row["ns"])))
+    points.sort()
+    for (x, y), (next_x, next_y) in reversed(list(zip(points, points[1:]))):
+        if y <= 0.0 < next_y:
+            return math.exp(x + (next_x - x) * y / (y - next_y))
+    return None
+
+
+def small_promises(results):
+    """What has no mark: it is to be known."""
+    best = results.isas[0]
+    rows = []
+    length = crossing(results)
+    if length:
+        rows.append(["linear causal attention is faster than exact, (64,64), from tokens",
+                     f"{length:.0f}", "", ""])
+    call = results.one(kernel="call", map="elu1", by=best, n=1.0)
+    if call:
+        rows.append(["a decode call at (16,16), one head: ns beside its kernel's",
+                     f"{call['overhead']:.0f} beside {call['ns'] - call['overhead']:.0f}", "", ""])
+    sizes = {row["by"]: row["bytes"] / 1024 for row in results.find(kernel="size")}
+    for name in results.isas + ["shared", "scalar only -O2", "scalar only -Os",
+                                "scalar only -Os; state_init and causal alone"]:
+        if name in sizes:
+            rows.append([f"code, {name}: KiB", f"{sizes[name]:.1f}", "", ""])
+    return rows
+
+
+def thread_promises(results):
+    rows = []
+    for kernel, name in [("causal", "elu1"), ("bidirectional", "elu1"), ("softmax", "causal")]:
+        for heads, what in [("heads8", "eight heads"), ("heads1", "one head")]:
+            row = results.one(kernel=kernel, map=name, by=results.isas[0], d=64.0, dv=64.0,
+                              variant=f"{heads}-t2")
+            rows += at_least(f"{kernel} (64,64), {what}: speed-up with 2 threads",
+                             [row and row["speedup"]], [1.85], "×")
+    return rows
+
+
+def promises_table(results):
+    rows = share_promises(results) + peer_promises(results) + thread_promises(results)
+    rows += at_most("windows from 64 up against no window, (64,64), per token",
+                    [(times, where) for times, where in variants(results, "band", r"w\d+")
+                     if not where.endswith(" w16")], 2.2)
+    rows += at_most("odd sizes against their neighbours, per flop", odd_sizes(results), 1.3)
+    rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
+    rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
+    rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.2)
+    return table(["promise", "measured", "mark", "kept"], rows + small_promises(results))
+
+
 def describe(results):
     return ", ".join(f"{key} {value}" for key, value in results.head.items())
 
@@ -262,14 +485,18 @@ def document(results):
     lines += ["Made by `bench/report.py` from the csv beside it. ns are per token and head, one "
               "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
               "place, whichever takes longer, timed beside every sample. Errors are the largest "
-              "against double precision, relative to the largest element of a row.", ""]
+              "against double precision, relative to the largest element of a row. How many times "
+              "as fast: the median over samples that were taken by turns (of decode and "
+              "onnxruntime, the quotient of the times).", ""]
     sections = [
+        ("Promises", promises_table(results)),
         ("Causal, elu1, n = 4096", peers_table(results, "causal", 4096.0,
                                                results.shapes("causal"))),
         ("Bidirectional, elu1, n = 4096", peers_table(results, "bidirectional", 4096.0,
                                                       results.shapes("bidirectional"))),
         ("Decode", decode_tables(results)),
         ("Every kernel, elu1, n = 4096", shares_table(results)),
+        ("Other methods, n = 4096", methods_table(results)),
         ("Linear and exact, (64,64), causal", lengths_table(results)),
         ("Maps on arrays of 4096", maps_table(results)),
         ("Merging two states", merges_table(results)),
@@ -281,15 +508,31 @@ def document(results):
     return "\n".join(lines).rstrip() + "\n"
 
 
+def methods_summary(results):
+    best = results.isas[0]
+    found = methods(results)
+    wanted = [("favor, 256 random features, causal", ("causal", "favor-256", 64.0, 64.0, "")),
+              ("taylor of degree 2, causal", ("causal", "taylor-2", 16.0, 64.0, "")),
+              ("elu1, window of 256, causal", ("band", "elu1", 64.0, 64.0, "w256")),
+              ("nystrom, 64 landmarks", ("nystrom", "l64", 64.0, 64.0, "")),
+              ("exact attention, causal", ("softmax", "causal", 64.0, 64.0, ""))]
+    rows = []
+    for what, key in wanted:
+        row = found.get(key, {}).get(best)
+        if row:
+            rows.append([what, shape_name(key[2:4]), f"**{time(row)}** ± {error(row)}", share(row)])
+    return table(["n = 4096", "shape", f"linattn, {best}", "of the limit"], rows) if rows else []
+
+
 def summary(results, folder):
-    """For the README: the causal table and the picture."""
-    shapes = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0), (256.0, 64.0)]
+    """For the README: the causal table, one of the other methods, and the picture."""
     stem = results.path.stem
     machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
     lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
              "and how many times as fast as each "
              f"([all figures]({folder}/{stem}.md))", ""]
-    lines += peers_table(results, "causal", 4096.0, shapes)
+    lines += peers_table(results, "causal", 4096.0, SHAPES)
+    lines += methods_summary(results)
     return lines + [f"![Time and speed-up on {stem}]({folder}/{stem}.png)", ""]
 
 
@@ -306,7 +549,7 @@ def replace_region(readme, lines):
 
 
 def draw_lengths(axes, results):
-    fixed = {"by": results.isas[0], "m": 64.0, "dv": 64.0, "variant": ""}
+    fixed = {"by": results.isas[0], "d": 64.0, "dv": 64.0, "variant": ""}
     for label, kernel, map_name in [("linear, elu1", "causal", "elu1"),
                                     ("exact", "softmax", "causal")]:
         rows = [row for row in results.find(kernel=kernel, map=map_name, **fixed) if row["n"]]
@@ -321,12 +564,16 @@ def draw_lengths(axes, results):
 def draw_shares(axes, results):
     kernels = [("update", "elu1"), ("query", "elu1"), ("causal", "elu1"), ("softmax", "causal")]
     shapes = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0)]
+    bars = [(kernel, kernel, map_name, shape) for kernel, map_name in kernels for shape in shapes]
+    bars += [("favor", "causal", "favor-256", (64.0, 64.0)),
+             ("taylor 2", "causal", "taylor-2", (16.0, 64.0)),
+             ("nystrom", "nystrom", "l64", (64.0, 64.0))]
     isas = [isa for isa in results.isas if isa != "scalar"]
     width = 0.8 / len(isas)
-    labels = [f"{kernel}\n{shape_name(shape)}" for kernel, _ in kernels for shape in shapes]
+    labels = [f"{name}\n{shape_name(shape)}" for name, _, _, shape in bars]
     for i, isa in enumerate(isas):
-        rows = [results.one(kernel=kernel, map=map_name, by=isa, m=m, dv=dv, n=4096.0)
-                for kernel, map_name in kernels for m, dv in shapes]
+        rows = [results.one(kernel=kernel, map=map_name, by=isa, d=d, dv=dv, n=4096.0)
+                for _, kernel, map_name, (d, dv) in bars]
         at = [x + (i - 0.5 * (len(isas) - 1)) * width for x in range(len(rows))]
         axes.bar(at, [row["peak"] if row else 0.0 for row in rows], width, label=isa)
     axes.set_xticks(range(len(labels)), labels, fontsize=6)
@@ -342,10 +589,10 @@ def draw_speedups(axes, results):
     width = 0.8 / max(1, len(names))
     for i, name in enumerate(names):
         heights = []
-        for m, dv in shapes:
-            ours = results.one(kernel="causal", map="elu1", by=results.isas[0], m=m, dv=dv,
+        for d, dv in shapes:
+            ours = results.one(kernel="causal", map="elu1", by=results.isas[0], d=d, dv=dv,
                                n=4096.0)
-            peer = results.peers("causal", (m, dv), 4096.0).get(name)
+            peer = results.peers("causal", (d, dv), 4096.0).get(name)
             heights.append(faster(ours, peer) if ours and peer else 0.0)
         at = [x + (i - 0.5 * (len(names) - 1)) * width for x in range(len(shapes))]
         axes.bar(at, heights, width, label=name)
@@ -365,7 +612,7 @@ def draw(results):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(18, 5))
+    figure, axes = pyplot.subplots(1, 3, figsize=(20, 5), gridspec_kw={"width_ratios": [3, 5, 3]})
     draw_lengths(axes[0], results)
     draw_shares(axes[1], results)
     draw_speedups(axes[2], results)
@@ -376,12 +623,13 @@ def draw(results):
 
 
 def render(paths, readme):
-    lines = []
-    for path in sorted(paths):
-        results = Results(path)
+    all_results = [Results(path) for path in sorted(paths)]
+    for results in all_results:
         results.path.with_suffix(".md").write_text(document(results))
         draw(results)
-        lines += summary(results, "bench/results")
+    usual = [results for results in all_results if results.head["compiler"].startswith("gcc")]
+    lines = [line for results in usual or all_results
+             for line in summary(results, "bench/results")]
     if readme:
         replace_region(pathlib.Path(readme), lines)
 
@@ -395,12 +643,16 @@ def main():
     command.add_argument("runs", nargs="+")
     command.add_argument("--rows", nargs="*", default=[])
     command.add_argument("--note", action="append", default=[])
+    command = commands.add_parser("promises")
+    command.add_argument("results")
     command = commands.add_parser("render")
     command.add_argument("results", nargs="+")
     command.add_argument("--readme")
     options = parser.parse_args()
     if options.command == "collect":
         collect(options.out, options.runs, options.rows, options.note)
+    elif options.command == "promises":
+        print("\n".join(promises_table(Results(options.results))).rstrip())
     else:
         render(options.results, options.readme)
 

@@ -10,7 +10,8 @@ enum { DECODE_TOKENS = 16 }; /* that are checked; the first one is timed */
 
 typedef struct verb_run {
     operands o;
-    void *state;
+    void *state; /* or workspace */
+    size_t bytes;
     linattn_context context;
 } verb_run;
 
@@ -39,7 +40,7 @@ static double verb_error(const bench *b, const operands *o, bool causal)
 static const char *decode_open(bench *b)
 {
     verb_run *r = bench_take(sizeof *r);
-    const double heads = (double)b->heads, each = (double)(b->m * b->dv);
+    const double heads = (double)b->heads, each = (double)(b->d * b->dv);
     const char *problem;
     if (!r) return no_memory;
     r->state = bench_state(b);
@@ -50,9 +51,17 @@ static const char *decode_open(bench *b)
     b->error = verb_error(b, &r->o, true);
     b->items = heads;
     b->flops = 4.0 * heads * each;
-    b->bytes = 2.0 * sizeof(float) * heads * (each + (double)(b->m + b->dv));
+    b->bytes = 2.0 * sizeof(float) * heads * (each + (double)(b->d + b->dv));
     bench_memory_is_state(b, r->state);
     return NULL;
+}
+
+/* With a window, whose sums are not those of a state without. */
+static void add_windowed(bench b)
+{
+    b.window = 256;
+    bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu-w%zu", linattn_isa_name(b.isa), b.d, b.dv, b.heads,
+              b.window);
 }
 
 static void register_decode(const selection *s)
@@ -62,19 +71,20 @@ static void register_decode(const selection *s)
         for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++)
             for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
                 const shape x = s->shapes[i];
-                const bool usual = (x.m == 64 || x.m == 128) && x.m == x.dv;
+                const bool usual = (x.d == 64 || x.d == 128) && x.d == x.dv;
                 const bench b = {.open = decode_open,
                                  .call = decode_call,
                                  .heads = heads[h],
                                  .isa = (linattn_isa)isa,
-                                 .m = x.m,
+                                 .d = x.d,
                                  .dv = x.dv,
                                  .n = DECODE_TOKENS,
                                  .variant = VARIANT_HEADS};
-                if (!(s->isas >> isa & 1u)) continue;
-                if (s->given || s->full || (usual && isa != LINATTN_ISA_SCALAR))
-                    bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", linattn_isa_name(b.isa), x.m,
-                              x.dv, heads[h]);
+                if (!(s->isas >> isa & 1u) || !(s->maps & 1u << LINATTN_MAP_ELU1)) continue;
+                if (!s->given && !s->full && (!usual || isa == LINATTN_ISA_SCALAR)) continue;
+                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", linattn_isa_name(b.isa), x.d, x.dv,
+                          heads[h]);
+                if (x.d == 64 && heads[h] == 32) add_windowed(b);
             }
 }
 
@@ -86,56 +96,85 @@ static void causal(bench *b, const linattn_context *context)
     bench_check(linattn_causal(r->state, r->o.q, r->o.k, r->o.v, r->o.out, b->n, context));
 }
 
-/* linattn_bidirectional would clear its workspace each time, which at many heads counts. */
 static void bidirectional(bench *b, const linattn_context *context)
 {
     verb_run *r = b->data;
     const linattn_config config = bench_config(b);
     bench_check(linattn_bidirectional(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out,
-                                      r->state, linattn_state_size(&config) + 64, context));
+                                      r->state, r->bytes, context));
 }
 
-static void run_verb(bench *b, const linattn_context *context)
+static void exact(bench *b, const linattn_context *context)
 {
-    if (b->causal)
-        causal(b, context);
-    else
-        bidirectional(b, context);
+    verb_run *r = b->data;
+    const linattn_config config = bench_config(b);
+    bench_check(linattn_softmax(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, b->causal,
+                                r->state, r->bytes, context));
 }
 
-static void verb_call(bench *b) { run_verb(b, &((verb_run *)b->data)->context); }
-static void verb_base(bench *b) { run_verb(b, NULL); }
+typedef struct verb {
+    const char *name; /* kernel/map */
+    void (*run)(bench *b, const linattn_context *context);
+    linattn_workspace workspace;
+    bool causal;
+} verb;
+
+static const verb verbs[] = {
+    {"bidirectional/elu1", bidirectional, LINATTN_WORKSPACE_BIDIRECTIONAL, false},
+    {"causal/elu1", causal, LINATTN_WORKSPACE_BIDIRECTIONAL, true}, /* a state fits in there */
+    {"softmax/causal", exact, LINATTN_WORKSPACE_SOFTMAX, true},
+};
+
+static void verb_call(bench *b)
+{
+    verb_run *r = b->data;
+    ((const verb *)b->subject)->run(b, &r->context);
+}
+
+static void verb_base(bench *b) { ((const verb *)b->subject)->run(b, NULL); }
+
+static double verb_flops(const bench *b)
+{
+    const double n = (double)b->n, heads = (double)b->heads;
+    const verb *subject = b->subject;
+    if (subject->workspace != LINATTN_WORKSPACE_SOFTMAX)
+        return 2.0 * heads * n * bench_token_flops(b);
+    return heads * n * (n + 1.0) * (double)(b->d + b->dv);
+}
 
 static const char *verb_open(bench *b)
 {
     const linattn_config config = bench_config(b);
-    const size_t bytes = linattn_state_size(&config);
-    const double tokens = (double)(b->heads * b->n);
+    const verb *subject = b->subject;
     verb_run *r = bench_take(sizeof *r);
     const char *problem;
     if (!r) return no_memory;
-    r->state = bench_take(bytes + 64);
-    problem = bench_operands(b, &r->o);
-    if (problem || !r->state) return problem ? problem : no_memory;
-    bench_check(linattn_state_init(&config, r->state, bytes));
     if (b->threads > 1) {
         r->context.parallel_for = pool_parallel_for;
         r->context.threads = b->threads;
         r->context.user = pool_of(b->threads);
         if (!r->context.user) return "no threads";
     }
+    r->bytes = linattn_workspace_size(&config, subject->workspace, &r->context);
+    r->state = bench_take(r->bytes);
+    problem = bench_operands(b, &r->o);
+    if (problem || !r->state) return problem ? problem : no_memory;
+    if (subject->run == causal) bench_check(linattn_state_init(&config, r->state, r->bytes));
     b->data = r;
     b->call(b);
-    b->error = verb_error(b, &r->o, b->causal);
-    b->items = tokens;
-    b->flops = 4.0 * tokens * (double)(b->m * b->dv);
+    if (subject->run != exact) b->error = verb_error(b, &r->o, b->causal); /* exact: too long */
+    b->items = (double)(b->heads * b->n);
+    b->flops = verb_flops(b);
     b->bytes = 0.0;
     return NULL;
 }
 
-static void add_verb(const selection *s, bench b, size_t heads, size_t threads)
+/* Exact attention takes long: one shape will do. */
+static void add_verb(const selection *s, bench b, const verb *subject, size_t heads, size_t threads)
 {
-    const char *kernel = b.causal ? "causal" : "bidirectional";
+    if (subject->run == exact && !s->given && !s->full && (b.d != 64 || b.dv != 64)) return;
+    b.subject = subject;
+    b.causal = subject->causal;
     b.open = verb_open;
     b.call = verb_call;
     b.heads = heads;
@@ -144,13 +183,12 @@ static void add_verb(const selection *s, bench b, size_t heads, size_t threads)
         b.base = verb_base;
         b.base_counter = "speedup";
     }
-    if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n)) return;
-    if (!bench_sampled(s, (shape){b.m, b.dv})) return;
+    if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) return;
     if (threads > 1)
-        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu/heads%zu-t%zu", kernel, linattn_isa_name(b.isa), b.m,
-                  b.dv, b.n, heads, threads);
+        bench_add(&b, "%s/%s/%zux%zu/%zu/heads%zu-t%zu", subject->name, linattn_isa_name(b.isa),
+                  b.d, b.dv, b.n, heads, threads);
     else
-        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, linattn_isa_name(b.isa), b.m, b.dv, b.n);
+        bench_add(&b, "%s/%s/%zux%zu/%zu", subject->name, linattn_isa_name(b.isa), b.d, b.dv, b.n);
 }
 
 static void register_sequences(const selection *s)
@@ -160,16 +198,15 @@ static void register_sequences(const selection *s)
         for (size_t j = 0; j < s->n_count; j++)
             for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
                 bench b = {.isa = (linattn_isa)isa,
-                           .m = s->shapes[i].m,
+                           .d = s->shapes[i].d,
                            .dv = s->shapes[i].dv,
                            .n = s->n[j]};
-                add_verb(s, b, 1, 1);
-                if (b.n != bench_usual_length || b.m < 64) continue;
+                add_verb(s, b, &verbs[0], 1, 1); /* the others are kernels, too */
+                if (b.n != bench_usual_length || b.d < 64) continue;
                 for (size_t threads = 2; threads <= processors; threads *= 2)
-                    for (int causal = 0; causal < 2; causal++) {
-                        b.causal = causal;
-                        add_verb(s, b, 1, threads);
-                        add_verb(s, b, 8, threads);
+                    for (size_t v = 0; v < sizeof verbs / sizeof verbs[0]; v++) {
+                        add_verb(s, b, &verbs[v], 1, threads);
+                        add_verb(s, b, &verbs[v], 8, threads);
                     }
             }
 }
@@ -192,26 +229,29 @@ static void nystrom_call(bench *b)
                                 r->workspace, r->bytes, NULL));
 }
 
-/* The flops are those of F, B and their products with values; the pseudo-inverse's come on top. */
+static double nystrom_error(const bench *b, const operands *o)
+{
+    const oracle_problem p = bench_problem(b, o, false);
+    return oracle_error(&p, o->out.data, o->out.stride_token);
+}
+
+/* The flops are 2 n L d for each of F and B and 2 n L dv for each of their products with values;
+   what landmarks and the pseudo-inverse take, which does not grow with n, is not counted. */
 static const char *nystrom_open(bench *b)
 {
     nystrom_run *r = bench_take(sizeof *r);
     const char *problem;
-    oracle_problem p;
     if (!r) return no_memory;
     r->config = bench_config(b);
-    r->config.landmarks = LANDMARKS;
     r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_NYSTROM, NULL);
     r->workspace = bench_take(r->bytes);
     problem = bench_operands(b, &r->o);
     if (problem || !r->workspace) return problem ? problem : no_memory;
     b->data = r;
     b->call(b);
-    p = bench_problem(b, &r->o, false);
-    p.landmarks = LANDMARKS;
-    b->error = oracle_error(&p, r->o.out.data, r->o.out.stride_token);
+    b->error = nystrom_error(b, &r->o);
     b->items = (double)b->n;
-    b->flops = 4.0 * (double)(b->n * LANDMARKS * (b->m + b->dv));
+    b->flops = 4.0 * (double)(b->n * b->landmarks * (b->d + b->dv));
     b->bytes = 0.0;
     return NULL;
 }
@@ -224,15 +264,15 @@ static void register_nystrom(const selection *s)
                 const bench b = {.open = nystrom_open,
                                  .call = nystrom_call,
                                  .isa = (linattn_isa)isa,
-                                 .m = s->shapes[i].m,
+                                 .d = s->shapes[i].d,
                                  .dv = s->shapes[i].dv,
                                  .n = s->n[j],
+                                 .landmarks = LANDMARKS,
                                  .heads = 1};
                 if (b.n % LANDMARKS || b.n > bench_longest_exact) continue;
-                if (bench_wanted(s, b.isa, b.map, s->shapes[i], b.n) &&
-                    bench_sampled(s, s->shapes[i]))
+                if (bench_wanted(s, &b) && bench_sampled(s, &b))
                     bench_add(&b, "nystrom/l%d/%s/%zux%zu/%zu", LANDMARKS, linattn_isa_name(b.isa),
-                              b.m, b.dv, b.n);
+                              b.d, b.dv, b.n);
             }
 }
 

@@ -110,7 +110,7 @@ def main():
     options = parser.parse_args()
     cases = [("causal", 1, m, dv, options.n, "") for m, dv in SHAPES]
     cases += [("decode", heads, d, d, 1, f"h{heads}") for d in (64, 128) for heads in DECODE_HEADS]
-    names = ["kernel", "map", "by", "m", "dv", "n", "variant", "ns", "spread", "error"]
+    names = ["kernel", "map", "by", "d", "dv", "n", "variant", "ns", "spread", "error"]
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(names)
     for kernel, heads, m, dv, n, variant in cases:

@@ -26,6 +26,10 @@ typedef struct peer_run {
     peer_problem problem; /* of the first head */
     gemm gemm;
     void (*function)(const peer_problem *p);
+    operands operands; /* and linattn's own state or workspace, timed by turns */
+    linattn_config config;
+    void *state;
+    size_t bytes;
 } peer_run;
 
 /* One head after the other; operands are [heads][tokens][dim]. */
@@ -34,14 +38,35 @@ static void peer_call(bench *b)
     const peer_run *r = b->data;
     for (size_t head = 0; head < b->heads; head++) {
         peer_problem p = r->problem;
-        p.q += head * b->n * b->m;
-        p.k += head * b->n * b->m;
+        p.q += head * b->n * b->d;
+        p.k += head * b->n * b->d;
         p.v += head * b->n * b->dv;
         p.out += head * b->n * b->dv;
-        p.s += head * b->m * b->dv;
-        p.z += head * b->m;
+        p.s += head * b->d * b->dv;
+        p.z += head * b->d;
         r->function(&p);
     }
+}
+
+static void peer_base(bench *b)
+{
+    const peer_run *r = b->data;
+    const operands *o = &r->operands;
+    if (b->causal)
+        bench_check(linattn_causal(r->state, o->q, o->k, o->v, o->out, b->n, NULL));
+    else
+        bench_check(linattn_bidirectional(&r->config, o->q, b->n, o->k, o->v, b->n, o->out,
+                                          r->state, r->bytes, NULL));
+}
+
+static const char *peer_begin_base(bench *b, peer_run *r)
+{
+    r->config = bench_config(b);
+    r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL);
+    r->state = bench_take(r->bytes); /* a state fits in there */
+    if (!r->state) return "not enough memory";
+    if (b->causal) bench_check(linattn_state_init(&r->config, r->state, r->bytes));
+    return NULL;
 }
 
 /* The states of all heads lie together, as a caller would have it. */
@@ -49,22 +74,22 @@ static const char *peer_begin(bench *b, peer_run *r, const operands *o)
 {
     const peer *subject = b->subject;
     peer_problem *p = &r->problem;
-    const size_t states = b->heads * b->m * b->dv;
+    const size_t states = b->heads * b->d * b->dv;
     *p = (peer_problem){.q = o->q.data,
                         .k = o->k.data,
                         .v = o->v.data,
                         .out = o->out.data,
                         .n = b->n,
-                        .m = b->m,
+                        .m = b->d,
                         .dv = b->dv,
                         .chunk = b->chunk,
                         .gemm = &r->gemm};
     p->s = bench_floats(states);
-    p->z = bench_floats(b->heads * b->m);
-    p->scratch = bench_floats(peer_scratch(b->m, b->dv, b->chunk));
+    p->z = bench_floats(b->heads * b->d);
+    p->scratch = bench_floats(peer_scratch(b->d, b->dv, b->chunk));
     r->function = b->causal ? subject->causal : subject->bidirectional;
     if (!p->s || !p->z || !p->scratch) return "not enough memory";
-    if (subject->gemm && !subject->gemm(&r->gemm, b->m, b->dv, b->chunk))
+    if (subject->gemm && !subject->gemm(&r->gemm, b->d, b->dv, b->chunk))
         return "the library has no kernel for this shape";
     b->memory = p->s;
     b->memory_floats = states;
@@ -73,21 +98,21 @@ static const char *peer_begin(bench *b, peer_run *r, const operands *o)
 
 static const char *peer_open(bench *b)
 {
-    const double tokens = (double)(b->heads * b->n), each = (double)(b->m * b->dv);
+    const double tokens = (double)(b->heads * b->n), each = (double)(b->d * b->dv);
     peer_run *r = bench_take(sizeof *r);
-    operands o;
-    const char *problem = r ? bench_operands(b, &o) : "not enough memory";
+    const char *problem = r ? bench_operands(b, &r->operands) : "not enough memory";
     oracle_problem p;
-    if (!problem) problem = peer_begin(b, r, &o);
+    if (!problem) problem = peer_begin(b, r, &r->operands);
+    if (!problem) problem = peer_begin_base(b, r);
     if (problem) return problem;
     b->data = r;
     b->items = tokens;
     b->flops = 4.0 * tokens * each;
     b->bytes =
-        b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->m + b->dv)) : 0.0;
+        b->n == 1 ? 2.0 * sizeof(float) * (double)b->heads * (each + (double)(b->d + b->dv)) : 0.0;
     peer_call(b);
-    p = bench_problem(b, &o, b->causal);
-    if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, o.out.data, b->dv);
+    p = bench_problem(b, &r->operands, b->causal);
+    if (oracle_tokens(&p) == b->n) b->error = oracle_error(&p, r->operands.out.data, b->dv);
     return NULL;
 }
 
@@ -96,14 +121,13 @@ static void add_sequence(const selection *s, bench b)
     static const size_t chunks[] = {16, 32, 64, 128};
     const peer *subject = b.subject;
     const char *kernel = b.causal ? "causal" : "bidirectional";
-    if (!bench_wanted(s, b.isa, b.map, (shape){b.m, b.dv}, b.n)) return;
-    if (!bench_sampled(s, (shape){b.m, b.dv})) return;
+    if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) return;
     if (!subject->gemm)
-        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.m, b.dv, b.n);
+        bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.d, b.dv, b.n);
     for (size_t i = 0; subject->gemm && i < sizeof chunks / sizeof chunks[0]; i++) {
         b.chunk = chunks[i];
         if (b.n % b.chunk == 0)
-            bench_add(&b, "%s/elu1/%s-%zu/%zux%zu/%zu", kernel, subject->name, b.chunk, b.m, b.dv,
+            bench_add(&b, "%s/elu1/%s-%zu/%zux%zu/%zu", kernel, subject->name, b.chunk, b.d, b.dv,
                       b.n);
     }
 }
@@ -111,8 +135,10 @@ static void add_sequence(const selection *s, bench b)
 static void register_attention(const selection *s, bench b)
 {
     static const size_t heads[] = {1, 32, 512};
+    void (*const base)(bench *b) = b.base;
     for (size_t i = 0; i < sizeof peers / sizeof peers[0]; i++) {
         b.subject = &peers[i];
+        b.base = base;
         b.heads = 1;
         for (size_t j = 0; j < s->n_count; j++)
             for (int causal = 0; causal < 2; causal++) {
@@ -122,10 +148,11 @@ static void register_attention(const selection *s, bench b)
             }
         b.n = 1;
         b.causal = true;
+        b.base = NULL; /* by turns, each would evict the other's states */
         for (size_t h = 0; h < sizeof heads / sizeof heads[0] && !peers[i].gemm; h++) {
             b.heads = heads[h];
-            if (s->given || s->full || ((b.m == 64 || b.m == 128) && b.m == b.dv))
-                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", peers[i].name, b.m, b.dv, b.heads);
+            if (s->given || s->full || ((b.d == 64 || b.d == 128) && b.d == b.dv))
+                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", peers[i].name, b.d, b.dv, b.heads);
         }
     }
 }
@@ -171,12 +198,23 @@ static const char *array_open(bench *b)
     return NULL;
 }
 
+static void array_base(bench *b)
+{
+    const float *x = b->data;
+    bench_check(linattn_exp(x, (float *)b->data + b->n, b->n));
+}
+
 static void register_arrays(const selection *s)
 {
     for (const array_peer *a = array_peers; a->name; a++)
         for (size_t j = 0; j < s->n_count; j++) {
-            const bench b = {
-                .open = array_open, .call = array_call, .subject = a, .isa = a->isa, .n = s->n[j]};
+            const bench b = {.open = array_open,
+                             .call = array_call,
+                             .base = array_base,
+                             .base_counter = "times",
+                             .subject = a,
+                             .isa = a->isa,
+                             .n = s->n[j]};
             if (b.n % 16 == 0 && bench_wanted_array(s, b.isa, LINATTN_MAP_EXP, b.n))
                 bench_add(&b, "map/exp/%s/array/%zu", a->name, b.n);
         }
@@ -188,8 +226,10 @@ void register_peers(const selection *s)
     for (size_t i = 0; i < s->shape_count; i++) {
         const bench b = {.open = peer_open,
                          .call = peer_call,
+                         .base = peer_base,
+                         .base_counter = "times",
                          .isa = bench_best(s),
-                         .m = s->shapes[i].m,
+                         .d = s->shapes[i].d,
                          .dv = s->shapes[i].dv};
         if (b.isa != LINATTN_ISA_SCALAR && (s->maps & 1u << LINATTN_MAP_ELU1))
             register_attention(s, b);
