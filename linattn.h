@@ -51,6 +51,10 @@
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
+   LINATTN_NO_WINDOW        Leave windows out, or the maps that make features of their own (favor,
+   LINATTN_NO_FEATURES      taylor, expdef): their configs are UNSUPPORTED then. For small programs:
+                            with LINATTN_STATIC and LINATTN_SCALAR_ONLY what is not called is not
+                            there, and these two take the half of what is left of linattn_causal.
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
                             crashes on a CPU without that instruction set.
@@ -471,6 +475,20 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_SCALAR 0
 #endif
 #endif
+#ifdef LINATTN_NO_WINDOW
+#define LINATTN__HAS_WINDOW 0
+#define LINATTN__WINDOW_KERNELS(X)
+#else
+#define LINATTN__HAS_WINDOW 1
+#define LINATTN__WINDOW_KERNELS(X) X(band, linattn__span_kernel)
+#endif
+#ifdef LINATTN_NO_FEATURES
+#define LINATTN__HAS_FEATURES 0
+#define LINATTN__FEATURE_KERNELS(X)
+#else
+#define LINATTN__HAS_FEATURES 1
+#define LINATTN__FEATURE_KERNELS(X) X(map_features, linattn__span_kernel)
+#endif
 #define LINATTN__COUNT                                                                             \
     (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
 
@@ -722,6 +740,7 @@ typedef struct linattn__params {
     float rest_root;    /* identity s / root^2, so that root is a power of two and phi exact */
 } linattn__params;
 
+#if LINATTN__HAS_FEATURES
 /* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
    by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
    they like. */
@@ -740,6 +759,7 @@ static float linattn__tame(const float *x, size_t d, float root, float *power)
     *power = (float)(n + root_power);
     return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
 }
+#endif
 
 /* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
 static float linattn__saturating_ldexp(float x, float n)
@@ -1160,11 +1180,11 @@ typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *
     X(query, linattn__span_kernel)                                                                 \
     X(causal, linattn__span_kernel)                                                                \
     X(softmax, linattn__exact_kernel)                                                              \
-    X(band, linattn__span_kernel)                                                                  \
+    LINATTN__WINDOW_KERNELS(X)                                                                     \
     X(means, linattn__means_kernel)                                                                \
     X(inverse, linattn__inverse_kernel)                                                            \
     X(merge, linattn__merge_kernel)                                                                \
-    X(map_features, linattn__span_kernel)                                                          \
+    LINATTN__FEATURE_KERNELS(X)                                                                    \
     X(map, linattn__map_kernel)                                                                    \
     X(map_softmax, linattn__row_kernel)
 
@@ -1455,6 +1475,8 @@ static linattn_status linattn__read_map(const linattn_config *c, linattn__shape 
     s->source = LINATTN__DIRECT;
     s->m = s->d;
     s->features = s->degree = s->shared_floats = 0;
+    if (!LINATTN__HAS_FEATURES)
+        return s->map < LINATTN_MAP_FAVOR ? LINATTN_OK : LINATTN_ERROR_UNSUPPORTED;
     if (s->map == LINATTN_MAP_TAYLOR || s->map == LINATTN_MAP_EXPDEF) {
         s->source = LINATTN__MONOMIALS;
         s->degree = c->degree ? c->degree : 2;
@@ -1532,6 +1554,8 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
     s->window = c->window;
+    if (!LINATTN__HAS_WINDOW && s->window) return LINATTN_ERROR_UNSUPPORTED;
+
     linattn__measure_state(s, s->window);
     return LINATTN_OK;
 }
@@ -1946,8 +1970,11 @@ static int linattn__put_weights(const linattn__shape *s, float *shared, int writ
 static LINATTN__NOINLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
                                                  float *shared, int write)
 {
-    if (s->source == LINATTN__PROJECTED) return linattn__put_projection(c, s, shared, write);
-    if (s->source == LINATTN__MONOMIALS) return linattn__put_weights(s, shared, write);
+    if (LINATTN__HAS_FEATURES && s->source == LINATTN__PROJECTED)
+        return linattn__put_projection(c, s, shared, write);
+    if (LINATTN__HAS_FEATURES && s->source == LINATTN__MONOMIALS)
+        return linattn__put_weights(s, shared, write);
+
     return 1;
 }
 
@@ -2172,7 +2199,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->column_end = s->dv;
     span->seen = linattn__tokens(h);
     span->fetch = 0;
-    span->band = s->window ? &s->band : NULL;
+    span->band = LINATTN__HAS_WINDOW && s->window ? &s->band : NULL;
     span->n_k = span->lag = 0;
 }
 
@@ -2334,7 +2361,9 @@ static void linattn__band_job(void *arg, size_t index)
 
 static void linattn__do_band(linattn__work *w, const linattn_context *context)
 {
+#if LINATTN__HAS_WINDOW
     w->kernel = linattn__kernels_active()->band;
+#endif
     w->jobs = linattn__threads(context, w->kv_heads);
     linattn__run_jobs(linattn__band_job, w, w->jobs, context);
 }
@@ -2476,7 +2505,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     linattn__use_query(&w, &x.q, &x.out);
     w.kernel = linattn__kernels_active()->causal;
     w.span.fetch = linattn__exceeds_cache(&w.span);
-    if (s.window)
+    if (LINATTN__HAS_WINDOW && s.window)
         linattn__do_band(&w, context);
     else
         linattn__do_causal(&w, context);
@@ -2629,7 +2658,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     environment = linattn__enter();
     h = linattn__make_state(config, &s, state);
     linattn__start(&w, &s, &h, state);
-    if (s.window) {
+    if (LINATTN__HAS_WINDOW && s.window) {
         linattn__use_query(&w, &x.q, &x.out);
         linattn__use_keys(&w, &x.k, &x.v);
         w.span.lag = s.window - 1;
@@ -2975,7 +3004,9 @@ static void linattn__map_features(const linattn_config *c, const linattn__shape 
             linattn__walk_on(s, &x);
         }
         rows.shared_begin = f;
+#if LINATTN__HAS_FEATURES
         linattn__kernels_active()->map_features(&rows);
+#endif
     }
 }
 
@@ -3005,7 +3036,7 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     row.params = &p;
     row.m = s.m;
     row.d = s.d;
-    if (s.source != LINATTN__DIRECT) {
+    if (LINATTN__HAS_FEATURES && s.source != LINATTN__DIRECT) {
         row.k = x;
         row.k_token = s.d;
         row.out = y;
@@ -3323,6 +3354,8 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__SATURATION
 #undef LINATTN__LOWEST
 #undef LINATTN__FETCH_FLOATS
+#undef LINATTN__HAS_WINDOW
+#undef LINATTN__HAS_FEATURES
 #undef LINATTN__BAND
 #undef LINATTN__MAX_WINDOW
 #undef LINATTN__MAX_PROJECTION

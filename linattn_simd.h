@@ -1501,6 +1501,7 @@ LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
 /* The tiles that only read: of S, of a projection, of scores. Once, as they are much code. */
 static LINATTN__NOINLINE void LA_NAME(read_tiles)(const la_tile *a) { LA_NAME(tiles)(a, 0); }
 
+#if LINATTN__HAS_FEATURES
 /* ---- Features that are made from operands ---------------------------------------------------- */
 
 /* What a block of tokens needs to be projected. */
@@ -1708,6 +1709,7 @@ static LINATTN__NOINLINE void LA_NAME(multiply)(const linattn__span *s, const fl
         }
     }
 }
+#endif
 
 /* The inputs of the map: `count` tokens of an operand from x, features [f0, f1), where they lie or
    made into y. */
@@ -1715,20 +1717,30 @@ LINATTN__INLINE la_rows LA_NAME(inputs)(const linattn__span *s, const float *x, 
                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
 {
     la_rows rows;
+#if LINATTN__HAS_FEATURES
+    size_t t, n;
     rows.at = y;
     rows.row = y_row;
-    if (s->params->source == LINATTN__DIRECT) {
-        rows.at = x + f0;
-        rows.row = x_token;
-    } else if (s->params->source == LINATTN__PROJECTED) {
-        size_t t, n;
+    if (s->params->source == LINATTN__PROJECTED) {
         for (t = 0; t < count; t += n) {
             n = count - t < LA_BLOCK ? count - t : LA_BLOCK;
             LA_NAME(project)(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row);
         }
-    } else {
-        LA_NAME(multiply)(s, x, x_token, count, f0, f1, y, y_row);
+        return rows;
     }
+    if (s->params->source == LINATTN__MONOMIALS) {
+        LA_NAME(multiply)(s, x, x_token, count, f0, f1, y, y_row);
+        return rows;
+    }
+#else
+    (void)s;
+    (void)count;
+    (void)f1;
+    (void)y;
+    (void)y_row;
+#endif
+    rows.at = x + f0;
+    rows.row = x_token;
     return rows;
 }
 
@@ -2653,6 +2665,7 @@ static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
     }
 }
 
+#if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
 /* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
@@ -3180,6 +3193,7 @@ static void LA_NAME(band)(const linattn__span *s)
             LA_NAME(band_end)(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
 }
+#endif
 
 /* ---- The maps on arrays ---------------------------------------------------------------------- */
 
@@ -3222,6 +3236,7 @@ static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__para
     }
 }
 
+#if LINATTN__HAS_FEATURES
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
 static void LA_NAME(map_features)(const linattn__span *s)
 {
@@ -3244,6 +3259,7 @@ static void LA_NAME(map_features)(const linattn__span *s)
             }
     }
 }
+#endif
 
 /* y = softmax over the span's m features of one query. */
 static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *y)

@@ -20,6 +20,13 @@ tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS [LINK_FLAGS]]
     done
 }
 
+# What is left out is refused, and the rest works.
+left_out() { # COMPILER FLAGS
+    local program
+    program=$(mktemp "$work/left-out.XXXXXX")
+    "$1" -std=c11 -O1 $2 -I . tests/consumer/left_out.c -o "$program" && "$program"
+}
+
 # The hosted library is out of reach of a freestanding build; the compiler's own headers are allowed.
 freestanding_includes() { # COMPILER
     local found
@@ -52,6 +59,14 @@ case $host_isas in
     tested no-dispatch 'gcc clang' -DLINATTN_NO_DISPATCH neon
     ;;
 esac
+for cc in $compilers; do
+    for flags in -DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES \
+        '-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_STATIC -DLINATTN_SCALAR_ONLY'; do
+        job "option-left-out-$cc / no warnings, C99 $flags" compiles "$cc" "-std=c99 $flags"
+        job "option-left-out-$cc / no warnings, C++11 $flags" compiles "$cc" "-x c++ -std=c++11 $flags"
+        job "option-left-out-$cc / refused $flags" left_out "$cc" "$flags"
+    done
+done
 tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_isas"
 tested freestanding gcc '-DLINATTN_FREESTANDING -ffreestanding' "$host_isas"
 for cc in $compilers; do job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"; done
