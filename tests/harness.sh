@@ -187,6 +187,7 @@ matrix() { # FUNCTION, called with VARIANT TOOLCHAIN LINK_FLAGS FLAGS
     for cc in $compilers; do
         for language in c99 c++11; do
             for optimisation in fast O2 O0; do
+                [[ $language-$optimisation != c++11-O2 ]] || continue # as C99
                 link=
                 [[ $optimisation != fast ]] || link=-ffast-math
                 "$1" "$cc-$language-$optimisation" "$cc" "$link" \
