@@ -1164,34 +1164,43 @@ static uint64_t LA_NAME(visible)(const linattn__span *s, size_t t)
     return (i < keys ? i : keys) - (i > s->band->window ? i - s->band->window : 0);
 }
 
+/* The denominator of a token that its 16 virtual lanes sum to. */
+LINATTN__INLINE float LA_NAME(denominator)(const float *den)
+{
+    la_vec lanes[LA_PANEL_VECS];
+    size_t i;
+    for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(den + i * LA_W);
+    return la_sum16(lanes);
+}
+
 /* The output factors of a run of one query head, once its denominators are complete. */
 static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w,
                                               const la_chunk *c, int keys)
 {
     const linattn__params *p = s->params;
-    const int plain = p->norm == LINATTN_NORM_SUM && !(p->epsilon > 0.0f);
-    size_t t, i;
-    for (t = c->t; t < c->end; t++) {
-        const size_t row = c->row0 + t;
-        la_vec lanes[LA_PANEL_VECS];
+    const int sum = p->norm == LINATTN_NORM_SUM, signs = p->map == LINATTN_MAP_IDENTITY;
+    const int plain = sum && !signs && !(p->epsilon > 0.0f);
+    const size_t first = c->row0 + c->t, end = c->row0 + c->end;
+    size_t row;
+    for (row = first; plain && row < end; row++)
+        w->scale[row] = LA_NAME(denominator)(w->den + row * 16);
+    if (plain) LA_NAME(invert)(w->scale + first, end - first);
+    for (row = first; !plain && row < end; row++) {
+        const size_t t = row - c->row0;
         float den, mass = 1.0f, mass_top = 0.0f, top = w->top[row];
-        if (p->map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f;
-        for (i = 0; i < LA_PANEL_VECS; i++) lanes[i] = la_load(w->den + row * 16 + i * LA_W);
-        den = la_sum16(lanes);
         w->power[row] = 0.0f;
-        w->scale[row] = den;
-        if (p->norm == LINATTN_NORM_SUM && p->map == LINATTN_MAP_IDENTITY) {
+        if (sum && signs) {
             w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
-        } else if (!plain) {
-            if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
-                mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
-            w->scale[row] =
-                linattn__factor(p, den, top, mass, mass_top,
-                                keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, &w->power[row]);
+            continue;
         }
+        den = LA_NAME(denominator)(w->den + row * 16);
+        if (p->map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f;
+        if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
+            mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
+        w->scale[row] =
+            linattn__factor(p, den, top, mass, mass_top,
+                            keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, &w->power[row]);
     }
-    if (plain && p->map != LINATTN_MAP_IDENTITY)
-        LA_NAME(invert)(w->scale + c->row0 + c->t, c->end - c->t);
 }
 
 /* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
@@ -1200,6 +1209,7 @@ static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, floa
                                 size_t count)
 {
     size_t t, c;
+    if (s->params->norm == LINATTN_NORM_SUM) return;
     for (t = 0; t < count; t++) {
         float *const row = out + t * s->out_token;
         if (power[t] == 0.0f) continue;
@@ -1342,35 +1352,84 @@ LINATTN__INLINE void LA_NAME(tile_fetch)(const la_tile *a, size_t g, size_t t, s
         }
 }
 
-LINATTN__INLINE void LA_NAME(tile_begin)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
-                                         const size_t T, const size_t NR)
+/* Rows of T tokens, `row` floats apart, NR vectors each. Only the last vector of a tile may reach
+   beyond dv: what is asked of every vector stands outside the loops, as it costs as much as they
+   do. */
+LINATTN__INLINE void LA_NAME(tile_load)(const float *x, size_t row, int lanes, la_vec *y,
+                                        const size_t T, const size_t NR)
 {
     size_t i, j;
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+    if (lanes >= LA_W) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            y[i * NR + j] = la_load(x + i * row + j * LA_W);
+        return;
+    }
+    LINATTN__UNROLL for (i = 0; i < T; i++)
     {
-        const size_t c = (u + j) * LA_W;
-        const float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
-        o[i * NR + j] =
-            a->first ? la_zero() : la_load_part(out, LA_NAME(lanes_left)(a->span->dv, c));
+        LINATTN__UNROLL for (j = 0; j + 1 < NR; j++) y[i * NR + j] =
+            la_load(x + i * row + j * LA_W);
+        y[i * NR + NR - 1] = la_load_part(x + i * row + (NR - 1) * LA_W, lanes);
     }
 }
 
-LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, size_t u,
-                                       const la_vec *o, const size_t T, const size_t NR)
+LINATTN__INLINE void LA_NAME(tile_store)(float *x, size_t row, int lanes, const la_vec *y,
+                                         const size_t T, const size_t NR)
 {
     size_t i, j;
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        const size_t c = (u + j) * LA_W;
-        float *out = a->out + g * a->span->out_head + (t + i) * a->span->out_token + c;
-        la_vec y = o[i * NR + j];
-        if (a->last && a->lower)
-            y = la_sub(y, la_set1(a->lower[t + i]));
-        else if (a->last)
-            y = la_mul(y, la_set1(a->scale[g * a->count + t + i]));
-        if (a->last && a->clamp) y = LA_NAME(clamp)(y);
-        la_store_part(out, y, LA_NAME(lanes_left)(a->span->dv, c));
+    if (lanes >= LA_W) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            la_store(x + i * row + j * LA_W, y[i * NR + j]);
+        return;
     }
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+    {
+        LINATTN__UNROLL for (j = 0; j + 1 < NR; j++)
+            la_store(x + i * row + j * LA_W, y[i * NR + j]);
+        la_store_part(x + i * row + (NR - 1) * LA_W, y[i * NR + NR - 1], lanes);
+    }
+}
+
+/* Lanes of the last of NR vectors from u that lie within dv. */
+LINATTN__INLINE int LA_NAME(tile_lanes)(const la_tile *a, size_t u, const size_t NR)
+{
+    return LA_NAME(lanes_left)(a->span->dv, (u + NR - 1) * LA_W);
+}
+
+LINATTN__INLINE float *LA_NAME(tile_out)(const la_tile *a, size_t g, size_t t, size_t u)
+{
+    return a->out + g * a->span->out_head + t * a->span->out_token + u * LA_W;
+}
+
+LINATTN__INLINE void LA_NAME(tile_begin)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
+                                         const size_t T, const size_t NR)
+{
+    size_t i;
+    if (a->first) {
+        LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
+    } else {
+        LA_NAME(tile_load)
+        (LA_NAME(tile_out)(a, g, t, u), a->span->out_token, LA_NAME(tile_lanes)(a, u, NR), o, T,
+         NR);
+    }
+}
+
+LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
+                                       const size_t T, const size_t NR)
+{
+    const float *by = a->lower ? a->lower + t : a->scale + g * a->count + t;
+    size_t i, j;
+    if (a->last && a->lower) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
+    } else if (a->last) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
+    }
+    if (a->last && a->clamp) {
+        LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = LA_NAME(clamp)(o[i]);
+    }
+    LA_NAME(tile_store)
+    (LA_NAME(tile_out)(a, g, t, u), a->span->out_token, LA_NAME(tile_lanes)(a, u, NR), o, T, NR);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
@@ -1392,12 +1451,9 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, i, j;
     LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        const size_t c = (u + j) * LA_W;
-        v[i * NR + j] = la_load_part(a->v + (t + i) * a->span->v_token + c,
-                                     LA_NAME(lanes_left)(a->span->dv, c));
-    }
+    LA_NAME(tile_load)
+    (a->v + t * a->span->v_token + u * LA_W, a->span->v_token, LA_NAME(tile_lanes)(a, u, NR), v, T,
+     NR);
     for (f = 0; f < features; f++, row += 16, to += to_row) {
         la_vec s[LA_DECODE_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
