@@ -84,7 +84,7 @@
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
-   la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126,
+   la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126
                           and an n that fits an int even where its result is of no use
    la_exp_end(p, n, x)    e^x = p * 2^n where that is a normal float, from EXP_LOW to EXP_HIGH; 0
                           below, inf above whatever p and n are, NaN for NaN
@@ -505,9 +505,11 @@ LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
 }
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
 {
-    return p * _mm256_andnot_ps(la_gt(la_set1(-125.0f), n), LA_NAME(pow2)(n));
+    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23); /* 0 for NaN */
+    const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
+    return _mm256_andnot_ps(la_gt(la_set1(-125.0f), n), y);
 }
-LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
@@ -664,10 +666,11 @@ LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
 }
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
 {
-    const uint32x4_t bits = vreinterpretq_u32_f32(LA_NAME(pow2)(n));
-    return p * vreinterpretq_f32_u32(vbicq_u32(bits, vcleq_f32(n, vdupq_n_f32(-126.0f))));
+    const int32x4_t shift = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 for NaN */
+    const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), vreinterpretq_u32_s32(shift));
+    return vreinterpretq_f32_u32(vbicq_u32(y, vcleq_f32(n, vdupq_n_f32(-126.0f))));
 }
-LINATTN__INLINE la_vec la_scalable(la_vec x) { return la_max(la_set1(-100.0f), x); }
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
 LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
