@@ -1438,7 +1438,7 @@ LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, siz
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
    tokens, which in turn add to it and read it. */
 LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, size_t u,
-                                          const size_t T, const size_t NR)
+                                          const int in_place, const size_t T, const size_t NR)
 {
     const size_t m = a->span->m;
     const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
@@ -1448,7 +1448,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
     la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
     /* heads before the last store their rows nowhere: a branch here would have clang move half
        of the arithmetic behind it, and spill */
-    const int keep = a->keep && g + 1 == a->heads;
+    const int keep = in_place || (a->keep && g + 1 == a->heads);
     float nowhere[16];
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
@@ -1504,10 +1504,12 @@ LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t t, size_t u, c
     size_t g;
     for (g = 0; g < a->heads; g++) {
         if (a->ahead && u % LA_PANEL_VECS == 0) LA_NAME(tile_fetch)(a, g, t, u, keys, T, NR);
-        if (keys)
-            LA_NAME(causal_tile)(a, g, t, u, T, NR);
-        else
+        if (!keys)
             LA_NAME(query_tile)(a, g, t, u, T, NR);
+        else if (T == 1 && a->keep && g + 1 == a->heads) /* memory binds: nothing else must */
+            LA_NAME(causal_tile)(a, g, t, u, 1, T, NR);
+        else
+            LA_NAME(causal_tile)(a, g, t, u, 0, T, NR);
     }
 }
 
