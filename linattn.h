@@ -2686,15 +2686,18 @@ typedef struct linattn__exact_work {
     size_t jobs, parts, scratch_floats;
 } linattn__exact_work;
 
-/* Heads, and parts of the queries of each. */
+/* Heads, and parts of the queries of each. Later queries of a causal head see more keys: each part
+   takes a piece of the first half and the piece that lies opposite in the second. */
 static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
+    const size_t pieces = w->head.causal && w->parts > 1 ? 2 * w->parts : w->parts;
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
     for (; i < end; i++) {
-        const size_t head = i / w->parts;
+        const size_t head = i / w->parts, part = i % w->parts;
         linattn__exact x = w->head;
+        size_t piece;
         x.q += head * w->q_group;
         if (x.n_k) {
             x.k += head * w->k_head;
@@ -2702,9 +2705,11 @@ static void linattn__exact_job(void *arg, size_t index)
         }
         x.out += head * w->out_group;
         x.scratch += index * w->scratch_floats;
-        linattn__share(w->n_q * x.group, LINATTN__EXACT_LANES, i % w->parts, w->parts, &x.begin,
-                       &x.end);
-        if (x.begin < x.end) w->kernel(&x);
+        for (piece = part;; piece = pieces - 1 - part) {
+            linattn__share(w->n_q * x.group, LINATTN__EXACT_LANES, piece, pieces, &x.begin, &x.end);
+            if (x.begin < x.end) w->kernel(&x);
+            if (piece + w->parts >= pieces) break;
+        }
     }
 }
 
