@@ -79,7 +79,7 @@ static void span_begin(span_run *r, const bench *b, void *state, const operands 
     linattn__start(&r->work, s, &h, state);
     if (kernel->writes_state) linattn__use_keys(&r->work, &x.k, &x.v);
     if (kernel->writes_out) linattn__use_query(&r->work, &x.q, &x.out);
-    r->work.span.fetch = linattn__exceeds_cache(&r->work.span);
+    r->work.span.fetch = linattn__from_memory(&r->work.span);
     r->heads = b->heads;
     r->kernel = (linattn__span_kernel *)kernel->kernel;
     for (size_t head = 0; head < b->heads; head++) r->span[head] = linattn__span_of(&r->work, head);
