@@ -3258,42 +3258,53 @@ static void LA_NAME(band)(const linattn__span *s)
 
 /* ---- The maps on arrays ---------------------------------------------------------------------- */
 
-LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map)
+/* `unit`: sqrt(s) is 1. */
+LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map,
+                                           const int unit)
 {
     la_vec n, y;
-    if (map == LINATTN_MAP_ELU1) { /* as plain, but exact down to FLT_MIN */
-        y = la_mul(x, la_set1(p->root));
-        return la_select(la_gt(la_zero(), y), LA_NAME(exp_full)(y), la_add(y, la_set1(1.0f)));
+    if (map == LINATTN_MAP_EXP && unit) return LA_NAME(exp_full)(x);
+    if (map == LINATTN_MAP_EXP) {
+        y = LA_NAME(split)(x, p, &n);
+        return la_ldexp(y, la_min(la_set1(129.0f), n));
     }
-    if (map != LINATTN_MAP_EXP) return LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
-    if (p->root == 1.0f) return LA_NAME(exp_full)(x);
-    y = LA_NAME(split)(x, p, &n);
-    return la_ldexp(y, la_min(la_set1(129.0f), n));
+    y = la_mul(x, la_set1(p->root));
+    if (map != LINATTN_MAP_ELU1) return LA_NAME(plain)(y, map);
+    /* as plain, but exact down to FLT_MIN */
+    return la_select(la_gt(la_zero(), y), LA_NAME(exp_full)(y), la_add(y, la_set1(1.0f)));
 }
 
-LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n, const linattn__params *p,
-                                     const int map)
+LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n,
+                                     const linattn__params *params, const int map, const int unit)
 {
+    const linattn__params local = *params, *p = &local; /* which no store can change */
     size_t i = 0;
     for (; n - i >= 2 * LA_W; i += 2 * LA_W) {
         const la_vec a = la_load(x + i), b = la_load(x + i + LA_W);
-        la_store(y + i, LA_NAME(map_vector)(a, p, map));
-        la_store(y + i + LA_W, LA_NAME(map_vector)(b, p, map));
+        la_store(y + i, LA_NAME(map_vector)(a, p, map, unit));
+        la_store(y + i + LA_W, LA_NAME(map_vector)(b, p, map, unit));
     }
     for (; i < n; i += LA_W) {
         const int lanes = LA_NAME(lanes_left)(n, i);
-        la_store_part(y + i, LA_NAME(map_vector)(la_load_part(x + i, lanes), p, map), lanes);
+        const la_vec a = la_load_part(x + i, lanes);
+        la_store_part(y + i, LA_NAME(map_vector)(a, p, map, unit), lanes);
     }
 }
 
 static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__params *p)
 {
+    const int unit = p->root == 1.0f;
     switch (LA_W == 1 ? -1 : p->map) {
-    case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY); break;
-    case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU); break;
-    case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1); break;
-    case LINATTN_MAP_EXP: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP); break;
-    default: LA_NAME(map_as)(x, y, n, p, p->map); break;
+    case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY, 0); break;
+    case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU, 0); break;
+    case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1, 0); break;
+    case LINATTN_MAP_EXP:
+        if (unit)
+            LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP, 1);
+        else
+            LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP, 0);
+        break;
+    default: LA_NAME(map_as)(x, y, n, p, p->map, unit); break;
     }
 }
 
