@@ -100,6 +100,8 @@
    la_dflush(x)           x, 0 where it is below 2^-128 in size
 
    LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
+   LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
+                                        the tokens
    LA_DECODE_VECS                       vectors of columns that one token takes at a time
    LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
@@ -266,6 +268,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_CAUSAL_TOKENS 6
 #define LA_CAUSAL_VECS 2
 #define LA_DECODE_VECS 4
+#define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 8
@@ -439,6 +442,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 3
 #define LA_CAUSAL_VECS 2
 #define LA_DECODE_VECS 4
+#define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 6
@@ -605,6 +609,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 6
 #define LA_CAUSAL_VECS 2
 #define LA_DECODE_VECS 4
+#define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_VECS 4
 #define LA_UPDATE_ROWS 8
@@ -1436,11 +1441,12 @@ LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, siz
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
-   tokens, which in turn add to it and read it. */
+   tokens, which in turn add to it and are read by G query heads. */
 LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, size_t u,
-                                          const int in_place, const size_t T, const size_t NR)
+                                          const int in_place, const size_t G, const size_t T,
+                                          const size_t NR)
 {
-    const size_t m = a->span->m;
+    const size_t m = a->span->m, q_head = a->count * LA_ROW;
     const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
     float *const start = LA_NAME(column)(a->span, u) + a->f0 * 16;
     const float *row = start;
@@ -1448,12 +1454,13 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
     la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
     /* heads before the last store their rows nowhere: a branch here would have clang move half
        of the arithmetic behind it, and spill */
-    const int keep = in_place || (a->keep && g + 1 == a->heads);
+    const int keep = in_place || (a->keep && g + G == a->heads);
     float nowhere[16];
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
-    size_t f, i, j;
-    LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
+    size_t f, h, i, j;
+    LINATTN__UNROLL for (h = 0; h < G; h++)
+        LA_NAME(tile_begin)(a, g + h, t, u, o + h * T * NR, T, NR);
     LA_NAME(tile_load)
     (a->v + t * a->span->v_token + u * LA_W, a->span->v_token, LA_NAME(tile_lanes)(a, u, NR), v, T,
      NR);
@@ -1462,16 +1469,19 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
-            const la_vec kf = la_set1(k[i * LA_ROW + f]), qf = la_set1(q[i * LA_ROW + f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            const la_vec kf = la_set1(k[i * LA_ROW + f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_fma(kf, v[i * NR + j], s[j]);
+            LINATTN__UNROLL for (h = 0; h < G; h++)
             {
-                s[j] = la_fma(kf, v[i * NR + j], s[j]);
-                o[i * NR + j] = la_fma(qf, s[j], o[i * NR + j]);
+                const la_vec qf = la_set1(q[h * q_head + i * LA_ROW + f]);
+                la_vec *const at = o + (h * T + i) * NR;
+                LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma(qf, s[j], at[j]);
             }
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + LA_NAME(offset)(to_m, j), s[j]);
     }
-    LA_NAME(tile_end)(a, g, t, u, o, T, NR);
+    LINATTN__UNROLL for (h = 0; h < G; h++)
+        LA_NAME(tile_end)(a, g + h, t, u, o + h * T * NR, T, NR);
 }
 
 LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, size_t u,
@@ -1497,21 +1507,51 @@ LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, s
     LA_NAME(tile_end)(a, g, t, u, o, T, NR);
 }
 
-/* Every query head walks the same old rows; the last one leaves the new ones behind. */
-LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t t, size_t u, const int keys,
-                                         const size_t T, const size_t NR)
+/* G query heads from g walk the same old rows; the last ones leave the new rows behind. */
+LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t g, size_t t, size_t u,
+                                         const int keys, const size_t G, const size_t T,
+                                         const size_t NR)
+{
+    size_t h;
+    for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
+        LA_NAME(tile_fetch)(a, g + h, t, u, keys, T, NR);
+    if (!keys)
+        LA_NAME(query_tile)(a, g, t, u, T, NR);
+    else if (T == 1 && a->keep && g + G == a->heads) /* memory binds: nothing else must */
+        LA_NAME(causal_tile)(a, g, t, u, 1, G, T, NR);
+    else
+        LA_NAME(causal_tile)(a, g, t, u, 0, G, T, NR);
+}
+
+LINATTN__INLINE void LA_NAME(tile_tokens)(const la_tile *a, size_t t, size_t u, const int keys,
+                                          const size_t T, const size_t NR)
 {
     size_t g;
-    for (g = 0; g < a->heads; g++) {
-        if (a->ahead && u % LA_PANEL_VECS == 0) LA_NAME(tile_fetch)(a, g, t, u, keys, T, NR);
-        if (!keys)
-            LA_NAME(query_tile)(a, g, t, u, T, NR);
-        else if (T == 1 && a->keep && g + 1 == a->heads) /* memory binds: nothing else must */
-            LA_NAME(causal_tile)(a, g, t, u, 1, T, NR);
-        else
-            LA_NAME(causal_tile)(a, g, t, u, 0, T, NR);
-    }
+    for (g = 0; g < a->heads; g++) LA_NAME(tile_heads)(a, g, t, u, keys, 1, T, NR);
 }
+
+#if LA_W > 1
+/* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks. */
+LINATTN__INLINE void LA_NAME(group_tokens)(const la_tile *a, size_t t, size_t u, const size_t T)
+{
+    size_t g = 0;
+    for (; T <= LA_GROUP_TOKENS / 2 && a->heads - g >= 4; g += 4)
+        LA_NAME(tile_heads)(a, g, t, u, 1, 4, T, LA_CAUSAL_VECS);
+    for (; a->heads - g >= 2; g += 2) LA_NAME(tile_heads)(a, g, t, u, 1, 2, T, LA_CAUSAL_VECS);
+    if (g < a->heads) LA_NAME(tile_heads)(a, g, t, u, 1, 1, T, LA_CAUSAL_VECS);
+}
+
+static LINATTN__NOINLINE void LA_NAME(group_column)(const la_tile *a, size_t u)
+{
+    size_t t = a->begin;
+    if (a->heads < 4)
+        for (; a->end - t >= LA_GROUP_TOKENS; t += LA_GROUP_TOKENS)
+            LA_NAME(group_tokens)(a, t, u, LA_GROUP_TOKENS);
+    for (; LA_GROUP_TOKENS > 2 && a->end - t >= LA_GROUP_TOKENS / 2; t += LA_GROUP_TOKENS / 2)
+        LA_NAME(group_tokens)(a, t, u, LA_GROUP_TOKENS / 2);
+    for (; t < a->end; t++) LA_NAME(group_tokens)(a, t, u, 1);
+}
+#endif
 
 /* All tokens for the NR vectors from u: tiles of full height, then smaller ones. */
 LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int keys,
@@ -1521,26 +1561,26 @@ LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int 
     size_t t = a->begin;
     if (keys) {
         for (; end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
-            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS, NR);
+            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS, NR);
         if (LA_CAUSAL_TOKENS > 3 && end - t >= 3) {
-            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 3 ? 3 : 1, NR);
+            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS > 3 ? 3 : 1, NR);
             t += 3;
         }
         if (LA_CAUSAL_TOKENS > 2 && end - t >= 2) {
-            LA_NAME(tile_heads)(a, t, u, 1, LA_CAUSAL_TOKENS > 2 ? 2 : 1, NR);
+            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS > 2 ? 2 : 1, NR);
             t += 2;
         }
-        if (end > t) LA_NAME(tile_heads)(a, t, u, 1, 1, NR);
+        if (end > t) LA_NAME(tile_tokens)(a, t, u, 1, 1, NR);
     } else {
         /* 16 tokens and the like come out even in tiles of two thirds */
         const size_t T = LA_QUERY_TOKENS * 2 / 3;
         for (; LA_W > 1 && (end - t) % LA_QUERY_TOKENS && (end - t) % T == 0; t += T)
-            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS * 2 / 3, NR);
+            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS * 2 / 3, NR);
         for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
-            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS, NR);
+            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS, NR);
         for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
-            LA_NAME(tile_heads)(a, t, u, 0, LA_QUERY_TOKENS / 2, NR);
-        for (; end > t; t++) LA_NAME(tile_heads)(a, t, u, 0, 1, NR);
+            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS / 2, NR);
+        for (; end > t; t++) LA_NAME(tile_tokens)(a, t, u, 0, 1, NR);
     }
 }
 
@@ -1551,9 +1591,13 @@ LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
     const size_t wide = keys ? LA_CAUSAL_VECS : LA_QUERY_VECS;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
-    if (a->end - a->begin == 1)
+    if (a->end - a->begin == 1 && a->heads == 1)
         for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
-            LA_NAME(tile_heads)(a, a->begin, u, keys, 1, LA_DECODE_VECS);
+            LA_NAME(tile_tokens)(a, a->begin, u, keys, 1, LA_DECODE_VECS);
+#if LA_W > 1
+    for (; keys && a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
+        LA_NAME(group_column)(a, u);
+#endif
     for (; end - u >= wide; u += wide)
         LA_NAME(tile_column)(a, u, keys, keys ? LA_CAUSAL_VECS : LA_QUERY_VECS);
     for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
@@ -3410,6 +3454,7 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
 #undef LA_DECODE_VECS
+#undef LA_GROUP_TOKENS
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
 #undef LA_UPDATE_ROWS
