@@ -467,6 +467,25 @@ static void heads_are_separate(void **state)
     for_all_problems(12, 6, separation_law);
 }
 
+/* Tiles take four query heads of a group, two or one, each with its own number of tokens. */
+static void groups_of_every_size(void **state)
+{
+    (void)state;
+    rng r = {23};
+    for (size_t heads = 1; heads < 10; heads++)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+            size_t mark = pool_mark();
+            linattn_config config = config_draw(&r, map, LINATTN_NORM_SUM, 0, 70);
+            config.heads = heads;
+            config.kv_heads = 1;
+            config.dim_value = 1 + rng_below(&r, 70);
+            problem p = problem_new(config, 29, 29, &r, 1);
+            separation_law(&p, &r);
+            cuts_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
 /* Which outputs a NaN has to reach, and that it reaches no other head. */
 typedef struct poison {
     const char *name;
@@ -934,6 +953,7 @@ int main(void)
         TEST(reach_of_windows),
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
+        TEST(groups_of_every_size),
         TEST(nan_stays_in_its_head),
         TEST(nan_query_stays_in_its_row),
         TEST(masked_tokens_are_absent),
