@@ -2084,7 +2084,8 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, const 
     size_t f = c->f0;
     for (; c->f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
         LA_NAME(keys_vectors)(s, phi, c, f, map, LA_STAGE_VECS);
-    for (; LA_STAGE_VECS > 1 && f < c->f1; f += LA_W) LA_NAME(keys_vectors)(s, phi, c, f, map, 1);
+    for (; LA_STAGE_VECS * LA_W > 1 && f < c->f1; f += LA_W)
+        LA_NAME(keys_vectors)(s, phi, c, f, map, 1);
 }
 
 static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, const la_chunk *c)
