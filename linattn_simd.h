@@ -274,7 +274,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 3
-#define LA_STAGE_VECS 4
+#define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_PART 64
 
