@@ -199,11 +199,11 @@ matrix() { # FUNCTION, called with VARIANT TOOLCHAIN LINK_FLAGS FLAGS
 
 matrix_library() { library "$1" "$2" "$4"; }
 
-# The tests' own files with a toolchain, C11 -O2 whatever the library's flags are.
+# The tests' own files with a toolchain, C99 -O2 whatever the library's flags are.
 test_object() { # TOOLCHAIN FILE
     # shellcheck disable=SC2086
-    target "$work/tests-$1/$2.o" ${compiler[$1]} -std=c11 -O2 ${common_flags[$1]} -Wall -Wextra \
-        -Werror ${cmocka_flags[$1]} -I . -c "tests/$2.c" -o "$work/tests-$1/$2.o"
+    target "$work/tests-$1/$2.o" ${compiler[$1]} -std=c99 -O2 ${common_flags[$1]} $warnings \
+        ${cmocka_flags[$1]} -I . -c "tests/$2.c" -o "$work/tests-$1/$2.o"
 }
 
 link_test() { # PROGRAM TOOLCHAIN LINK_FLAGS OBJECT...

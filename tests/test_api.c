@@ -312,11 +312,12 @@ static void sizes_of_windows(void **state)
 
 enum { HEADS = 4, KV_HEADS = 2, DIM_KEY = 6, DIM_VALUE = 5, TOKENS = 7, FEATURES = 9 };
 
-/* Everything that a call may read or write, in one block that can be compared with its copy. */
+/* Everything that a call may read or write, in one block that can be compared with its copy. What
+   comes first is aligned as the block is, to 64 bytes; some outputs begin in front of the state. */
 typedef struct world {
+    unsigned char front[64], state[49152], other[49152], workspace[65536];
     linattn_config config;
     size_t state_bytes;
-    _Alignas(64) unsigned char state[49152], other[49152], workspace[65536];
     float projection[FEATURES * DIM_KEY];
     float q[TOKENS * HEADS * DIM_KEY], k[TOKENS * KV_HEADS * DIM_KEY];
     float v[TOKENS * KV_HEADS * DIM_VALUE], out[TOKENS * HEADS * DIM_VALUE];
