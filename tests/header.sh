@@ -6,19 +6,30 @@
 # ---- Warnings ------------------------------------------------------------------------------------
 
 no_warnings() { # COMPILER LANGUAGE STANDARD FILE
-    "$1" -x "$2" -std="$3" $warnings -fsyntax-only -I . "tests/consumer/$4.c"
+    "$1" -x "$2" -std="$3" $warnings -fsyntax-only -I . "$4"
 }
 
 header_warnings() { # COMPILER
     local file standard
     for file in consumer implementation; do
         for standard in c99 c11 c17; do
-            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c $standard $file
+            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c $standard \
+                "tests/consumer/$file.c"
         done
         for standard in c++11 c++17 c++20; do
-            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c++ $standard $file
+            job "header-$1 / no warnings, $file as $standard" no_warnings "$1" c++ $standard \
+                "tests/consumer/$file.c"
         done
     done
+    for file in $(find examples -name '*.c'); do
+        job "header-$1 / no warnings, ${file##*/} as c99" example_without_warnings "$1" "$file"
+    done
+}
+
+# Optimised, for some warnings come from what the optimiser sees. It has seen the instruction sets
+# in the libraries of the matrix.
+example_without_warnings() { # COMPILER FILE
+    "$1" -std=c99 -O2 $warnings -DLINATTN_SCALAR_ONLY -I . -c "$2" -o /dev/null
 }
 
 # ---- Programs of two files -----------------------------------------------------------------------
