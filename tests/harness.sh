@@ -91,6 +91,7 @@ launch() { # KIND NAME COMMAND...
 # The last thing that a job does.
 end_job() { # ID STATUS
     if [[ -n $made ]]; then touch "$made.done"; fi
+    times >"$logs/$1.times"
     echo "$2" >"$logs/$1.part"
     mv "$logs/$1.part" "$logs/$1.status"
 }
@@ -115,8 +116,22 @@ reap() {
     done
 }
 
+# Adds a job to $work/times, with what `times` printed: minutes and seconds of the processor in the
+# shell and in its children.
+record_times() { # NAME WALL_SECONDS FILE
+    [[ ! -e $3 ]] || awk -F '[ ms]+' -v name="$1" -v wall="$2" '
+        { processor += $1 * 60 + $2 + $3 * 60 + $4 }
+        END { printf "%.1f\t%.1f\t%s\n", processor, wall, name }' "$3" >>"$work/times"
+}
+
+longest_jobs() { # COUNT
+    echo "          seconds of the processor, of the clock, job"
+    sort -rn "$work/times" 2>/dev/null | sed -n "1,$1s/^/          /p"
+}
+
 finish() { # ID STATUS
     local kind=${job_kind[$1]} name=${job_name[$1]} log=$logs/$1
+    record_times "$name" "$(seconds_since "${job_start[$1]}")" "$log.times"
     case $kind/$2 in
     test/0) report_ok "$name" "$(seconds_since "${job_start[$1]}")" ;;
     target/0 | target/77) ;;
