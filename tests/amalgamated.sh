@@ -28,4 +28,8 @@ EOF
 target "$single" tools/amalgamate "$single"
 target "$work/lib/amalgamated.o" amalgamated_library "$work/lib/amalgamated.o"
 job 'amalgamated / renamed' renamed
-run_tests amalgamated gcc '' "$host_isas" "$all_tests" LINATTN_TEST_QUICK=1
+vectors=${host_isas/scalar /}
+run_tests amalgamated gcc '' "$vectors" "$all_tests" LINATTN_TEST_QUICK=1
+if [[ $vectors != scalar ]]; then
+    run_tests amalgamated gcc '' scalar 'golden api exp softmax fuzz dispatch' LINATTN_TEST_QUICK=1
+fi

@@ -37,11 +37,11 @@ readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
 }
 
-# The tests of meson run it with the default compiler.
+# The tests of meson run it with the default compiler, and with every instruction set.
 quickstart() {
     local program=$work/bin/quickstart
     mkdir -p "$work/bin"
-    clang -std=c99 -O2 $warnings examples/quickstart.c -o "$program"
+    clang -std=c99 -O2 $warnings -DLINATTN_SCALAR_ONLY examples/quickstart.c -o "$program"
     "$program"
 }
 
