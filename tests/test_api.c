@@ -1047,8 +1047,11 @@ static size_t corrupt_all(world *w)
     for (size_t at = 0; at < w->state_bytes; at += at < 512 ? sizeof *words : step) {
         uint32_t good;
         memcpy(&good, w->state + at, sizeof good);
-        for (size_t i = 0; i < COUNT_OF(words); i++)
-            if (is_refused(w, at, words[i]) && words[i] == 0x7FFFFFFF) refused++;
+        for (size_t i = 0; i < COUNT_OF(words); i++) {
+            bool counts = words[i] == 0x7FFFFFFF;
+            if (test_quick() && at >= 512 && !counts && i != at / 4 % COUNT_OF(words)) continue;
+            if (is_refused(w, at, words[i]) && counts) refused++;
+        }
         /* Small counts that are off by a little are the likeliest to be believed. */
         for (unsigned bit = 0; at < 256 && bit < 32; bit++) is_refused(w, at, good ^ (1u << bit));
     }
