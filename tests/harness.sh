@@ -257,7 +257,8 @@ run_test() { # PROGRAM TOOLCHAIN ISA [NAME=VALUE...]
     shift 3
     await "$program"
     if has_isa "$isa"; then export LINATTN_REQUIRE_ISA=1; fi
-    env LINATTN_TEST_ISA="$isa" "$@" timeout "$time_limit" ${runner[$chain]} "$program" || status=$?
+    # In the foreground, that is in the job's process group, which stop_jobs ends.
+    env LINATTN_TEST_ISA="$isa" "$@" timeout --foreground "$time_limit" ${runner[$chain]} "$program" || status=$?
     if ((status == 77)) && has_isa "$isa"; then
         echo "it was skipped, although this machine has $isa"
         return 1
