@@ -9,13 +9,8 @@ matrix_tests() { # VARIANT TOOLCHAIN LINK_FLAGS
         # Without an instruction for multiply-add it takes ten times as long as any other.
         if [[ $isa == scalar && $1 != *-fast ]]; then slow=scalar; else others+=" $isa"; fi
     done
-    case $1 in
-    *-c99-fast) tests='laws verbs softmax nystrom range exp' ;; # what may be rearranged is
-    *-c++11-fast) tests='laws range exp' ;;
-    *-O2) tests='laws verbs softmax nystrom range exp' ;;
-    *-c99-O0) tests='range exp' ;;
-    *) tests=exp ;;
-    esac
+    tests='laws verbs softmax nystrom range exp'
+    [[ $1 != *-O0 ]] || tests='range exp'
     run_tests "$1" "$2" "$3" "$slow" 'golden exp' LINATTN_TEST_QUICK=1
     if [[ $1 == gcc-c99-fast && $others == *scalar* ]]; then
         # In full: where it is fast, and with every float for exp.
