@@ -21,7 +21,8 @@ renamed() {
 #include "la v0.h"
 int main(void) { return linattn_status_string(LINATTN_OK)[0] == 0; }
 EOF
-    gcc -std=c99 $warnings "$place/main.c" -o "$place/main"
+    gcc -std=c99 $warnings -fsyntax-only "$place/main.c" # with every instruction set
+    gcc -std=c99 $warnings -DLINATTN_SCALAR_ONLY "$place/main.c" -o "$place/main"
     "$place/main"
 }
 
