@@ -18,7 +18,7 @@ vectors=${host_isas/scalar /}
 run_tests sanitized sanitized '' "$vectors" "$all_tests" LINATTN_TEST_QUICK=1 \
     ASAN_OPTIONS=detect_leaks=0
 if [[ $vectors != scalar ]]; then
-    run_tests sanitized sanitized '' scalar 'fuzz api exp softmax random dispatch' \
+    run_tests sanitized sanitized '' scalar 'fuzz exp softmax random dispatch' \
         LINATTN_TEST_QUICK=1 ASAN_OPTIONS=detect_leaks=0
 fi
 
