@@ -114,7 +114,7 @@ static output_file outputs[2];
 static size_t output_count;
 
 /* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
-_Noreturn static void fail(const char *format, ...)
+static void fail(const char *format, ...)
 {
     char line[1024];
     va_list arguments;
@@ -588,7 +588,7 @@ static int accept(npy_header *h, char c)
     return accepted;
 }
 
-_Noreturn static void fail_header(const npy_header *h, const char *expected)
+static void fail_header(const npy_header *h, const char *expected)
 {
     fail("%s: malformed .npy header at its character %td, expected %s", h->path,
          h->at - h->begin + 1, expected);

@@ -49,13 +49,10 @@ aarch64_toolchain() { # NAME COMPILER FLAGS
 same_bytes() {
     local here=$work/bin/attend there=$work/bin/attend-aarch64 map options
     await "$here" "$there"
-    for map in elu1 identity softmax favor taylor; do
-        for options in '--dir examples/data/lm --causal' '--dir examples/data/encoder'; do
-            "$here" $options --map $map --out "$work/here.npy"
+    for map in elu1 softmax favor; do
+        for options in '--dir examples/data/lm --causal' '--dir examples/data/encoder --isa scalar'; do
+            "$here" ${options% --isa*} --map $map --out "$work/here.npy"
             qemu-aarch64 -L $sysroot "$there" $options --map $map --out "$work/there.npy"
-            cmp "$work/here.npy" "$work/there.npy"
-            qemu-aarch64 -L $sysroot "$there" $options --map $map --isa scalar \
-                --out "$work/there.npy"
             cmp "$work/here.npy" "$work/there.npy"
         done
     done
@@ -67,7 +64,7 @@ same_bytes() {
 }
 
 aarch64_option() { # NAME FLAGS ISA
-    library "aarch64-$1" aarch64-gcc "-std=c99 -O2 $2"
+    library "aarch64-$1" aarch64-gcc "-std=c99 -O1 $2"
     job "aarch64-$1 / instruction sets" is_compiled_with "aarch64-$1" aarch64-gcc '' "$3"
     run_tests "aarch64-$1" aarch64-gcc '' "$3" golden LINATTN_TEST_QUICK=1
 }
@@ -78,8 +75,11 @@ aarch64() {
     aarch64_toolchain aarch64-gcc aarch64-linux-gnu-gcc ''
     aarch64_toolchain aarch64-clang clang "--target=aarch64-linux-gnu -isystem $sysroot/include"
 
+    # All tests once. What is compared with x86 to the bit need not be compared with the oracles
+    # again: those, too, would run on qemu.
     library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
-    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon "$all_tests" LINATTN_TEST_QUICK=1
+    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
+        'golden api exp softmax nystrom laws range fuzz dispatch' LINATTN_TEST_QUICK=1
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'golden softmax exp dispatch' \
         LINATTN_TEST_QUICK=1
 
@@ -90,12 +90,10 @@ aarch64() {
             contradiction aarch64-clang -ffast-math
         fi
         library "aarch64-$cc-c99-O3" "aarch64-$cc" "-std=c99 -O3 $flags"
-        run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" neon 'golden laws random' \
+        run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" 'scalar neon' 'golden softmax exp' \
             LINATTN_TEST_QUICK=1
-        run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" scalar golden LINATTN_TEST_QUICK=1
         library "aarch64-$cc-c++11-O0" "aarch64-$cc" '-x c++ -std=c++11 -O0'
-        run_tests "aarch64-$cc-c++11-O0" "aarch64-$cc" '' 'scalar neon' 'golden random' \
-            LINATTN_TEST_QUICK=1
+        run_tests "aarch64-$cc-c++11-O0" "aarch64-$cc" '' neon golden LINATTN_TEST_QUICK=1
     done
 
     aarch64_option no-neon -DLINATTN_NO_NEON scalar

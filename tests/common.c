@@ -195,7 +195,8 @@ void *pool_take(size_t bytes)
     void *memory = NULL;
     if (posix_memalign(&memory, 64, bytes ? bytes : 1) != 0) memory = NULL;
     pool_add(or_abort(memory), 0);
-    return memset(memory, PATTERN, bytes);
+    memset(memory, PATTERN, bytes);
+    return memory;
 }
 
 void *pool_take_guarded(size_t bytes, guard side)
@@ -228,7 +229,9 @@ double *pool_doubles(size_t count) { return (double *)pool_take(count * sizeof(d
 
 void *pool_copy(const void *source, size_t bytes)
 {
-    return memcpy(pool_take(bytes), source, bytes);
+    void *copy = pool_take(bytes);
+    memcpy(copy, source, bytes);
+    return copy;
 }
 
 /* ---- Bits ----------------------------------------------------------------------------------- */
@@ -520,7 +523,8 @@ const char *normaliser_name(linattn_normaliser normaliser)
 }
 
 /* One of a few buffers in turn, so that several names fit into one message. */
-#define NAME_BYTES 400
+enum { CONFIG_BYTES = 320, NAME_BYTES = CONFIG_BYTES + 80 };
+
 static char *name_buffer(void)
 {
     static char buffers[4][NAME_BYTES];
@@ -528,24 +532,31 @@ static char *name_buffer(void)
     return buffers[next++ % COUNT_OF(buffers)];
 }
 
+/* Returns the length of what is written. */
+static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config)
+{
+    int used = snprintf(
+        name, CONFIG_BYTES,
+        "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
+        "window=%zu",
+        map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
+        config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
+        config->projection ? " projection" : "", config->features, config->degree, config->window);
+    return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
+}
+
 const char *config_name(const linattn_config *config)
 {
     char *name = name_buffer();
-    int used = snprintf(
-        name, NAME_BYTES, "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g",
-        map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
-        config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon);
-    size_t at = used > 0 && used < NAME_BYTES ? (size_t)used : NAME_BYTES - 1;
-    snprintf(name + at, NAME_BYTES - at, "%s features=%zu degree=%zu window=%zu",
-             config->projection ? " projection" : "", config->features, config->degree,
-             config->window);
+    write_config(name, config);
     return name;
 }
 
 const char *problem_name(const problem *p)
 {
     char *name = name_buffer();
-    snprintf(name, NAME_BYTES, "%s queries=%zu keys=%zu", config_name(&p->config), p->n_q, p->n_k);
+    size_t at = write_config(name, &p->config);
+    snprintf(name + at, NAME_BYTES - at, " queries=%zu keys=%zu", p->n_q, p->n_k);
     return name;
 }
 

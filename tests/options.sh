@@ -8,23 +8,31 @@ contradictions() { # FLAGS
     for cc in $compilers; do contradiction "$cc" "$1"; done
 }
 
-# Tested with gcc; with clang, too, where functions are called directly rather than by a table.
-# Everywhere else clang has nothing to show but its warnings.
-tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS [LINK_FLAGS]]
-    local cc name=$1 to_run=$2
-    shift 2
+quiet() { # NAME FLAGS
+    local cc
     for cc in $compilers; do
-        job "option-$name-$cc / no warnings, C99" compiles "$cc" "-std=c99 $1"
-        job "option-$name-$cc / no warnings, C++11" compiles "$cc" "-x c++ -std=c++11 $1"
-        [[ $to_run != *$cc* ]] || option "option-$name-$cc" "$cc" "$@"
+        job "option-$1-$cc / no warnings, C99" compiles "$cc" "-std=c99 $2"
+        job "option-$1-$cc / no warnings, C++11" compiles "$cc" "-x c++ -std=c++11 $2"
     done
 }
 
-# What is left out is refused, and the rest works.
+# Tested with gcc; with clang, too, where functions are called directly rather than by a table.
+# Everywhere else clang has nothing to show but its warnings.
+tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS]
+    local cc name=$1 to_run=$2
+    shift 2
+    quiet "$name" "$1"
+    for cc in $to_run; do
+        [[ " $compilers " != *" $cc "* ]] || option "option-$name-$cc" "$cc" "$@"
+    done
+}
+
+# What is left out is refused, and the rest works. Both are decided before an instruction set is.
 left_out() { # COMPILER FLAGS
     local program
     program=$(mktemp "$work/left-out.XXXXXX")
-    "$1" -std=c11 -O1 $2 -I . tests/consumer/left_out.c -o "$program" && "$program"
+    "$1" -std=c11 -O1 $2 -DLINATTN_SCALAR_ONLY -I . tests/consumer/left_out.c -o "$program"
+    "$program"
 }
 
 # The hosted library is out of reach of a freestanding build; the compiler's own headers are allowed.
@@ -59,19 +67,20 @@ case $host_isas in
     tested no-dispatch 'gcc clang' -DLINATTN_NO_DISPATCH neon
     ;;
 esac
-for cc in $compilers; do
-    for flags in -DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES \
-        '-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_STATIC -DLINATTN_SCALAR_ONLY'; do
-        job "option-left-out-$cc / no warnings, C99 $flags" compiles "$cc" "-std=c99 $flags"
-        job "option-left-out-$cc / no warnings, C++11 $flags" compiles "$cc" "-x c++ -std=c++11 $flags"
+for flags in -DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES \
+    '-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_STATIC'; do
+    quiet "left-out${flags//-DLINATTN_/}" "$flags"
+    for cc in $compilers; do
         job "option-left-out-$cc / refused $flags" left_out "$cc" "$flags"
     done
 done
 tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_isas"
+# Whatever the laws and the fuzzing reach keeps the invariants.
+run_tests option-assert-gcc gcc '' "${host_isas/scalar /}" 'laws fuzz' LINATTN_TEST_QUICK=1
 tested freestanding gcc '-DLINATTN_FREESTANDING -ffreestanding' "$host_isas"
 for cc in $compilers; do job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"; done
-if pkg-config --exists sleef; then
-    tested use-sleef gcc -DLINATTN_USE_SLEEF "$host_isas" "$host_isas" -lsleef
+if pkg-config --exists sleef; then # the stage unit runs it
+    quiet use-sleef -DLINATTN_USE_SLEEF
 else
     report_not_run option-use-sleef 'SLEEF is not installed'
 fi

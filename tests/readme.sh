@@ -37,15 +37,6 @@ readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
 }
 
-# The tests of meson run it with the default compiler.
-quickstart() {
-    local program=$work/bin/quickstart
-    mkdir -p "$work/bin"
-    clang -std=c99 -O2 $warnings examples/quickstart.c -o "$program"
-    "$program"
-}
-
 job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
 job 'readme / quickstart.c is the one printed' readme_quickstart
-if [[ $compilers == *clang* ]]; then job 'readme / quickstart.c, clang' quickstart; fi

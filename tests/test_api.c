@@ -312,11 +312,12 @@ static void sizes_of_windows(void **state)
 
 enum { HEADS = 4, KV_HEADS = 2, DIM_KEY = 6, DIM_VALUE = 5, TOKENS = 7, FEATURES = 9 };
 
-/* Everything that a call may read or write, in one block that can be compared with its copy. */
+/* Everything that a call may read or write, in one block that can be compared with its copy. What
+   comes first is aligned as the block is, to 64 bytes; some outputs begin in front of the state. */
 typedef struct world {
+    unsigned char front[64], state[49152], other[49152], workspace[65536];
     linattn_config config;
     size_t state_bytes;
-    _Alignas(64) unsigned char state[49152], other[49152], workspace[65536];
     float projection[FEATURES * DIM_KEY];
     float q[TOKENS * HEADS * DIM_KEY], k[TOKENS * KV_HEADS * DIM_KEY];
     float v[TOKENS * KV_HEADS * DIM_VALUE], out[TOKENS * HEADS * DIM_VALUE];
@@ -1046,8 +1047,11 @@ static size_t corrupt_all(world *w)
     for (size_t at = 0; at < w->state_bytes; at += at < 512 ? sizeof *words : step) {
         uint32_t good;
         memcpy(&good, w->state + at, sizeof good);
-        for (size_t i = 0; i < COUNT_OF(words); i++)
-            if (is_refused(w, at, words[i]) && words[i] == 0x7FFFFFFF) refused++;
+        for (size_t i = 0; i < COUNT_OF(words); i++) {
+            bool counts = words[i] == 0x7FFFFFFF;
+            if (test_quick() && at >= 512 && !counts && i != at / 4 % COUNT_OF(words)) continue;
+            if (is_refused(w, at, words[i]) && counts) refused++;
+        }
         /* Small counts that are off by a little are the likeliest to be believed. */
         for (unsigned bit = 0; at < 256 && bit < 32; bit++) is_refused(w, at, good ^ (1u << bit));
     }

@@ -13,6 +13,8 @@ static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x18bf3440bb31f695);
 static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
 static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
 static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
+static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
+static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
 /* FNV-1a. */
 #define HASH_START UINT64_C(0xCBF29CE484222325)
@@ -173,13 +175,73 @@ static void hash_of_windows(void **state)
     check_family(&windows);
 }
 
+static void check_hash(uint64_t hash, uint64_t expected)
+{
+    check(test_inexact() || hash == expected, "hash %016" PRIx64 ", expected %016" PRIx64, hash,
+          expected);
+}
+
+static void hash_of_nystrom(void **state)
+{
+    (void)state;
+    static const size_t shapes[][5] = {/* n_q, n_k, dim_key, dim_value, landmarks */
+                                       {50, 61, 17, 9, 7},
+                                       {33, 30, 5, 40, 16},
+                                       {70, 70, 32, 16, 24},
+                                       {20, 90, 3, 3, 64}};
+    uint64_t hash = HASH_START;
+    rng r = {19};
+    for (size_t i = 0; i < COUNT_OF(shapes); i++) {
+        const size_t *s = shapes[i];
+        linattn_config config = {
+            .heads = 2, .kv_heads = 1, .dim_key = s[2], .dim_value = s[3], .landmarks = s[4]};
+        problem p = problem_new(config, s[0], s[1], &r, 2);
+        size_t bytes = linattn_workspace_size(&p.config, LINATTN_WORKSPACE_NYSTROM, NULL);
+        size_t count = s[0] * output_width(&p);
+        float *out = pool_floats(count);
+        check_status(linattn_nystrom(&p.config, linattn_rows(p.q), p.n_q, linattn_rows(p.k),
+                                     linattn_rows(p.v), p.n_k, linattn_output_rows(out), 0,
+                                     pool_take(bytes), bytes, NULL),
+                     LINATTN_OK, "%s", problem_name(&p));
+        hash = hash_bytes(hash, out, count * sizeof *out);
+    }
+    check_hash(hash, EXPECTED_NYSTROM);
+}
+
+static uint64_t hash_projection(uint64_t hash, uint64_t seed, int kind, size_t features, size_t dim)
+{
+    float *w = pool_floats(features * dim);
+    check_status(linattn_random_features(seed, (linattn_random_kind)kind, features, dim, w),
+                 LINATTN_OK, "kind %d, %zu x %zu", kind, features, dim);
+    return hash_bytes(hash, w, features * dim * sizeof *w);
+}
+
+/* The thousands of tiny ones have rows that are drawn again. */
+static void hash_of_random_features(void **state)
+{
+    (void)state;
+    static const size_t sizes[][2] = {{1, 1},    {300, 1},  {9, 2},   {40, 3},
+                                      {17, 17},  {100, 31}, {70, 65}, {256, 64},
+                                      {64, 130}, {20, 300}, {40, 258}};
+    uint64_t hash = HASH_START;
+    for (int kind = 0; kind < LINATTN_RANDOM_COUNT; kind++) {
+        for (size_t i = 0; i < COUNT_OF(sizes); i++)
+            hash = hash_projection(hash, i * UINT64_C(0x9E3779B97F4A7C15), kind, sizes[i][0],
+                                   sizes[i][1]);
+        for (uint64_t seed = 0; seed < 4000; seed++) {
+            size_t mark = pool_mark();
+            hash = hash_projection(hash, seed, kind, 3, 2);
+            pool_release(mark);
+        }
+    }
+    check_hash(hash, EXPECTED_RANDOM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(hash_of_a_fixed_run),
-        TEST(hash_of_favor),
-        TEST(hash_of_monomials),
-        TEST(hash_of_windows),
+        TEST(hash_of_a_fixed_run), TEST(hash_of_favor),   TEST(hash_of_monomials),
+        TEST(hash_of_windows),     TEST(hash_of_nystrom), TEST(hash_of_random_features),
     };
     test_begin();
     return RUN_TESTS("golden", tests);

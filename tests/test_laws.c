@@ -255,21 +255,29 @@ static void spoil(float *x, size_t width, size_t from, size_t to, float value)
     for (size_t i = from * width; i < to * width; i++) x[i] = i % 2 ? value : -value;
 }
 
+static const uint32_t spoilers[] = {0x7F61B1E6 /* 3e38 */, 0x7F800000, 0x7FC00000, 0x00000001};
+
+/* A copy of p whose keys and values from one token to another hold these bits. */
+static problem spoil_tokens(const problem *p, size_t from, size_t to, uint32_t bits)
+{
+    problem spoilt = *p;
+    spoilt.k = (float *)pool_copy(p->k, p->n_k * key_width(p) * sizeof(float));
+    spoilt.v = (float *)pool_copy(p->v, p->n_k * value_width(p) * sizeof(float));
+    spoil(spoilt.k, key_width(p), from, to, float_from_bits(bits));
+    spoil(spoilt.v, value_width(p), from, to, float_from_bits(bits));
+    return spoilt;
+}
+
 /* Whatever comes later changes no bit of what came before. */
 static void causality_law(const problem *p, rng *r)
 {
-    static const uint32_t spoilers[] = {0x7F61B1E6 /* 3e38 */, 0x7F800000, 0x7FC00000, 0x00000001};
     problem clean = *p;
     clean.n_q = clean.n_k = p->n_q < p->n_k ? p->n_q : p->n_k;
     size_t n = clean.n_k, at = rng_below(r, n), width = output_width(p);
     float *expected = run_causal(&clean, run_init(&p->config));
     float *expected_softmax = run_softmax(&clean, 1, NULL);
     for (size_t i = 0; i < COUNT_OF(spoilers); i++) {
-        problem spoilt = clean;
-        spoilt.k = (float *)pool_copy(p->k, n * key_width(p) * sizeof(float));
-        spoilt.v = (float *)pool_copy(p->v, n * value_width(p) * sizeof(float));
-        spoil(spoilt.k, key_width(p), at, n, float_from_bits(spoilers[i]));
-        spoil(spoilt.v, value_width(p), at, n, float_from_bits(spoilers[i]));
+        problem spoilt = spoil_tokens(&clean, at, n, spoilers[i]);
         check_same_floats(run_causal(&spoilt, run_init(&p->config)), expected, at * width, width,
                           "causal, later %08x, %s", (unsigned)spoilers[i], problem_name(p));
         check_same_floats(run_softmax(&spoilt, 1, NULL), expected_softmax, at * width, width,
@@ -321,7 +329,6 @@ static void a_key_that_dwarfs_all_others(void **state)
 /* What a window has left behind changes no bit, whatever it was; nor does what it has not reached. */
 static void window_law(const problem *p, rng *r)
 {
-    static const uint32_t spoilers[] = {0x7F61B1E6 /* 3e38 */, 0x7F800000, 0x7FC00000, 0x00000001};
     problem clean = *p;
     size_t n = clean.n_q = clean.n_k = p->n_q < p->n_k ? p->n_q : p->n_k;
     size_t w = clean.config.window = p->config.window ? p->config.window : window_draw(r, n);
@@ -329,11 +336,7 @@ static void window_law(const problem *p, rng *r)
     float *causal = run_causal(&clean, run_init(&clean.config));
     float *both = run_bidirectional(&clean, NULL);
     for (size_t i = 0; i < COUNT_OF(spoilers); i++) {
-        problem spoilt = clean;
-        spoilt.k = (float *)pool_copy(p->k, n * key_width(p) * sizeof(float));
-        spoilt.v = (float *)pool_copy(p->v, n * value_width(p) * sizeof(float));
-        spoil(spoilt.k, key_width(p), at, end, float_from_bits(spoilers[i]));
-        spoil(spoilt.v, value_width(p), at, end, float_from_bits(spoilers[i]));
+        problem spoilt = spoil_tokens(&clean, at, end, spoilers[i]);
         float *causal_now = run_causal(&spoilt, run_init(&clean.config));
         float *both_now = run_bidirectional(&spoilt, NULL);
         for (size_t t = 0; t < n; t++) {

@@ -61,6 +61,16 @@ static bool is_weighted_mean(const problem *p)
     return !map_has_signs(p->config.map) && normaliser == LINATTN_NORM_SUM;
 }
 
+/* The whole sequence of p, causal and bidirectional, is what the oracle says of `meant`, which p is or
+   has to amount to. */
+static void check_both(const problem *p, const problem *meant, double tolerance)
+{
+    check_close(meant, "causal", run_causal(p, run_init(&p->config)), p->n_q,
+                oracle_linear(meant, true), tolerance);
+    check_close(meant, "bidirectional", run_bidirectional(p, NULL), p->n_q,
+                oracle_linear(meant, false), tolerance);
+}
+
 static void check_within(const problem *p, const float *out, const char *what, size_t count,
                          float low, float high)
 {
@@ -245,10 +255,7 @@ static void moving_maxima(void **state)
                 if (exponential[map] == LINATTN_MAP_EXP) normaliser = LINATTN_NORM_SUM;
                 problem p = moving_problem(&r, exponential[map], normaliser, (course)which,
                                            test_quick() ? 40 : 100 + rng_below(&r, 60), heights[h]);
-                check_close(&p, "causal", run_causal(&p, run_init(&p.config)), p.n_q,
-                            oracle_linear(&p, true), 1e-5);
-                check_close(&p, "bidirectional", run_bidirectional(&p, NULL), p.n_q,
-                            oracle_linear(&p, false), 1e-5);
+                check_both(&p, &p, 1e-5);
                 pool_release(mark);
             }
 }
@@ -271,10 +278,7 @@ static void factors_far_outside_the_range_of_float(void **state)
                 p.q[e] -= shifts[i];
                 p.k[e] += shifts[i];
             }
-            check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 9,
-                        oracle_linear(&p, true), 1e-5);
-            check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 9,
-                        oracle_linear(&p, false), 1e-5);
+            check_both(&p, &p, 1e-5);
         }
 }
 
@@ -299,10 +303,7 @@ static void factors_of_favor_far_outside_the_range_of_float(void **state)
                                          .window = i % 2 ? 0 : 6};
                 config_draw_features(&r, &config, 60);
                 problem p = problem_new(config, 30, 30, &r, spreads[i]);
-                check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 30,
-                            oracle_linear(&p, true), rounding_linear(&p));
-                check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 30,
-                            oracle_linear(&p, false), rounding_linear(&p));
+                check_both(&p, &p, rounding_linear(&p));
                 pool_release(mark);
             }
 }
@@ -328,10 +329,7 @@ static void huge_keys_of_favor_are_absent(void **state)
                 p.k[4 * dim + f] = (p.k[4 * dim + f] < 0 ? -1.0f : 1.0f) * factors[i / 2];
                 masked.k[4 * dim + f] = -test_infinity;
             }
-            check_close(&masked, "causal", run_causal(&p, run_init(&p.config)), 12,
-                        oracle_linear(&masked, true), rounding_linear(&masked));
-            check_close(&masked, "bidirectional", run_bidirectional(&p, NULL), 12,
-                        oracle_linear(&masked, false), rounding_linear(&masked));
+            check_both(&p, &masked, rounding_linear(&masked));
             pool_release(mark);
         }
 }
@@ -477,6 +475,19 @@ static void growth_at_every_token(void **state)
 
 /* ---- Saturation ----------------------------------------------------------------------------- */
 
+/* With values of -1 and 1 in turn, the outputs are the two largest floats in turn. */
+static void check_saturates(problem *p, const float sizes[2])
+{
+    size_t width = output_width(p), count = p->n_q * width;
+    for (size_t e = 0; e < count; e++) p->v[e] = e % width % 2 ? 1 : -1;
+    const float *outs[] = {run_causal(p, run_init(&p->config)), run_bidirectional(p, NULL)};
+    for (size_t e = 0; e < count; e++)
+        for (size_t o = 0; o < COUNT_OF(outs); o++)
+            check(outs[o][e] == (e % width % 2 ? FLT_MAX : -FLT_MAX),
+                  "sizes %g and %g: element %zu is %g, %s", (double)sizes[0], (double)sizes[1], e,
+                  (double)outs[o][e], problem_name(p));
+}
+
 /* Without a denominator the output of the exponential maps can exceed the largest float. */
 static void unnormalised_outputs_saturate(void **state)
 {
@@ -495,14 +506,7 @@ static void unnormalised_outputs_saturate(void **state)
                 p.q[e] = sizes[s][0];
                 p.k[e] = sizes[s][1];
             }
-            for (size_t e = 0; e < 40 * 19; e++) p.v[e] = e % 19 % 2 ? 1 : -1;
-            const float *outs[] = {run_causal(&p, run_init(&p.config)),
-                                   run_bidirectional(&p, NULL)};
-            for (size_t e = 0; e < 40 * 19; e++)
-                for (size_t o = 0; o < 2; o++)
-                    check(outs[o][e] == (e % 19 % 2 ? FLT_MAX : -FLT_MAX),
-                          "q = %g, k = %g: element %zu is %g, %s", (double)sizes[s][0],
-                          (double)sizes[s][1], e, (double)outs[o][e], problem_name(&p));
+            check_saturates(&p, sizes[s]);
         }
 }
 
@@ -524,14 +528,7 @@ static void unnormalised_outputs_of_favor_saturate(void **state)
             rng r = {16};
             problem p = problem_new(config, 20, 20, &r, 1);
             for (size_t e = 0; e < 20 * 6; e++) p.q[e] = p.k[e] = sizes[s][1];
-            for (size_t e = 0; e < 20 * 3; e++) p.v[e] = e % 3 % 2 ? 1 : -1;
-            const float *outs[] = {run_causal(&p, run_init(&p.config)),
-                                   run_bidirectional(&p, NULL)};
-            for (size_t e = 0; e < 20 * 3; e++)
-                for (size_t o = 0; o < 2; o++)
-                    check(outs[o][e] == (e % 3 % 2 ? FLT_MAX : -FLT_MAX),
-                          "w = %g, x = %g: element %zu is %g, %s", (double)sizes[s][0],
-                          (double)sizes[s][1], e, (double)outs[o][e], problem_name(&p));
+            check_saturates(&p, sizes[s]);
         }
 }
 
@@ -577,10 +574,7 @@ static void sums_near_the_largest_float(void **state)
                     p.k[e] = (1 + 0.5f * p.k[e]) * sizes[s][1];
                 }
                 for (size_t e = 0; e < 100 * 9; e++) p.v[e] *= sizes[s][2];
-                check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 100,
-                            oracle_linear(&p, true), rounding_linear(&p));
-                check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 100,
-                            oracle_linear(&p, false), rounding_linear(&p));
+                check_both(&p, &p, rounding_linear(&p));
                 pool_release(mark);
             }
 }
@@ -610,10 +604,7 @@ static void sums_of_monomials_near_the_largest_float(void **state)
                         p.k[e] = (1 + 0.5f * p.k[e]) * (side ? small : large);
                     }
                     for (size_t e = 0; e < 60 * 9; e++) p.v[e] *= 1e5f;
-                    check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 60,
-                                oracle_linear(&p, true), rounding_linear(&p));
-                    check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 60,
-                                oracle_linear(&p, false), rounding_linear(&p));
+                    check_both(&p, &p, rounding_linear(&p));
                     pool_release(mark);
                 }
 }
@@ -682,10 +673,7 @@ static void partly_infinite_keys(void **state)
             problem p = problem_new(config, 30, 30, &r, 2);
             for (size_t i = 0; i < 30 * 19; i++)
                 if (rng_below(&r, 3) == 0 || i % 19 == 4 || i < 20) p.k[i] = -test_infinity;
-            check_close(&p, "causal", run_causal(&p, run_init(&p.config)), 30,
-                        oracle_linear(&p, true), rounding_linear(&p));
-            check_close(&p, "bidirectional", run_bidirectional(&p, NULL), 30,
-                        oracle_linear(&p, false), rounding_linear(&p));
+            check_both(&p, &p, rounding_linear(&p));
         }
 }
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Stage of tools/test: the tests of meson.build, in full, as `meson test` runs them.
+# Stage of tools/test: the tests of meson.build, as `meson test` runs them.
 
 unit_build() {
     local options="-Dtests=enabled -Dexamples=enabled -Dwerror=true"
