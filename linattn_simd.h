@@ -748,6 +748,14 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 #define LA_PART_ROW (LA_PART + 16)
 
+/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be small,
+   nor where the compiler would not tell the copies apart. */
+#if LA_W > 1 && defined(__OPTIMIZE__)
+#define LA_CONSTANTS 1
+#else
+#define LA_CONSTANTS 0
+#endif
+
 /* ---- exp, and the maps on vectors ------------------------------------------------------------ */
 
 /* e^r for |r| <= ln(2)/2: a degree 6 minimax polynomial, relative error 2^-28. */
@@ -1124,7 +1132,7 @@ LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, la_scratch *w, co
 }
 
 /* The maps are compile-time constants of what walks vectors, so that their branches stand
-   outside its loops. Scalar code, which is there to be small, branches inside. */
+   outside its loops. */
 LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, la_scratch *w, const la_chunk *c,
                                         const int keys, const int feature)
 {
@@ -1143,7 +1151,7 @@ static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, la_scratch 
                                              const la_chunk *c, int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
-    if (LA_W == 1)
+    if (!LA_CONSTANTS)
         LA_NAME(stage_as)(s, w, c, keys, s->params->map, feature);
     else if (feature) /* its divisions outweigh a branch */
         LA_NAME(stage_map)(s, w, c, keys, 1);
@@ -1507,104 +1515,127 @@ LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, s
     LA_NAME(tile_end)(a, g, t, u, o, T, NR);
 }
 
+LINATTN__INLINE void LA_NAME(query_tokens)(const la_tile *a, size_t t, size_t u, const size_t T,
+                                           const size_t NR)
+{
+    size_t g;
+    for (g = 0; g < a->heads; g++) {
+        if (a->ahead && u % LA_PANEL_VECS == 0) LA_NAME(tile_fetch)(a, g, t, u, 0, T, NR);
+        LA_NAME(query_tile)(a, g, t, u, T, NR);
+    }
+}
+
+/* All tokens for the NR vectors from u: tiles of full height, then smaller ones. */
+LINATTN__INLINE void LA_NAME(query_column)(const la_tile *a, size_t u, const size_t NR)
+{
+    /* 16 tokens and the like come out even in tiles of two thirds */
+    const size_t end = a->end, T = LA_QUERY_TOKENS * 2 / 3;
+    size_t t = a->begin;
+    for (; LA_W > 1 && (end - t) % LA_QUERY_TOKENS && (end - t) % T == 0; t += T)
+        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS * 2 / 3, NR);
+    for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
+        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS, NR);
+    for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
+        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS / 2, NR);
+    for (; end > t; t++) LA_NAME(query_tokens)(a, t, u, 1, NR);
+}
+
+/* The tiles that only read, of all columns of this job: of S, of a projection, of scores. One token
+   alone (a decode step) takes wider tiles, as it needs more rows in flight. */
+static LINATTN__NOINLINE void LA_NAME(read_tiles)(const la_tile *a)
+{
+    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
+    size_t u = a->span->column_begin / LA_W;
+    if (a->end - a->begin == 1)
+        for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
+            LA_NAME(query_tokens)(a, a->begin, u, 1, LA_DECODE_VECS);
+    for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS) LA_NAME(query_column)(a, u, LA_QUERY_VECS);
+    for (; u < end; u++) LA_NAME(query_column)(a, u, 1);
+}
+
 /* G query heads from g walk the same old rows; the last ones leave the new rows behind. */
-LINATTN__INLINE void LA_NAME(tile_heads)(const la_tile *a, size_t g, size_t t, size_t u,
-                                         const int keys, const size_t G, const size_t T,
-                                         const size_t NR)
+LINATTN__INLINE void LA_NAME(causal_heads)(const la_tile *a, size_t g, size_t t, size_t u,
+                                           const size_t G, const size_t T, const size_t NR)
 {
     size_t h;
     for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
-        LA_NAME(tile_fetch)(a, g + h, t, u, keys, T, NR);
-    if (!keys)
-        LA_NAME(query_tile)(a, g, t, u, T, NR);
-    else if (T == 1 && a->keep && g + G == a->heads) /* memory binds: nothing else must */
+        LA_NAME(tile_fetch)(a, g + h, t, u, 1, T, NR);
+    if (LA_CONSTANTS && T == 1 && a->keep &&
+        g + G == a->heads) /* memory binds: nothing else must */
         LA_NAME(causal_tile)(a, g, t, u, 1, G, T, NR);
     else
         LA_NAME(causal_tile)(a, g, t, u, 0, G, T, NR);
 }
 
-LINATTN__INLINE void LA_NAME(tile_tokens)(const la_tile *a, size_t t, size_t u, const int keys,
-                                          const size_t T, const size_t NR)
+LINATTN__INLINE void LA_NAME(causal_tokens)(const la_tile *a, size_t t, size_t u, const size_t T,
+                                            const size_t NR)
 {
     size_t g;
-    for (g = 0; g < a->heads; g++) LA_NAME(tile_heads)(a, g, t, u, keys, 1, T, NR);
+    for (g = 0; g < a->heads; g++) LA_NAME(causal_heads)(a, g, t, u, 1, T, NR);
+}
+
+LINATTN__INLINE void LA_NAME(causal_column)(const la_tile *a, size_t u, const size_t NR)
+{
+    const size_t end = a->end;
+    size_t t = a->begin;
+    for (; end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
+        LA_NAME(causal_tokens)(a, t, u, LA_CAUSAL_TOKENS, NR);
+#if LA_CAUSAL_TOKENS > 3
+    if (end - t >= 3) {
+        LA_NAME(causal_tokens)(a, t, u, 3, NR);
+        t += 3;
+    }
+#endif
+#if LA_CAUSAL_TOKENS > 2
+    if (end - t >= 2) {
+        LA_NAME(causal_tokens)(a, t, u, 2, NR);
+        t += 2;
+    }
+#endif
+    if (end > t) LA_NAME(causal_tokens)(a, t, u, 1, NR);
 }
 
 #if LA_W > 1
 /* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks. */
-LINATTN__INLINE void LA_NAME(group_tokens)(const la_tile *a, size_t t, size_t u, const size_t T)
+LINATTN__INLINE void LA_NAME(group_tokens)(const la_tile *a, size_t t, size_t u, const int four,
+                                           const size_t T)
 {
     size_t g = 0;
-    for (; T <= LA_GROUP_TOKENS / 2 && a->heads - g >= 4; g += 4)
-        LA_NAME(tile_heads)(a, g, t, u, 1, 4, T, LA_CAUSAL_VECS);
-    for (; a->heads - g >= 2; g += 2) LA_NAME(tile_heads)(a, g, t, u, 1, 2, T, LA_CAUSAL_VECS);
-    if (g < a->heads) LA_NAME(tile_heads)(a, g, t, u, 1, 1, T, LA_CAUSAL_VECS);
+    for (; four && a->heads - g >= 4; g += 4)
+        LA_NAME(causal_heads)(a, g, t, u, 4, T, LA_CAUSAL_VECS);
+    for (; a->heads - g >= 2; g += 2) LA_NAME(causal_heads)(a, g, t, u, 2, T, LA_CAUSAL_VECS);
+    if (g < a->heads) LA_NAME(causal_heads)(a, g, t, u, 1, T, LA_CAUSAL_VECS);
 }
 
 static LINATTN__NOINLINE void LA_NAME(group_column)(const la_tile *a, size_t u)
 {
     size_t t = a->begin;
-    if (a->heads < 4)
-        for (; a->end - t >= LA_GROUP_TOKENS; t += LA_GROUP_TOKENS)
-            LA_NAME(group_tokens)(a, t, u, LA_GROUP_TOKENS);
-    for (; LA_GROUP_TOKENS > 2 && a->end - t >= LA_GROUP_TOKENS / 2; t += LA_GROUP_TOKENS / 2)
-        LA_NAME(group_tokens)(a, t, u, LA_GROUP_TOKENS / 2);
-    for (; t < a->end; t++) LA_NAME(group_tokens)(a, t, u, 1);
+    for (; a->heads < 4 && a->end - t >= LA_GROUP_TOKENS; t += LA_GROUP_TOKENS)
+        LA_NAME(group_tokens)(a, t, u, 0, LA_GROUP_TOKENS);
+#if LA_GROUP_TOKENS > 2
+    for (; a->end - t >= LA_GROUP_TOKENS / 2; t += LA_GROUP_TOKENS / 2)
+        LA_NAME(group_tokens)(a, t, u, 1, LA_GROUP_TOKENS / 2);
+#endif
+    for (; t < a->end; t++) LA_NAME(group_tokens)(a, t, u, 1, 1);
 }
 #endif
 
-/* All tokens for the NR vectors from u: tiles of full height, then smaller ones. */
-LINATTN__INLINE void LA_NAME(tile_column)(const la_tile *a, size_t u, const int keys,
-                                          const size_t NR)
+/* The tiles of causal, of all columns of this job. */
+static LINATTN__NOINLINE void LA_NAME(causal_tiles)(const la_tile *a)
 {
-    const size_t end = a->end;
-    size_t t = a->begin;
-    if (keys) {
-        for (; end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
-            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS, NR);
-        if (LA_CAUSAL_TOKENS > 3 && end - t >= 3) {
-            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS > 3 ? 3 : 1, NR);
-            t += 3;
-        }
-        if (LA_CAUSAL_TOKENS > 2 && end - t >= 2) {
-            LA_NAME(tile_tokens)(a, t, u, 1, LA_CAUSAL_TOKENS > 2 ? 2 : 1, NR);
-            t += 2;
-        }
-        if (end > t) LA_NAME(tile_tokens)(a, t, u, 1, 1, NR);
-    } else {
-        /* 16 tokens and the like come out even in tiles of two thirds */
-        const size_t T = LA_QUERY_TOKENS * 2 / 3;
-        for (; LA_W > 1 && (end - t) % LA_QUERY_TOKENS && (end - t) % T == 0; t += T)
-            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS * 2 / 3, NR);
-        for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
-            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS, NR);
-        for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
-            LA_NAME(tile_tokens)(a, t, u, 0, LA_QUERY_TOKENS / 2, NR);
-        for (; end > t; t++) LA_NAME(tile_tokens)(a, t, u, 0, 1, NR);
-    }
-}
-
-/* All columns of this job. One token alone (a decode step) takes wider tiles, as it needs more rows
-   in flight. */
-LINATTN__INLINE void LA_NAME(tiles)(const la_tile *a, const int keys)
-{
-    const size_t wide = keys ? LA_CAUSAL_VECS : LA_QUERY_VECS;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
     if (a->end - a->begin == 1 && a->heads == 1)
         for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
-            LA_NAME(tile_tokens)(a, a->begin, u, keys, 1, LA_DECODE_VECS);
+            LA_NAME(causal_tokens)(a, a->begin, u, 1, LA_DECODE_VECS);
 #if LA_W > 1
-    for (; keys && a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
+    for (; a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
         LA_NAME(group_column)(a, u);
 #endif
-    for (; end - u >= wide; u += wide)
-        LA_NAME(tile_column)(a, u, keys, keys ? LA_CAUSAL_VECS : LA_QUERY_VECS);
-    for (; u < end; u++) LA_NAME(tile_column)(a, u, keys, 1);
+    for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
+        LA_NAME(causal_column)(a, u, LA_CAUSAL_VECS);
+    for (; u < end; u++) LA_NAME(causal_column)(a, u, 1);
 }
-
-/* The tiles that only read: of S, of a projection, of scores. Once, as they are much code. */
-static LINATTN__NOINLINE void LA_NAME(read_tiles)(const la_tile *a) { LA_NAME(tiles)(a, 0); }
 
 #if LINATTN__HAS_FEATURES
 /* ---- Features that are made from operands ---------------------------------------------------- */
@@ -1873,7 +1904,7 @@ LINATTN__INLINE void LA_NAME(block_run)(const linattn__span *s, la_scratch *w, l
     a->begin = c->t;
     a->end = c->end;
     if (keys)
-        LA_NAME(tiles)(a, 1);
+        LA_NAME(causal_tiles)(a);
     else
         LA_NAME(read_tiles)(a);
 }
@@ -2090,7 +2121,7 @@ LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, const 
 
 static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, const la_chunk *c)
 {
-    switch (LA_W == 1 ? -1 : s->params->map) {
+    switch (LA_CONSTANTS ? s->params->map : -1) {
     case LINATTN_MAP_IDENTITY: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_IDENTITY); break;
     case LINATTN_MAP_RELU: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_RELU); break;
     case LINATTN_MAP_ELU1: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_ELU1); break;
@@ -3339,7 +3370,7 @@ LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n,
 static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__params *p)
 {
     const int unit = p->root == 1.0f;
-    switch (LA_W == 1 ? -1 : p->map) {
+    switch (LA_CONSTANTS ? p->map : -1) {
     case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY, 0); break;
     case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU, 0); break;
     case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1, 0); break;
@@ -3468,3 +3499,4 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
+#undef LA_CONSTANTS
