@@ -547,28 +547,6 @@ static const char *means_open(bench *b)
     return NULL;
 }
 
-static void add_nystrom(const selection *s, const family *f, bench b)
-{
-    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
-        if (!f->of[isa].kernel) continue;
-        b.isa = (linattn_isa)isa;
-        b.subject = &f->of[isa];
-        if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) continue;
-        bench_add(&b, "%s/l%d/%s" SUFFIX "/%zux%zu/%zu", f->name, LANDMARKS,
-                  linattn_isa_name(b.isa), b.d, b.dv, b.n);
-    }
-}
-
-static void register_means(const selection *s, family *f)
-{
-    bench b = {.open = means_open, .call = means_call, .heads = 1, .n = bench_usual_length};
-    for (size_t i = 0; i < s->shape_count; i++) {
-        b.d = s->shapes[i].d;
-        b.dv = s->shapes[i].dv;
-        add_nystrom(s, f, b);
-    }
-}
-
 typedef struct inverse_run {
     linattn__inverse_of inverse;
     linattn__inverse_kernel *kernel;
@@ -625,14 +603,37 @@ static const char *inverse_open(bench *b)
     return NULL;
 }
 
-static void register_inverse(const selection *s, family *f)
+static void add_nystrom(const selection *s, const family *f, bench b)
 {
-    bench b = {.open = inverse_open, .call = inverse_call, .heads = 1, .n = bench_usual_length};
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        if (!f->of[isa].kernel) continue;
+        b.isa = (linattn_isa)isa;
+        b.subject = &f->of[isa];
+        if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) continue;
+        bench_add(&b, "%s/l%d/%s" SUFFIX "/%zux%zu/%zu", f->name, LANDMARKS,
+                  linattn_isa_name(b.isa), b.d, b.dv, b.n);
+    }
+}
+
+static void register_nystrom(const selection *s, const family *f, bench b)
+{
+    b.heads = 1;
+    b.n = bench_usual_length;
     for (size_t i = 0; i < s->shape_count; i++) {
         b.d = s->shapes[i].d;
         b.dv = s->shapes[i].dv;
         add_nystrom(s, f, b);
     }
+}
+
+static void register_means(const selection *s, family *f)
+{
+    register_nystrom(s, f, (bench){.open = means_open, .call = means_call});
+}
+
+static void register_inverse(const selection *s, family *f)
+{
+    register_nystrom(s, f, (bench){.open = inverse_open, .call = inverse_call});
 }
 
 /* ---- merge ---------------------------------------------------------------------------------- */

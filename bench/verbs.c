@@ -215,18 +215,12 @@ static void register_sequences(const selection *s)
 
 enum { LANDMARKS = 64 };
 
-typedef struct nystrom_run {
-    operands o;
-    linattn_config config;
-    void *workspace;
-    size_t bytes;
-} nystrom_run;
-
 static void nystrom_call(bench *b)
 {
-    const nystrom_run *r = b->data;
-    bench_check(linattn_nystrom(&r->config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, 0,
-                                r->workspace, r->bytes, NULL));
+    const verb_run *r = b->data;
+    const linattn_config config = bench_config(b);
+    bench_check(linattn_nystrom(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, 0, r->state,
+                                r->bytes, NULL));
 }
 
 static double nystrom_error(const bench *b, const operands *o)
@@ -239,14 +233,14 @@ static double nystrom_error(const bench *b, const operands *o)
    what landmarks and the pseudo-inverse take, which does not grow with n, is not counted. */
 static const char *nystrom_open(bench *b)
 {
-    nystrom_run *r = bench_take(sizeof *r);
+    const linattn_config config = bench_config(b);
+    verb_run *r = bench_take(sizeof *r);
     const char *problem;
     if (!r) return no_memory;
-    r->config = bench_config(b);
-    r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_NYSTROM, NULL);
-    r->workspace = bench_take(r->bytes);
+    r->bytes = linattn_workspace_size(&config, LINATTN_WORKSPACE_NYSTROM, NULL);
+    r->state = bench_take(r->bytes);
     problem = bench_operands(b, &r->o);
-    if (problem || !r->workspace) return problem ? problem : no_memory;
+    if (problem || !r->state) return problem ? problem : no_memory;
     b->data = r;
     b->call(b);
     b->error = nystrom_error(b, &r->o);
