@@ -900,7 +900,8 @@ typedef struct linattn__span {
     size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
     size_t column_begin, column_end; /* columns of S and out of this job, likewise */
     uint64_t seen;                   /* tokens before this call */
-    int fetch;                       /* operands exceed L2: fetch ahead */
+    int fetch;                       /* operands come from memory: fetch ahead */
+    int stream;                      /* so do the states, each for one token */
     const linattn__band *band;       /* not NULL: a window */
     size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
     size_t lag; /* token t queries with q[t - lag], from t = lag on */
@@ -2198,7 +2199,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->row_end = s->m;
     span->column_end = s->dv;
     span->seen = linattn__tokens(h);
-    span->fetch = 0;
+    span->fetch = span->stream = 0;
     span->band = LINATTN__HAS_WINDOW && s->window ? &s->band : NULL;
     span->n_k = span->lag = 0;
 }
@@ -2505,6 +2506,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     linattn__use_query(&w, &x.q, &x.out);
     w.kernel = linattn__kernels_active()->causal;
     w.span.fetch = linattn__from_memory(&w.span);
+    w.span.stream = n == 1 && bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
     if (LINATTN__HAS_WINDOW && s.window)
         linattn__do_band(&w, context);
     else

@@ -1466,6 +1466,7 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
     float nowhere[16];
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
+    const int stream = in_place && a->span->stream;
     size_t f, h, i, j;
     LINATTN__UNROLL for (h = 0; h < G; h++)
         LA_NAME(tile_begin)(a, g + h, t, u, o + h * T * NR, T, NR);
@@ -1475,6 +1476,10 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
     for (f = 0; f < features; f++, row += 16, to += to_row) {
         la_vec s[LA_DECODE_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
+        if (stream) { /* the tile's next columns, or the next head's */
+            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+                LINATTN__FETCH(row + LA_NAME(offset)(m, j) + NR * LA_W * m);
+        }
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
             const la_vec kf = la_set1(k[i * LA_ROW + f]);
