@@ -190,6 +190,7 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 typedef struct linattn_view {
     const float *data;
     size_t stride_token, stride_head;
+    size_t stride_sequence;
 } linattn_view;
 
 /* The same for what is written. Its rows must not overlap one another, any input or the state:
@@ -197,6 +198,7 @@ typedef struct linattn_view {
 typedef struct linattn_output {
     float *data;
     size_t stride_token, stride_head;
+    size_t stride_sequence;
 } linattn_output;
 
 /* Dense [tokens][heads][dim]. */
@@ -475,20 +477,109 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_SCALAR 0
 #endif
 #endif
-#ifdef LINATTN_NO_WINDOW
+/* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
+#if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
+    defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX) || defined(LINATTN_ONLY_FAVOR) ||   \
+    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF)
+#define LINATTN__SOME_MAPS 1
+#else
+#define LINATTN__SOME_MAPS 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_ELU1)
+#define LINATTN__HAS_ELU1 1
+#else
+#define LINATTN__HAS_ELU1 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_IDENTITY)
+#define LINATTN__HAS_IDENTITY 1
+#else
+#define LINATTN__HAS_IDENTITY 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_RELU)
+#define LINATTN__HAS_RELU 1
+#else
+#define LINATTN__HAS_RELU 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_EXP)
+#define LINATTN__HAS_MAP_EXP 1
+#else
+#define LINATTN__HAS_MAP_EXP 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_SOFTMAX)
+#define LINATTN__HAS_SOFTMAX 1
+#else
+#define LINATTN__HAS_SOFTMAX 0
+#endif
+#ifdef LINATTN_NO_PREFILL
+#define LINATTN__HAS_PREFILL 0
+#else
+#define LINATTN__HAS_PREFILL 1
+#endif
+#if defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)
+#define LINATTN__FAVOR 0
+#define LINATTN__TAYLOR 0
+#define LINATTN__EXPDEF 0
+#else
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_FAVOR)
+#define LINATTN__FAVOR 1
+#else
+#define LINATTN__FAVOR 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_TAYLOR)
+#define LINATTN__TAYLOR 1
+#else
+#define LINATTN__TAYLOR 0
+#endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_EXPDEF)
+#define LINATTN__EXPDEF 1
+#else
+#define LINATTN__EXPDEF 0
+#endif
+#endif
+#define LINATTN__HAS_FEATURES (LINATTN__FAVOR || LINATTN__TAYLOR || LINATTN__EXPDEF)
+#if defined(LINATTN_NO_WINDOW) || defined(LINATTN_NO_PREFILL)
 #define LINATTN__HAS_WINDOW 0
-#define LINATTN__WINDOW_KERNELS(X)
 #else
 #define LINATTN__HAS_WINDOW 1
-#define LINATTN__WINDOW_KERNELS(X) X(band, linattn__span_kernel)
 #endif
-#ifdef LINATTN_NO_FEATURES
-#define LINATTN__HAS_FEATURES 0
-#define LINATTN__FEATURE_KERNELS(X)
+#if defined(LINATTN_NO_EXACT)
+#define LINATTN__HAS_EXACT 0
 #else
-#define LINATTN__HAS_FEATURES 1
-#define LINATTN__FEATURE_KERNELS(X) X(map_features, linattn__span_kernel)
+#define LINATTN__HAS_EXACT 1
 #endif
+#if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
+#define LINATTN__HAS_NYSTROM 0
+#else
+#define LINATTN__HAS_NYSTROM 1
+#endif
+#ifdef LINATTN_NO_MAPS
+#define LINATTN__HAS_MAPS 0
+#else
+#define LINATTN__HAS_MAPS 1
+#endif
+#ifdef LINATTN_NO_RANDOM
+#define LINATTN__HAS_RANDOM 0
+#else
+#define LINATTN__HAS_RANDOM 1
+#endif
+
+/* Maps with exponents; those whose sums may cancel; and which map it is, known at compile time
+   where there is one. */
+#define LINATTN__HAS_EXP (LINATTN__HAS_MAP_EXP || LINATTN__HAS_SOFTMAX || LINATTN__FAVOR)
+#define LINATTN__HAS_SIGNED (LINATTN__HAS_IDENTITY || LINATTN__TAYLOR || LINATTN__EXPDEF)
+#define LINATTN__HAS_FLOOR (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED)
+#define LINATTN__IS_EXP(map) (LINATTN__HAS_EXP && (map) == LINATTN_MAP_EXP)
+#define LINATTN__IS_SIGNED(map) (LINATTN__HAS_SIGNED && (map) == LINATTN_MAP_IDENTITY)
+#define LINATTN__IS_ELU1(map)                                                                      \
+    (LINATTN__HAS_ELU1 && ((map) == LINATTN_MAP_ELU1 || !(LINATTN__HAS_FLOOR || LINATTN__HAS_EXP)))
+#define LINATTN__MAPS                                                                              \
+    ((unsigned)LINATTN__HAS_ELU1 << LINATTN_MAP_ELU1 |                                             \
+     (unsigned)LINATTN__HAS_IDENTITY << LINATTN_MAP_IDENTITY |                                     \
+     (unsigned)LINATTN__HAS_RELU << LINATTN_MAP_RELU |                                             \
+     (unsigned)LINATTN__HAS_MAP_EXP << LINATTN_MAP_EXP |                                           \
+     (unsigned)LINATTN__HAS_SOFTMAX << LINATTN_MAP_SOFTMAX |                                       \
+     7u * LINATTN__FAVOR << LINATTN_MAP_FAVOR | (unsigned)LINATTN__TAYLOR << LINATTN_MAP_TAYLOR |  \
+     (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF)
 #define LINATTN__COUNT                                                                             \
     (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
 
@@ -632,6 +723,7 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 }
 #endif
 
+#if LINATTN__HAS_NYSTROM
 /* The same in double, for Nystroem's pseudo-inverse. Its operands are 0 or lie between 2^-400 and
    2^400 in size, so that no part of a product is lost. */
 #if LINATTN__HARDWARE_FMA && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
@@ -675,6 +767,7 @@ static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c
     if (error != 0.0 && !(s.u & 1)) s.u += (error > 0.0) == (s.f > 0.0) ? 1u : ~(uint64_t)0;
     return v + s.f;
 }
+#endif
 #endif
 
 LINATTN__INLINE float linattn__clamp(float x)
@@ -736,30 +829,10 @@ typedef struct linattn__params {
     float rate;         /* sqrt(s) log2(e) */
     float limit;        /* |x| at which exponents saturate */
     float cell, margin; /* E moves when x > E * cell + margin */
+    float floor;        /* phi(x) = max(x', floor): 0 for relu, -inf for the identity */
     float rest;         /* factor of phi(q) phi(k) that goes to the output: of favor 1/m; of the */
     float rest_root;    /* identity s / root^2, so that root is a power of two and phi exact */
 } linattn__params;
-
-#if LINATTN__HAS_FEATURES
-/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
-   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
-   they like. */
-static float linattn__tame(const float *x, size_t d, float root, float *power)
-{
-    const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
-    float most = 0.0f;
-    int n;
-    size_t i;
-    for (i = 0; i < d; i++) {
-        const float size = linattn__from_bits(linattn__to_bits(x[i]) & 0x7fffffffu);
-        if (size > most && size <= LINATTN__FLT_MAX) most = size;
-    }
-    n = (int)(linattn__to_bits(most) >> 23) - 127;
-    n = n < -125 ? -125 : n > 125 ? 125 : n;
-    *power = (float)(n + root_power);
-    return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
-}
-#endif
 
 /* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
 static float linattn__saturating_ldexp(float x, float n)
@@ -778,6 +851,7 @@ static float linattn__saturating_ldexp(float x, float n)
     return linattn__flush(x);
 }
 
+#if LINATTN__HAS_SIGNED
 /* 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes and what
    their rounding lost are summed in double. */
 static float linattn__cancelling(const float *den, const float *lost, float epsilon)
@@ -792,6 +866,7 @@ static float linattn__cancelling(const float *den, const float *lost, float epsi
     if (sum < -(double)LINATTN__FLT_MAX) return -LINATTN__FLT_MAX;
     return (float)sum;
 }
+#endif
 
 /* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
    denominator is den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
@@ -799,7 +874,7 @@ static float linattn__cancelling(const float *den, const float *lost, float epsi
 static float linattn__factor(const linattn__params *p, float den, float top, float mass,
                              float mass_top, uint64_t seen, float *power)
 {
-    const int exponents = p->map == LINATTN_MAP_EXP;
+    const int exponents = LINATTN__IS_EXP(p->map);
     float scale = 1.0f;
     if (p->norm == LINATTN_NORM_SUM) {
         float epsilon = p->softmax ? p->epsilon * mass : p->epsilon;
@@ -830,12 +905,245 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     return 1;
 }
 
-/* ---- Sizes ----------------------------------------------------------------------------------- */
+/* ---- Instruction sets ------------------------------------------------------------------------ */
+
+/* Kernels are declared before the functions that reach them, and defined at the end of this file,
+   once per instruction set, with its name as suffix. A verb asks for its own by LINATTN__KERNEL, so
+   that a program holds those of the verbs that it calls and no others. */
+#if LINATTN__HAS_AVX512
+#define LINATTN__ON_AVX512(code) code
+#else
+#define LINATTN__ON_AVX512(code)
+#endif
+#if LINATTN__HAS_AVX2
+#define LINATTN__ON_AVX2(code) code
+#else
+#define LINATTN__ON_AVX2(code)
+#endif
+#if LINATTN__HAS_NEON
+#define LINATTN__ON_NEON(code) code
+#else
+#define LINATTN__ON_NEON(code)
+#endif
+#if LINATTN__HAS_SCALAR
+#define LINATTN__ON_SCALAR(code) code
+#else
+#define LINATTN__ON_SCALAR(code)
+#endif
+
+#define LINATTN__DECLARE(type, name)                                                               \
+    LINATTN__ON_AVX512(static type linattn__##name##_avx512;)                                      \
+    LINATTN__ON_AVX2(static type linattn__##name##_avx2;)                                          \
+    LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
+    LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)
+
+#if LINATTN__COUNT == 1 /* direct calls */
+#define LINATTN__KERNEL(name)                                                                      \
+    LINATTN__ON_AVX512(linattn__##name##_avx512)                                                   \
+    LINATTN__ON_AVX2(linattn__##name##_avx2) LINATTN__ON_NEON(linattn__##name##_neon)              \
+        LINATTN__ON_SCALAR(linattn__##name##_scalar)
+#else
+#define LINATTN__KERNEL(name) LINATTN__KERNEL_OF(linattn__isa(), name)
+#define LINATTN__KERNEL_OF(isa, name)                                                              \
+    (LINATTN__ON_AVX512((isa) == LINATTN__ISA_AVX512 ? linattn__##name##_avx512 :)                 \
+         LINATTN__ON_AVX2((isa) == LINATTN__ISA_AVX2 ? linattn__##name##_avx2 :)                   \
+             LINATTN__ON_NEON((isa) == LINATTN__ISA_NEON ? linattn__##name##_neon :)               \
+                 linattn__##name##_scalar)
+#endif
+
+#if LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)
+static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
+{
+    __asm__ __volatile__("cpuid"
+                         : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3])
+                         : "a"(leaf), "c"(0));
+}
+
+/* The registers that the operating system saves, XCR0. */
+static uint32_t linattn__xgetbv(void)
+{
+    uint32_t low, high;
+    __asm__ __volatile__(".byte 0x0f, 0x01, 0xd0" /* xgetbv, for assemblers that lack it */
+                         : "=a"(low), "=d"(high)
+                         : "c"(0));
+    return low;
+}
+
+static unsigned linattn__detect(void)
+{
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, need = fma | osxsave | avx;
+    const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
+    uint32_t r[4], saved;
+    unsigned set = 1u << LINATTN_ISA_SCALAR;
+    linattn__cpuid(0, r);
+    if (r[0] < 7) return set;
+    linattn__cpuid(1, r);
+    if ((r[2] & need) != need) return set;
+    saved = linattn__xgetbv();
+    linattn__cpuid(7, r);
+    if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
+    set |= 1u << LINATTN_ISA_AVX2;
+    if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
+    return set;
+}
+#else
+static unsigned linattn__detect(void) { return ~0u; }
+#endif
+
+LINATTN_API unsigned linattn_isa_compiled(void)
+{
+    return (unsigned)LINATTN__HAS_AVX512 << LINATTN_ISA_AVX512 |
+           (unsigned)LINATTN__HAS_AVX2 << LINATTN_ISA_AVX2 |
+           (unsigned)LINATTN__HAS_NEON << LINATTN_ISA_NEON |
+           (unsigned)LINATTN__HAS_SCALAR << LINATTN_ISA_SCALAR;
+}
+
+LINATTN_API unsigned linattn_isa_available(void)
+{
+    return linattn_isa_compiled() & linattn__detect();
+}
+
+#if LINATTN__COUNT > 1
+/* The one piece of global state, a linattn_isa; AUTO until one is needed or selected. */
+static int linattn__chosen;
+
+/* The one that is asked for, or the best; AUTO if there is none. */
+static int linattn__find(linattn_isa isa)
+{
+    static const unsigned char best_first[] = {LINATTN__ISA_AVX512, LINATTN__ISA_AVX2,
+                                               LINATTN__ISA_NEON, LINATTN__ISA_SCALAR};
+    const unsigned available = linattn_isa_available();
+    size_t i;
+    for (i = 0; i < sizeof best_first; i++)
+        if ((available >> best_first[i] & 1u) &&
+            (isa == LINATTN_ISA_AUTO || (int)isa == best_first[i]))
+            return best_first[i];
+    return LINATTN_ISA_AUTO;
+}
+
+/* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
+static LINATTN__NOINLINE int linattn__choose(void)
+{
+    int none = LINATTN_ISA_AUTO, isa = linattn__find(LINATTN_ISA_AUTO);
+    /* a select that came first wins */
+    if (!__atomic_compare_exchange_n(&linattn__chosen, &none, isa, 0, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        isa = none;
+    return isa;
+}
+
+LINATTN__INLINE int linattn__isa(void)
+{
+    const int isa = __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+    return isa != LINATTN_ISA_AUTO ? isa : linattn__choose();
+}
+
+LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+{
+    const int found = linattn__find(isa);
+    if (found == LINATTN_ISA_AUTO) return LINATTN_ERROR_ISA;
+    __atomic_store_n(&linattn__chosen, found, __ATOMIC_RELAXED);
+    return LINATTN_OK;
+}
+#else
+LINATTN__INLINE int linattn__isa(void)
+{
+    return LINATTN__ON_AVX512(LINATTN__ISA_AVX512) LINATTN__ON_AVX2(LINATTN__ISA_AVX2)
+        LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
+}
+
+LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+{
+    return isa == LINATTN_ISA_AUTO || (int)isa == linattn__isa() ? LINATTN_OK : LINATTN_ERROR_ISA;
+}
+#endif
+
+LINATTN_API linattn_isa linattn_isa_active(void) { return (linattn_isa)linattn__isa(); }
+
+LINATTN_API const char *linattn_isa_name(linattn_isa isa)
+{
+    switch (isa) {
+    case LINATTN_ISA_AUTO: return "auto";
+    case LINATTN_ISA_SCALAR: return "scalar";
+    case LINATTN_ISA_NEON: return "neon";
+    case LINATTN_ISA_AVX2: return "avx2";
+    case LINATTN_ISA_AVX512: return "avx512";
+    default: return "unknown";
+    }
+}
+
+LINATTN_API const char *linattn_status_string(linattn_status status)
+{
+    switch (status) {
+    case LINATTN_OK: return "success";
+    case LINATTN_ERROR_NULL: return "a required pointer is null";
+    case LINATTN_ERROR_SIZE: return "a size is zero, too large, or overflows";
+    case LINATTN_ERROR_CONFIG: return "a field of the config is outside its range";
+    case LINATTN_ERROR_OVERLAP: return "the output overlaps itself, an input or the state";
+    case LINATTN_ERROR_WORKSPACE: return "the workspace or state memory is too small";
+    case LINATTN_ERROR_ALIGNMENT: return "the state is not aligned to 4 bytes";
+    case LINATTN_ERROR_STATE: return "not a state of this config and version";
+    case LINATTN_ERROR_UNSUPPORTED: return "this combination is not supported";
+    case LINATTN_ERROR_ISA: return "the instruction set is not available";
+    default: return "unknown status";
+    }
+}
+
+/* ---- The floating-point environment ---------------------------------------------------------- */
+
+/* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
+   the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
+   memory clobbers keep arithmetic, whose operands come from memory, on its side. */
+#if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__))
+typedef uint32_t linattn__environment;
+static linattn__environment linattn__enter(void)
+{
+    uint32_t now, want;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
+    want = 0x1f80u | (now & 0x3fu);
+    if (want != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(want) : "memory");
+    return now;
+}
+static void linattn__leave(linattn__environment before)
+{
+    uint32_t now;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
+    if (before != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
+}
+#elif LINATTN__GNU && defined(__aarch64__)
+typedef struct linattn__environment {
+    uint64_t control, status;
+} linattn__environment;
+static linattn__environment linattn__enter(void)
+{
+    const uint64_t want = 0;
+    linattn__environment now;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr"
+                         : "=r"(now.control), "=r"(now.status)
+                         :
+                         : "memory");
+    if (now.control != want) __asm__ __volatile__("msr fpcr, %0" : : "r"(want) : "memory");
+    return now;
+}
+static void linattn__leave(linattn__environment before)
+{
+    if (before.control != 0)
+        __asm__ __volatile__("msr fpcr, %0" : : "r"(before.control) : "memory");
+    __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
+}
+#else
+/* An unknown machine: its default environment is taken to be IEEE's. */
+typedef int linattn__environment;
+static linattn__environment linattn__enter(void) { return 0; }
+static void linattn__leave(linattn__environment before) { (void)before; }
+#endif
+
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 #define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
 
 /* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
-static size_t linattn__times(size_t a, size_t b)
+LINATTN__INLINE size_t linattn__times(size_t a, size_t b)
 {
 #if LINATTN__GNU
     size_t product; /* without a division, as this runs in every decode step */
@@ -847,14 +1155,1316 @@ static size_t linattn__times(size_t a, size_t b)
 #endif
 }
 
-static size_t linattn__plus(size_t a, size_t b)
+LINATTN__INLINE size_t linattn__plus(size_t a, size_t b)
 {
     return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
 }
 
-static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+LINATTN__INLINE size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
 
-/* ---- What kernels are given ------------------------------------------------------------------ */
+static void linattn__copy(void *dst, const void *src, size_t bytes)
+{
+#ifdef LINATTN_FREESTANDING
+    unsigned char *d = (unsigned char *)dst;
+    const unsigned char *s = (const unsigned char *)src;
+    size_t i;
+    for (i = 0; i < bytes; i++) d[i] = s[i];
+#else
+    memcpy(dst, src, bytes);
+#endif
+}
+
+/* A view with its default strides: what is repeated `count` times, `stride` floats apart, by
+   sequence, token and head. A stride that is never walked is 0. */
+#define LINATTN__SEQUENCE 0
+#define LINATTN__TOKEN 1
+#define LINATTN__HEAD 2
+
+typedef struct linattn__extent {
+    const float *data;
+    size_t count[3], stride[3], dim;
+    size_t floats; /* that it spans */
+} linattn__extent;
+
+static linattn_status linattn__read_view(linattn__extent *e, linattn_view view, size_t sequences,
+                                         size_t n, size_t heads, size_t dim)
+{
+    const size_t head = view.stride_head ? view.stride_head : dim;
+    const size_t token = view.stride_token ? view.stride_token : linattn__times(heads, head);
+    const size_t sequence =
+        view.stride_sequence && sequences > 1 ? view.stride_sequence : linattn__times(n, token);
+    int i;
+    e->data = view.data;
+    e->dim = dim;
+    e->count[LINATTN__SEQUENCE] = sequences;
+    e->count[LINATTN__TOKEN] = n;
+    e->count[LINATTN__HEAD] = heads;
+    e->stride[LINATTN__SEQUENCE] = sequences > 1 ? sequence : 0;
+    e->stride[LINATTN__TOKEN] = n > 1 ? token : 0;
+    e->stride[LINATTN__HEAD] = heads > 1 ? head : 0;
+    e->floats = 0;
+    if (n == 0 || sequences == 0) return LINATTN_OK;
+    if (!view.data) return LINATTN_ERROR_NULL;
+    e->floats = dim;
+    for (i = 0; i < 3; i++)
+        e->floats = linattn__plus(e->floats, linattn__times(e->count[i] - 1, e->stride[i]));
+    if (e->floats == SIZE_MAX) return LINATTN_ERROR_SIZE;
+    if ((uintptr_t)view.data > UINTPTR_MAX - e->floats * sizeof(float)) return LINATTN_ERROR_SIZE;
+    return LINATTN_OK;
+}
+
+LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
+{
+    linattn_view view;
+    view.data = out.data;
+    view.stride_token = out.stride_token;
+    view.stride_head = out.stride_head;
+    view.stride_sequence = out.stride_sequence;
+    return view;
+}
+
+LINATTN__INLINE int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes == 0 || b_bytes == 0 || (x < y ? y - x >= a_bytes : x - y >= b_bytes);
+}
+
+/* Does a block of memory that the call writes or keeps lie apart from this operand? */
+LINATTN__INLINE int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
+{
+    return linattn__disjoint(e->data, e->floats * sizeof(float), block, bytes);
+}
+
+/* Do the rows of an output stay clear of one another? Each of the three repetitions must step over
+   all that repeats in smaller steps. */
+static int linattn__rows_apart(const linattn__extent *o)
+{
+    size_t span = o->dim, last = 0, round, i;
+    if (o->floats == 0) return 1;
+    for (round = 0; round < 3; round++) {
+        size_t next = 3;
+        for (i = 0; i < 3; i++)
+            if (o->count[i] > 1 && !(last >> i & 1) &&
+                (next == 3 || o->stride[i] < o->stride[next]))
+                next = i;
+        if (next == 3) return 1;
+        if (o->stride[next] < span) return 0;
+        span += (o->count[next] - 1) * o->stride[next];
+        last |= (size_t)1 << next;
+    }
+    return 1;
+}
+
+/* What an operand spans modulo `period`: what repeats in multiples of it adds nothing. */
+static size_t linattn__folded(const linattn__extent *e, size_t period)
+{
+    size_t span = e->dim;
+    int i;
+    for (i = 0; i < 3; i++)
+        if (e->stride[i] % period) span = linattn__plus(span, (e->count[i] - 1) * e->stride[i]);
+    return span;
+}
+
+/* Both operands repeat with one period: does the input's part of it lie beside the output's? */
+static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *i, size_t period)
+{
+    const uintptr_t x = (uintptr_t)o->data, y = (uintptr_t)i->data;
+    const uintptr_t bytes = (uintptr_t)period * sizeof(float);
+    const size_t o_span = linattn__folded(o, period), i_span = linattn__folded(i, period);
+    const uintptr_t ahead = y >= x ? (y - x) % bytes : (bytes - (x - y) % bytes) % bytes;
+    return o_span <= period && i_span <= period && ahead >= o_span * sizeof(float) &&
+           ahead + i_span * sizeof(float) <= bytes;
+}
+
+/* Is the input clear of the output? Slices of one interleaved buffer are, whatever they are
+   interleaved by. */
+static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
+{
+    int k;
+    if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
+        return 1;
+    for (k = 0; k < 3; k++)
+        if (o->stride[k] && o->stride[k] == i->stride[k] && linattn__fold_apart(o, i, o->stride[k]))
+            return 1;
+    return 0;
+}
+
+LINATTN_API linattn_view linattn_rows(const float *data)
+{
+    linattn_view v;
+    v.data = data;
+    v.stride_token = v.stride_head = v.stride_sequence = 0;
+    return v;
+}
+
+LINATTN_API linattn_output linattn_output_rows(float *data)
+{
+    linattn_output v;
+    v.data = data;
+    v.stride_token = v.stride_head = v.stride_sequence = 0;
+    return v;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+LINATTN__INLINE size_t linattn__threads(const linattn_context *context, size_t items)
+{
+    const size_t most = context && context->parallel_for && context->threads ? context->threads : 1;
+    return most < items ? most : items;
+}
+
+/* What parallel_for is given: jobs on other threads need the floating-point environment, too. */
+typedef struct linattn__jobs {
+    linattn_job *job;
+    void *work;
+} linattn__jobs;
+
+static void linattn__threaded_job(void *arg, size_t index)
+{
+    const linattn__jobs *jobs = (const linattn__jobs *)arg;
+    const linattn__environment environment = linattn__enter();
+    jobs->job(jobs->work, index);
+    linattn__leave(environment);
+}
+
+static void linattn__run_jobs(linattn_job *job, void *work, size_t count,
+                              const linattn_context *context)
+{
+    linattn__jobs jobs;
+    if (count <= 1) {
+        job(work, 0);
+        return;
+    }
+    jobs.job = job;
+    jobs.work = work;
+    context->parallel_for(context->user, count, linattn__threaded_job, &jobs);
+}
+
+/* Part `part` of `parts` of `count` things, in whole units. */
+static void linattn__share(size_t count, size_t unit, size_t part, size_t parts, size_t *begin,
+                           size_t *end)
+{
+    const size_t units = (count + unit - 1) / unit;
+    const size_t each = units / parts, more = units % parts;
+    const size_t b = (part * each + (part < more ? part : more)) * unit;
+    const size_t e = b + (each + (part < more ? 1 : 0)) * unit;
+    *begin = b < count ? b : count;
+    *end = e < count ? e : count;
+}
+
+/* ---- Configs --------------------------------------------------------------------------------- */
+
+#define LINATTN__MAX_WINDOW 0x3fffffffu
+#define LINATTN__HEADER_BYTES 128 /* of a state */
+#define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
+
+/* A config with its defaults filled in. */
+typedef struct linattn__shape {
+    size_t heads, kv_heads, group, d, m, dv;
+    int map, norm, source;
+    size_t features, degree; /* 0 where the map has none */
+    float scale, epsilon;    /* scale 0: the verb's default */
+    size_t window;           /* 0: none */
+    size_t shared_floats;    /* what the heads share: projection or weights of monomials */
+    size_t head_floats;      /* of the state of one key/value head */
+    size_t state_bytes;      /* of the whole state, 0 if that overflows */
+} linattn__shape;
+
+LINATTN__INLINE int linattn__finite(float x)
+{
+    return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* Is x a finite number that is not below 0? -0 passes. By its bits: no comparison, whose result
+   the host's floating-point environment could change, or which could trap. */
+LINATTN__INLINE int linattn__not_negative(float x)
+{
+    const uint32_t bits = linattn__to_bits(x);
+    return bits < 0x7f800000u || bits == 0x80000000u;
+}
+
+/* What a method adds to configs, if it is compiled in. */
+#if LINATTN__HAS_FEATURES
+static linattn_status linattn__read_features(linattn__shape *s);
+#endif
+#if LINATTN__HAS_WINDOW
+static size_t linattn__band_floats(const linattn__shape *s, size_t window);
+#endif
+
+/* The floats of z, exponents and S in panels, of one head. */
+LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
+{
+    return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
+}
+
+/* The floats of a head, and the bytes of the state. */
+static void linattn__measure_state(linattn__shape *s, size_t window)
+{
+    size_t floats;
+    s->head_floats = linattn__sums_floats(s);
+#if LINATTN__HAS_WINDOW
+    if (window) s->head_floats = linattn__band_floats(s, window);
+#else
+    (void)window;
+#endif
+    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
+    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
+    s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
+}
+
+/* Heads, dimensions, scale: what every method reads. */
+static linattn_status linattn__check_heads(linattn__shape *s)
+{
+    if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    if (s->heads > LINATTN_MAX_HEADS) return LINATTN_ERROR_SIZE;
+    if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
+    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
+    if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
+    if (!linattn__not_negative(s->scale)) return LINATTN_ERROR_CONFIG;
+    return LINATTN_OK;
+}
+
+/* The map and the normaliser, and what a state of these takes. */
+static linattn_status linattn__check_map(linattn__shape *s)
+{
+    if ((unsigned)s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
+    if ((unsigned)s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
+    if (!linattn__not_negative(s->epsilon)) return LINATTN_ERROR_CONFIG;
+    if (s->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
+    if (!(LINATTN__MAPS >> s->map & 1) || (s->window && !LINATTN__HAS_WINDOW))
+        return LINATTN_ERROR_UNSUPPORTED;
+    s->source = LINATTN__DIRECT;
+    s->m = s->d;
+    s->shared_floats = 0;
+    if (s->map < LINATTN_MAP_FAVOR) s->features = s->degree = 0;
+#if LINATTN__HAS_FEATURES
+    if (s->map >= LINATTN_MAP_FAVOR) {
+        const linattn_status status = linattn__read_features(s);
+        if (status != LINATTN_OK) return status;
+    }
+#endif
+    if (s->norm == LINATTN_NORM_DEFAULT)
+        s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+    linattn__measure_state(s, s->window);
+    return LINATTN_OK;
+}
+
+/* The part that exact attention reads. */
+static linattn_status linattn__read_heads(const linattn_config *c, linattn__shape *s)
+{
+    if (!c) return LINATTN_ERROR_NULL;
+    s->heads = c->heads ? c->heads : 1;
+    s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
+    s->d = c->dim_key;
+    s->dv = c->dim_value ? c->dim_value : c->dim_key;
+    s->scale = c->scale;
+    return linattn__check_heads(s);
+}
+
+static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+{
+    const linattn_status status = linattn__read_heads(c, s);
+    if (status != LINATTN_OK) return status;
+    s->map = (int)c->map;
+    s->norm = (int)c->normaliser;
+    s->epsilon = c->epsilon;
+    s->features = c->features;
+    s->degree = c->degree;
+    s->window = c->window;
+    return linattn__check_map(s);
+}
+
+#define LINATTN__MAX_PROJECTION 1e6f
+
+/* A config, checked whole, the numbers of its projection included. */
+static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
+{
+    const linattn_status status = linattn__read_config(c, s);
+    if (status != LINATTN_OK) return status;
+    if (s->state_bytes == 0) return LINATTN_ERROR_SIZE;
+#if LINATTN__HAS_FEATURES
+    if (s->source == LINATTN__PROJECTED) {
+        const uint32_t most = linattn__to_bits(LINATTN__MAX_PROJECTION);
+        size_t i;
+        if (!c->projection) return LINATTN_ERROR_NULL;
+        for (i = 0; i < s->features * s->d; i++)
+            if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > most)
+                return LINATTN_ERROR_CONFIG;
+    }
+#endif
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
+{
+    linattn__shape s;
+    return linattn__check_config(config, &s);
+}
+
+LINATTN_API size_t linattn_features(const linattn_config *config)
+{
+    linattn__shape s;
+    return linattn__read_config(config, &s) == LINATTN_OK && s.state_bytes ? s.m : 0;
+}
+
+LINATTN_API size_t linattn_state_size(const linattn_config *config)
+{
+    linattn__shape s;
+    return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
+}
+
+/* sqrt in double, by Newton's steps from a guess that halves the exponent. */
+static double linattn__sqrt(double x)
+{
+    double y, before;
+    int i;
+    union {
+        uint64_t u;
+        double f;
+    } guess;
+    if (x == 1.0) return x; /* the usual scale, in every decode step */
+    guess.f = x;
+    guess.u = (guess.u >> 1) + 0x1ff8000000000000u;
+    y = guess.f;
+    for (i = 0; i < 8; i++) {
+        before = y;
+        y = 0.5 * (y + x / y);
+        if (y == before) break;
+    }
+    return y;
+}
+
+static float linattn__exact_scale(const linattn__shape *s)
+{
+    if (linattn__to_bits(s->scale) << 1) return s->scale;
+    return (float)(1.0 / linattn__sqrt((double)s->d));
+}
+
+/* s of the map: 1 for those that act on each coordinate unless given. */
+static float linattn__scale(const linattn__shape *s)
+{
+    if (linattn__to_bits(s->scale) << 1) return s->scale;
+    if (s->source == LINATTN__DIRECT) return 1.0f;
+#if LINATTN__HAS_FEATURES
+    return linattn__exact_scale(s);
+#else
+    return 1.0f;
+#endif
+}
+
+#if LINATTN__HAS_EXP || LINATTN__HAS_SIGNED
+/* What the maps with exponents and the identity need of sqrt(s), which is carried in two floats. */
+static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s, linattn__params *p)
+{
+    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
+    const double root_all = linattn__sqrt((double)linattn__scale(s));
+    const double root = s->source == LINATTN__DIRECT ? root_all : 1.0;
+    const double cell = ln2 / root;
+    p->source_root = (float)root_all;
+    p->root = (float)root;
+    p->root_low = (float)(root - (double)p->root);
+    p->rate = (float)(root * log2e);
+    p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
+    p->cell = (float)cell;
+    p->margin = (float)(cell * (double)LINATTN__HEADROOM);
+    if (s->map == LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_FAVOR_HYPERBOLIC) {
+        p->rest = (float)(1.0 / (double)s->m); /* of phi(q) phi(k); the sums leave it out */
+        p->rest_root = (float)(1.0 / linattn__sqrt((double)s->m));
+        p->epsilon = linattn__clamp(p->epsilon * (float)s->m);
+    }
+    if (s->map == LINATTN_MAP_IDENTITY) {
+        double power = 1.0;
+        while (power * 1.5 < root) power = power * 2.0;
+        while (power * 0.75 > root) power = power * 0.5;
+        p->root = (float)power;
+        p->rest = (float)(root * root / (power * power));
+        p->rest_root = (float)(root / power);
+        p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
+    }
+}
+#else
+/* sqrt(x) rounded to nearest, by integers: as near as that of a double. */
+static LINATTN__NOINLINE float linattn__root(float x)
+{
+    uint32_t bits = linattn__to_bits(x), root = 0, rest = 0, i;
+    int exponent = (int)(bits >> 23) - 127;
+    uint32_t mantissa = bits & 0x7fffffu;
+    if (exponent > -127) {
+        mantissa |= 0x800000u;
+    } else {
+        for (exponent = -126; !(mantissa >> 23); exponent--) mantissa <<= 1;
+    }
+    if (exponent & 1) {
+        mantissa <<= 1;
+        exponent--;
+    }
+    /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
+    for (i = 0; i < 25; i++) {
+        rest = rest << 2 | (i < 13 ? mantissa >> (24 - 2 * i) & 3u : 0u);
+        root <<= 1;
+        if (rest > 2 * root) {
+            rest -= 2 * root + 1;
+            root++;
+        }
+    }
+    root = (root >> 1) + (root & 1);
+    return linattn__from_bits(root + ((uint32_t)(exponent / 2 + 126) << 23));
+}
+
+LINATTN__INLINE void linattn__read_root(const linattn__shape *s, linattn__params *p)
+{
+    const float scale = linattn__scale(s);
+    p->root = p->source_root = 1.0f;
+    if (linattn__to_bits(scale) != 0x3f800000u) p->root = p->source_root = linattn__root(scale);
+}
+#endif
+
+/* Within enter and leave, so that its arithmetic is as there. */
+static void linattn__read_params(const linattn__shape *s, linattn__params *p)
+{
+    p->softmax = LINATTN__HAS_SOFTMAX && s->map == LINATTN_MAP_SOFTMAX;
+    p->map = s->map;
+    if (p->softmax || s->source == LINATTN__PROJECTED) p->map = LINATTN_MAP_EXP;
+    if (s->source == LINATTN__MONOMIALS)
+        p->map = s->degree % 2 ? LINATTN_MAP_IDENTITY : LINATTN__MAP_POSITIVE;
+    p->source = s->source;
+    p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
+    p->degree = s->degree;
+    p->norm = s->norm;
+    p->epsilon = s->epsilon;
+    p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
+    p->rest = p->rest_root = 1.0f;
+    linattn__read_root(s, p);
+}
+
+/* ---- States ---------------------------------------------------------------------------------- */
+
+#define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
+#define LINATTN__STATE_VERSION 2u
+
+/* The first bytes of a state: the config with its defaults filled in. */
+typedef struct linattn__header {
+    uint32_t magic, version;
+    uint32_t bytes_low, bytes_high; /* of the whole state */
+    uint32_t tokens_low, tokens_high;
+    uint32_t heads, kv_heads, d, dv, map, norm;
+    uint32_t scale, epsilon; /* bits */
+    uint32_t features, degree, window;
+    uint32_t zero[15];
+} linattn__header;
+
+static void linattn__make_header(const linattn__shape *s, linattn__header *h)
+{
+    const uint64_t bytes = s->state_bytes;
+    size_t i;
+    h->magic = LINATTN__MAGIC;
+    h->version = LINATTN__STATE_VERSION;
+    h->bytes_low = (uint32_t)bytes;
+    h->bytes_high = (uint32_t)(bytes >> 32);
+    h->tokens_low = h->tokens_high = 0;
+    h->heads = (uint32_t)s->heads;
+    h->kv_heads = (uint32_t)s->kv_heads;
+    h->d = (uint32_t)s->d;
+    h->dv = (uint32_t)s->dv;
+    h->map = (uint32_t)s->map;
+    h->norm = (uint32_t)s->norm;
+    h->scale = linattn__to_bits(linattn__scale(s));
+    h->epsilon = linattn__to_bits(s->epsilon) & 0x7fffffffu; /* -0 is 0 */
+    h->features = (uint32_t)s->features;
+    h->degree = (uint32_t)s->degree;
+    h->window = (uint32_t)s->window;
+    for (i = 0; i < 15; i++) h->zero[i] = 0;
+}
+
+LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
+{
+    return (uint64_t)h->tokens_high << 32 | h->tokens_low;
+}
+
+static void linattn__set_tokens(void *state, uint64_t tokens)
+{
+    uint32_t parts[2];
+    parts[0] = (uint32_t)tokens;
+    parts[1] = (uint32_t)(tokens >> 32);
+    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), parts, sizeof parts);
+}
+
+/* Same config, whatever the tokens seen. */
+static int linattn__same_config(const linattn__header *a, const linattn__header *b)
+{
+    const uint32_t *const x = &a->heads, *const y = &b->heads;
+    uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
+                      (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
+    size_t i;
+    for (i = 0; i < 11; i++) differ |= x[i] ^ y[i];
+    return differ == 0;
+}
+
+static linattn_status linattn__read_header(const void *state, linattn__header *h)
+{
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    linattn__copy(h, state, sizeof *h);
+    return h->magic == LINATTN__MAGIC && h->version == LINATTN__STATE_VERSION ? LINATTN_OK
+                                                                              : LINATTN_ERROR_STATE;
+}
+
+/* A state's header, checked: it must describe a config in the form that make_header writes. */
+static linattn_status linattn__read_state(const void *state, linattn__header *h, linattn__shape *s)
+{
+    const linattn_status status = linattn__read_header(state, h);
+    if (status != LINATTN_OK) return status;
+    if (h->norm == LINATTN_NORM_DEFAULT || h->heads == 0 || h->kv_heads == 0 || h->dv == 0 ||
+        h->scale == 0)
+        return LINATTN_ERROR_STATE;
+    s->heads = h->heads;
+    s->kv_heads = h->kv_heads;
+    s->d = h->d;
+    s->dv = h->dv;
+    s->map = (int)h->map;
+    s->norm = (int)h->norm;
+    s->scale = linattn__from_bits(h->scale);
+    s->epsilon = linattn__from_bits(h->epsilon);
+    s->features = h->features;
+    s->degree = h->degree;
+    s->window = h->window;
+    if (linattn__check_heads(s) != LINATTN_OK || linattn__check_map(s) != LINATTN_OK ||
+        s->state_bytes == 0 || ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
+        return LINATTN_ERROR_STATE;
+    return LINATTN_OK;
+}
+
+static float *linattn__shared(void *state) { return (float *)state + LINATTN__HEADER_FLOATS; }
+
+static float *linattn__head(void *state, const linattn__shape *s, size_t head)
+{
+    return linattn__shared(state) + s->shared_floats + head * s->head_floats;
+}
+
+/* What heads share, written, or compared with what is there: returns 0 where, not writing, a number
+   differs. Within enter and leave. */
+#if LINATTN__HAS_FEATURES
+static int linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *shared,
+                               int write);
+#else
+LINATTN__INLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
+                                        float *shared, int write)
+{
+    (void)c;
+    (void)s;
+    (void)shared;
+    (void)write;
+    return 1;
+}
+#endif
+
+LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
+{
+    return LINATTN__HAS_EXP && (s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
+                                s->source == LINATTN__PROJECTED);
+}
+
+/* An empty state: zeros, and exponents of -inf ("no key yet"). */
+static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
+{
+    const size_t m16 = linattn__round16(s->m), floats = s->head_floats;
+    size_t head, i;
+    linattn__copy(state, h, sizeof *h);
+    for (head = 0; head < s->kv_heads; head++) {
+        float *const p = linattn__head(state, s, head);
+#ifdef LINATTN_FREESTANDING
+        for (i = 0; i < floats; i++) p[i] = 0.0f;
+#else
+        memset(p, 0, floats * sizeof(float));
+#endif
+        if (linattn__has_exponents(s) && !s->window)
+            for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
+    }
+}
+
+/* Within enter and leave. */
+static LINATTN__NOINLINE void linattn__make_state(const linattn_config *config,
+                                                  const linattn__shape *s, linattn__header *h,
+                                                  void *state)
+{
+    linattn__make_header(s, h);
+    linattn__clear(state, s, h);
+    (void)linattn__put_shared(config, s, linattn__shared(state), 1);
+}
+
+/* Is memory that will be written clear of the config's projection? */
+LINATTN__INLINE int linattn__projection_apart(const linattn_config *c, const linattn__shape *s,
+                                              const void *block, size_t bytes)
+{
+    return s->source != LINATTN__PROJECTED ||
+           linattn__disjoint(block, bytes, c->projection, s->features * s->d * sizeof(float));
+}
+
+LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
+                                              size_t bytes)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__environment environment;
+    const linattn_status status = linattn__check_config(config, &s);
+    if (status != LINATTN_OK) return status;
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
+    if (!linattn__projection_apart(config, &s, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    environment = linattn__enter();
+    linattn__make_state(config, &s, &h, state);
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_state_reset(void *state)
+{
+    linattn__shape s;
+    linattn__header h;
+    const linattn_status status = linattn__read_state(state, &h, &s);
+    if (status != LINATTN_OK) return status;
+    h.tokens_low = h.tokens_high = 0;
+    linattn__clear(state, &s, &h);
+    return LINATTN_OK;
+}
+
+/* Exponents are -inf or integers that cannot overflow in sums. Within enter and leave. */
+static int linattn__exponents_valid(const float *e, size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const float x = e[i];
+        if (linattn__to_bits(x) == 0xff800000u) continue;
+        if (!linattn__finite(x)) return 0;
+        if (!(x >= -2097152.0f && x <= 2097152.0f) || x != (float)(int)x) return 0;
+    }
+    return 1;
+}
+
+#if LINATTN__HAS_WINDOW
+static int linattn__band_valid(const linattn__shape *s, float *head);
+#endif
+
+/* A window has exponents in each of its parts. */
+static LINATTN__NOINLINE int linattn__heads_valid(const linattn__shape *s, void *state)
+{
+    const size_t m16 = linattn__round16(s->m);
+    size_t head;
+    for (head = 0; head < s->kv_heads; head++) {
+        float *const at = linattn__head(state, s, head);
+        if (!linattn__exponents_valid(at + m16, m16)) return 0;
+#if LINATTN__HAS_WINDOW
+        if (s->window && !linattn__band_valid(s, at)) return 0;
+#endif
+    }
+    return 1;
+}
+
+LINATTN_API linattn_status linattn_state_check(const linattn_config *config, const void *state,
+                                               size_t bytes)
+{
+    linattn__shape want, s;
+    linattn__header h, expected;
+    linattn__environment environment;
+    void *const at = (void *)(uintptr_t)state;
+    int valid;
+    linattn_status status = linattn__check_config(config, &want);
+    if (status != LINATTN_OK) return status;
+    if (!state) return LINATTN_ERROR_NULL;
+    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
+    if (bytes < LINATTN__HEADER_BYTES) return LINATTN_ERROR_WORKSPACE;
+    status = linattn__read_state(state, &h, &s);
+    if (status != LINATTN_OK) return status;
+    environment = linattn__enter();
+    linattn__make_header(&want, &expected);
+    valid = linattn__same_config(&h, &expected);
+    if (valid && bytes >= s.state_bytes) {
+        valid = linattn__put_shared(config, &s, linattn__shared(at), 0);
+        if (valid && linattn__has_exponents(&s)) valid = linattn__heads_valid(&s, at);
+    }
+    linattn__leave(environment);
+    if (!valid) return LINATTN_ERROR_STATE;
+    return bytes < s.state_bytes ? LINATTN_ERROR_WORKSPACE : LINATTN_OK;
+}
+
+LINATTN_API uint64_t linattn_state_tokens(const void *state)
+{
+    linattn__shape s;
+    linattn__header h;
+    return linattn__read_state(state, &h, &s) == LINATTN_OK ? linattn__tokens(&h) : 0;
+}
+
+/* ---- Sums ------------------------------------------------------------------------------------ */
+
+struct linattn__band;
+
+/* A run of tokens of a key/value head, or of several for the kernel `step`. Strides in floats. */
+typedef struct linattn__span {
+    const linattn__params *params;
+    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of the exponential
+                         maps, lost bits of z of the identity */
+    const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
+    size_t shared_begin; /* from this feature on */
+    size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
+    float *panel;        /* there is room for a panel of it */
+    const float *q, *k, *v;
+    float *out;
+    size_t q_token, q_head, k_token, k_head, v_token, v_head, out_token, out_head;
+    size_t heads, head_floats;       /* key/value heads, and from the state of one to the next */
+    size_t group;                    /* query heads that read each */
+    size_t n;                        /* tokens */
+    size_t d, m, dv;                 /* length of a key, features, length of a value */
+    size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
+    size_t column_begin, column_end; /* columns of S and out of this job, likewise */
+    uint64_t seen;                   /* tokens before this call */
+    int fetch;                       /* operands come from memory: fetch ahead */
+    int stream;                      /* so do the states, each for one token */
+    size_t window;                   /* 0: none */
+    const struct linattn__band *band;
+    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
+    size_t lag; /* token t queries with q[t - lag], from t = lag on */
+} linattn__span;
+
+/* c[r][j] += sum_t a[t][r] b[t][j]: see the kernels' outer_tile. */
+typedef struct linattn__outer {
+    const float *a, *b;
+    float *c;
+    size_t a_row, b_row, c_row, c_vec;
+    size_t count, rows;
+    const float *order, *limit;
+} linattn__outer;
+
+#define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */
+#define LINATTN__FEATURES 128         /* mapped at a time */
+
+/* Features are taken in chunks of this size, the same on every instruction set, as the running
+   maximum of the exponents moves from one to the next: m in equal parts. */
+static size_t linattn__chunk(size_t m)
+{
+    size_t chunks;
+    if (m <= LINATTN__FEATURES) return linattn__round16(m);
+    chunks = (m + LINATTN__FEATURES - 1) / LINATTN__FEATURES;
+    return (m / chunks + 15 + (m % chunks != 0)) / 16 * 16;
+}
+
+typedef void linattn__span_kernel(const linattn__span *s);
+typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
+LINATTN__DECLARE(linattn__span_kernel, step)
+LINATTN__DECLARE(linattn__merge_kernel, merge)
+#if LINATTN__HAS_PREFILL
+LINATTN__DECLARE(linattn__span_kernel, update)
+LINATTN__DECLARE(linattn__span_kernel, query)
+LINATTN__DECLARE(linattn__span_kernel, causal)
+#endif
+
+/* Private copies of z and E for the parts of a causal head, on the stack: see causal_job. */
+#if LINATTN__COUNT > LINATTN__HAS_SCALAR
+#define LINATTN__PRIVATE_FLOATS 2048
+#else
+#define LINATTN__PRIVATE_FLOATS 512
+#endif
+
+/* The operands of one call, checked together. */
+typedef struct linattn__operands {
+    linattn__extent q, k, v, out;
+} linattn__operands;
+
+/* One call of a verb, shared by its jobs. */
+typedef struct linattn__work {
+    linattn__span span; /* of all heads */
+    linattn__params params;
+    linattn__span_kernel *kernel;
+    size_t jobs;
+    size_t parts; /* of each head, in update and query */
+    size_t whole; /* causal: heads that are not split over the jobs, */
+    float *spare; /* the z and E that split heads end with */
+} linattn__work;
+
+/* Moves a span on to the next key/value head. */
+LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
+{
+    s->z += heads * s->head_floats;
+    s->e += heads * s->head_floats;
+    s->s += heads * s->head_floats;
+    if (s->q) {
+        s->q += heads * s->group * s->q_head;
+        s->out += heads * s->group * s->out_head;
+    }
+    if (s->k) {
+        s->k += heads * s->k_head;
+        s->v += heads * s->v_head;
+    }
+}
+
+static void linattn__span_of(const linattn__work *w, size_t head, linattn__span *s)
+{
+    *s = w->span;
+    s->heads = 1;
+    linattn__move(s, head);
+}
+
+/* z, E and S of a state's first head. */
+LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shape *s, void *state)
+{
+    const size_t m16 = linattn__round16(s->m);
+    span->shared = linattn__shared(state);
+    span->z = linattn__head(state, s, 0);
+    span->e = span->z + m16;
+    span->s = span->e + m16;
+}
+
+static void linattn__start(linattn__work *w, const linattn__shape *s, const linattn__header *h,
+                           void *state)
+{
+    linattn__span *const span = &w->span;
+    linattn__read_params(s, &w->params);
+    linattn__use_state(span, s, state);
+    span->params = &w->params;
+    span->shared_begin = span->rows = 0;
+    span->panel = NULL;
+    span->q = span->k = span->v = NULL;
+    span->out = NULL;
+    span->heads = s->kv_heads;
+    span->head_floats = s->head_floats;
+    span->group = s->group;
+    span->d = s->d;
+    span->m = s->m;
+    span->dv = s->dv;
+    span->row_begin = span->column_begin = 0;
+    span->row_end = s->m;
+    span->column_end = s->dv;
+    span->seen = linattn__tokens(h);
+    span->fetch = span->stream = 0;
+    span->window = s->window;
+    span->band = NULL;
+    span->n = span->n_k = span->lag = 0;
+}
+
+LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__extent *q,
+                                        const linattn__extent *o)
+{
+    w->span.q = q->data;
+    w->span.q_token = q->stride[LINATTN__TOKEN];
+    w->span.q_head = q->stride[LINATTN__HEAD];
+    w->span.out = (float *)(uintptr_t)o->data;
+    w->span.out_token = o->stride[LINATTN__TOKEN];
+    w->span.out_head = o->stride[LINATTN__HEAD];
+    w->span.n = q->count[LINATTN__TOKEN];
+}
+
+LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__extent *k,
+                                       const linattn__extent *v)
+{
+    w->span.k = k->data;
+    w->span.k_token = k->stride[LINATTN__TOKEN];
+    w->span.k_head = k->stride[LINATTN__HEAD];
+    w->span.v = v->data;
+    w->span.v_token = v->stride[LINATTN__TOKEN];
+    w->span.v_head = v->stride[LINATTN__HEAD];
+    w->span.n = w->span.n_k = k->count[LINATTN__TOKEN];
+}
+
+#if LINATTN__HAS_PREFILL
+/* Are the operands of this call so many that they come from memory? Then blocks fetch ahead, which
+   saves a fifth and more from 16 MB on, and costs some percent at 4 MB. */
+static int linattn__from_memory(const linattn__span *s)
+{
+    const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
+    return s->n > LINATTN__FETCH_FLOATS / (q + k + 1);
+}
+
+/* update: heads, and parts of the features of each. */
+static void linattn__update_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t i, end;
+    linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        linattn__span s;
+        linattn__span_of(w, i / w->parts, &s);
+        linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
+        if (s.row_begin < s.row_end) w->kernel(&s);
+    }
+}
+
+/* query: heads, and parts of the tokens of each. */
+static void linattn__query_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t i, end;
+    linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
+    for (; i < end; i++) {
+        linattn__span s;
+        size_t t0, t1;
+        linattn__span_of(w, i / w->parts, &s);
+        linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
+        s.q += t0 * s.q_token;
+        s.out += t0 * s.out_token;
+        s.n = t1 - t0;
+        if (s.n) w->kernel(&s);
+    }
+}
+
+/* causal: whole heads first. The heads left over are split by columns of the values: each job
+   walks all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once
+   all jobs, which start from the state's, have ended. */
+static void linattn__causal_job(void *arg, size_t index)
+{
+    linattn__work *w = (linattn__work *)arg;
+    const size_t m16 = linattn__round16(w->span.m);
+    size_t head, end;
+    linattn__span s;
+    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        linattn__span_of(w, head, &s);
+        w->kernel(&s);
+    }
+    for (head = w->whole; head < w->span.heads; head++) {
+        float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
+        if (index == 0) private_z = w->spare + (head - w->whole) * 2 * m16;
+        linattn__span_of(w, head, &s);
+        linattn__share(s.dv, 16, index, w->jobs, &s.column_begin, &s.column_end);
+        if (s.column_begin == s.column_end) continue;
+        linattn__copy(private_z, s.z, 2 * m16 * sizeof(float));
+        s.z = private_z;
+        s.e = private_z + m16;
+        w->kernel(&s);
+    }
+}
+
+/* Heads split over threads. The memory for private copies is here, not in `work`, for calls that
+   need none. */
+static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
+                                                      const linattn_context *context)
+{
+    const size_t m16 = linattn__round16(w->span.m), panels = (w->span.dv + 15) / 16;
+    const size_t most = linattn__threads(context, w->span.heads * panels);
+    const size_t left = w->span.heads % most;
+    float spare[LINATTN__PRIVATE_FLOATS];
+    size_t i;
+    w->whole = w->span.heads - left;
+    w->jobs = most;
+    w->spare = spare;
+    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__PRIVATE_FLOATS) {
+        w->whole = w->span.heads;
+        w->jobs = most < w->span.heads ? most : w->span.heads;
+    }
+    linattn__run_jobs(linattn__causal_job, w, w->jobs, context);
+    for (i = w->whole; i < w->span.heads; i++)
+        linattn__copy(w->span.z + i * w->span.head_floats, spare + (i - w->whole) * 2 * m16,
+                      2 * m16 * sizeof(float));
+}
+
+/* Heads alone if they share out evenly, else each in `jobs` parts. */
+static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
+                              const linattn_context *context)
+{
+    w->span.fetch = linattn__from_memory(&w->span);
+    w->jobs = linattn__threads(context, w->span.heads * divisible);
+    w->parts = w->span.heads % w->jobs == 0 ? 1 : w->jobs;
+    linattn__run_jobs(job, w, w->jobs, context);
+}
+#else
+/* Heads, shared out. */
+static void linattn__step_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    linattn__span s = w->span;
+    size_t head, end;
+    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
+    linattn__move(&s, head);
+    s.heads = end - head;
+    w->kernel(&s);
+}
+#endif
+
+/* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
+LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
+{
+    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && w->params.source == LINATTN__DIRECT &&
+                                     !(context && context->parallel_for && context->threads > 1));
+}
+
+static void linattn__do_step(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = LINATTN__KERNEL(step);
+#if LINATTN__HAS_PREFILL
+    (void)context;
+    w->kernel(&w->span);
+#else
+    w->jobs = linattn__threads(context, w->span.heads);
+    linattn__run_jobs(linattn__step_job, w, w->jobs, context);
+#endif
+}
+
+LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
+{
+    if (linattn__is_step(w, context)) {
+        linattn__do_step(w, context);
+        return;
+    }
+#if LINATTN__HAS_PREFILL
+    w->kernel = LINATTN__KERNEL(update);
+    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+#endif
+}
+
+LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *context)
+{
+    if (linattn__is_step(w, context)) {
+        linattn__do_step(w, context);
+        return;
+    }
+#if LINATTN__HAS_PREFILL
+    w->kernel = LINATTN__KERNEL(query);
+    linattn__do_parts(w, linattn__query_job, w->span.n, context);
+#endif
+}
+
+#if LINATTN__HAS_WINDOW
+static void linattn__do_band(linattn__work *w, const linattn__shape *s,
+                             const linattn_context *context);
+#endif
+
+LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *s,
+                                        const linattn_context *context)
+{
+#if LINATTN__HAS_WINDOW
+    if (s->window) {
+        linattn__do_band(w, s, context);
+        return;
+    }
+#else
+    (void)s;
+#endif
+    if (linattn__is_step(w, context)) {
+        linattn__do_step(w, context);
+        return;
+    }
+#if LINATTN__HAS_PREFILL
+    w->kernel = LINATTN__KERNEL(causal);
+    w->span.fetch = linattn__from_memory(&w->span);
+    linattn__causal_threads(w, context);
+#endif
+}
+
+/* What a verb does. */
+#define LINATTN__KEYS 1
+#define LINATTN__QUERIES 2
+
+/* The operands of a call for `sequences` sequences, checked against one another. */
+static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
+                                             linattn_view q, size_t n_q, linattn_view k,
+                                             linattn_view v, size_t n_k, linattn_output out,
+                                             linattn__operands *x)
+{
+    linattn_status status = LINATTN_OK;
+    if (verb & LINATTN__KEYS) {
+        status = linattn__read_view(&x->k, k, sequences, n_k, s->kv_heads, s->d);
+        if (status != LINATTN_OK) return status;
+        status = linattn__read_view(&x->v, v, sequences, n_k, s->kv_heads, s->dv);
+        if (status != LINATTN_OK) return status;
+    }
+    if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
+    status = linattn__read_view(&x->q, q, sequences, n_q, s->heads, s->d);
+    if (status != LINATTN_OK) return status;
+    status = linattn__read_view(&x->out, linattn__view_of(out), sequences, n_q, s->heads, s->dv);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__rows_apart(&x->out) || !linattn__clear_of(&x->out, &x->q))
+        return LINATTN_ERROR_OVERLAP;
+    if ((verb & LINATTN__KEYS) &&
+        !(linattn__clear_of(&x->out, &x->k) && linattn__clear_of(&x->out, &x->v)))
+        return LINATTN_ERROR_OVERLAP;
+    return LINATTN_OK;
+}
+
+/* Do the operands lie apart from memory that is written, or read while the output is? */
+static int linattn__operands_apart(const linattn__operands *x, int verb, const void *block,
+                                   size_t bytes)
+{
+    if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->out, block, bytes)) return 0;
+    if (!(verb & LINATTN__KEYS)) return 1; /* the block is only read */
+    if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->q, block, bytes)) return 0;
+    return linattn__apart(&x->k, block, bytes) && linattn__apart(&x->v, block, bytes);
+}
+
+/* Runs one of the three verbs on a state, or says why not. */
+LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, linattn_view q,
+                                             linattn_view k, linattn_view v, linattn_output out,
+                                             size_t n, const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    linattn__environment environment;
+    linattn_status status = linattn__read_state(state, &h, &s);
+    if (status != LINATTN_OK) return status;
+    /* windows forget by tokens: sums without the tokens cannot */
+    if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
+    status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
+    if (status != LINATTN_OK) return status;
+    if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    if (n == 0) return LINATTN_OK;
+    environment = linattn__enter();
+    linattn__start(&w, &s, &h, state);
+    if (verb & LINATTN__KEYS) linattn__use_keys(&w, &x.k, &x.v);
+    if (verb & LINATTN__QUERIES) linattn__use_query(&w, &x.q, &x.out);
+    w.span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (verb == LINATTN__KEYS)
+        linattn__do_update(&w, context);
+    else if (verb == LINATTN__QUERIES)
+        linattn__do_query(&w, context);
+    else
+        linattn__do_causal(&w, &s, context);
+    linattn__leave(environment);
+    if (verb & LINATTN__KEYS) linattn__set_tokens(state, w.span.seen + n);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
+                                          const linattn_context *context)
+{
+    return linattn__call(state, LINATTN__KEYS, k, k, v, linattn_output_rows(NULL), n, context);
+}
+
+LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
+                                         size_t n, const linattn_context *context)
+{
+    return linattn__call((void *)(uintptr_t)state, LINATTN__QUERIES, q, q, q, out, n, context);
+}
+
+LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
+                                          linattn_view v, linattn_output out, size_t n,
+                                          const linattn_context *context)
+{
+    return linattn__call(state, LINATTN__KEYS | LINATTN__QUERIES, q, k, v, out, n, context);
+}
+
+/* Do two states of one config have the same projection? */
+static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
+{
+    const float *x = linattn__shared(a), *y = linattn__shared((void *)(uintptr_t)b);
+    size_t i;
+    for (i = 0; i < s->shared_floats; i++)
+        if (linattn__to_bits(x[i]) != linattn__to_bits(y[i])) return 0;
+    return 1;
+}
+
+LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+{
+    linattn__shape s;
+    linattn__header to, from;
+    linattn__work a, b;
+    linattn__environment environment;
+    size_t head;
+    linattn_status status = linattn__read_state(dst, &to, &s);
+    if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
+    if (status != LINATTN_OK) return status;
+    if (s.window) return LINATTN_ERROR_UNSUPPORTED;
+    if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
+        return LINATTN_ERROR_STATE;
+    if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    environment = linattn__enter();
+    linattn__start(&a, &s, &to, dst);
+    linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
+    for (head = 0; head < s.kv_heads; head++) {
+        linattn__span x, y;
+        linattn__span_of(&a, head, &x);
+        linattn__span_of(&b, head, &y);
+        LINATTN__KERNEL(merge)(&x, &y);
+    }
+    linattn__leave(environment);
+    linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
+    return LINATTN_OK;
+}
+
+/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
+#define LINATTN__ALIGNMENT 64
+
+static void *linattn__align(void *workspace)
+{
+    const uintptr_t at = (uintptr_t)workspace;
+    return (char *)workspace + (LINATTN__ALIGNMENT - at % LINATTN__ALIGNMENT) % LINATTN__ALIGNMENT;
+}
+
+/* Operands of a verb with a workspace. */
+static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q, size_t n_q,
+                                        linattn_view k, linattn_view v, size_t n_k,
+                                        linattn_output out, void *workspace, size_t bytes,
+                                        size_t need, linattn__operands *x)
+{
+    const int verb = LINATTN__KEYS | LINATTN__QUERIES;
+    const linattn_status status = linattn__read_operands(s, verb, 1, q, n_q, k, v, n_k, out, x);
+    if (status != LINATTN_OK) return status;
+    if (!workspace) return LINATTN_ERROR_NULL;
+    if (need == 0) return LINATTN_ERROR_SIZE;
+    if (bytes < need) return LINATTN_ERROR_WORKSPACE;
+    return linattn__operands_apart(x, verb, workspace, need) ? LINATTN_OK : LINATTN_ERROR_OVERLAP;
+}
+
+/* Bytes for bidirectional, 0 if they overflow. A window is that of a causal run, twice as long. */
+static size_t linattn__bidirectional_bytes(linattn__shape *s)
+{
+    if (s->window) linattn__measure_state(s, 2 * s->window - 1);
+    return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
+}
+
+LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
+                                                 size_t n_q, linattn_view k, linattn_view v,
+                                                 size_t n_k, linattn_output out, void *workspace,
+                                                 size_t workspace_bytes,
+                                                 const linattn_context *context)
+{
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__work w;
+    linattn__environment environment;
+    void *state;
+    linattn_status status = linattn__check_config(config, &s);
+    if (status != LINATTN_OK) return status;
+    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                               linattn__bidirectional_bytes(&s), &x);
+    if (status != LINATTN_OK) return status;
+    if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
+    if (n_q == 0) return LINATTN_OK;
+    if (s.window >= n_k) s.window = 0; /* which it then sees all through */
+    linattn__measure_state(&s, s.window ? 2 * s.window - 1 : 0);
+    if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
+        !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
+        return LINATTN_ERROR_OVERLAP;
+    state = linattn__align(workspace);
+    environment = linattn__enter();
+    linattn__make_state(config, &s, &h, state);
+    linattn__start(&w, &s, &h, state);
+#if LINATTN__HAS_WINDOW
+    if (s.window) {
+        linattn__use_query(&w, &x.q, &x.out);
+        linattn__use_keys(&w, &x.k, &x.v);
+        w.span.lag = s.window - 1;
+        w.span.window = 2 * s.window - 1;
+        w.span.n = n_k + w.span.lag;
+        linattn__do_band(&w, &s, context);
+        linattn__leave(environment);
+        return LINATTN_OK;
+    }
+#endif
+    if (n_k) {
+        linattn__use_keys(&w, &x.k, &x.v);
+        linattn__do_update(&w, context);
+        w.span.seen = n_k;
+        w.span.k = NULL;
+    }
+    linattn__use_query(&w, &x.q, &x.out);
+    linattn__do_query(&w, context);
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+#if LINATTN__HAS_WINDOW
+/* ---- Windows --------------------------------------------------------------------------------- */
 
 /* A window of `window` keys, for the tokens of sub-block u of BAND tokens, is the sum of
    - the `middle` sub-blocks before u that all of them see whole: as a state, see below;
@@ -868,11 +2478,10 @@ static size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
 #define LINATTN__BAND 32
 
 typedef struct linattn__band {
-    size_t window, middle, left,
-        ring;           /* tokens; sub-blocks: summed, single, and kept as they came */
-    size_t part_floats; /* of z, exponents and S */
-    size_t floats;      /* of a head */
-    size_t columns;     /* beside S */
+    size_t middle, left, ring; /* tokens; sub-blocks: summed, single, and kept as they came */
+    size_t part_floats;        /* of z, exponents and S */
+    size_t floats;             /* of a head */
+    size_t columns;            /* beside S */
 } linattn__band;
 
 /* Where the parts of a head lie: the sum that is read, with the single keys beside S; its exponents
@@ -881,31 +2490,6 @@ typedef struct linattn__band {
 typedef struct linattn__band_parts {
     float *sum, *exponents, *slots, *prefix, *spare, *panels, *keys, *values, *odd;
 } linattn__band_parts;
-
-/* A run of tokens of one key/value head. Strides in floats. */
-typedef struct linattn__span {
-    const linattn__params *params;
-    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of the exponential
-                         maps, lost bits of z of the identity */
-    const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
-    size_t shared_begin; /* from this feature on */
-    size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
-    float *panel;        /* there is room for a panel of it */
-    const float *q, *k, *v;
-    float *out;
-    size_t q_token, q_head, k_token, v_token, out_token, out_head;
-    size_t group;                    /* query heads that read this head */
-    size_t n;                        /* tokens */
-    size_t d, m, dv;                 /* length of a key, features, length of a value */
-    size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
-    size_t column_begin, column_end; /* columns of S and out of this job, likewise */
-    uint64_t seen;                   /* tokens before this call */
-    int fetch;                       /* operands come from memory: fetch ahead */
-    int stream;                      /* so do the states, each for one token */
-    const linattn__band *band;       /* not NULL: a window */
-    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
-    size_t lag; /* token t queries with q[t - lag], from t = lag on */
-} linattn__span;
 
 static void linattn__band_layout(const linattn__span *s, float *head, linattn__band_parts *x)
 {
@@ -922,16 +2506,98 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->values = x->keys + b->ring * LINATTN__BAND * s->d;
 }
 
-#define LINATTN__FEATURES 128 /* mapped at a time */
-#define LINATTN__LOWER 192    /* monomials of low degrees that are kept, in floats */
+LINATTN__DECLARE(linattn__span_kernel, band)
 
-/* Features are taken in chunks of this size, the same on every instruction set, as the running
-   maximum of the exponents moves from one to the next: m in equal parts. */
-static size_t linattn__chunk(size_t m)
+/* What a window of that many keys takes, in parts and tokens. */
+static void linattn__measure_band(const linattn__shape *s, size_t window, linattn__band *b)
 {
-    const size_t chunks = (m + LINATTN__FEATURES - 1) / LINATTN__FEATURES;
-    return (m / chunks + 15 + (m % chunks != 0)) / 16 * 16;
+    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(s->dv);
+    size_t floats, token = linattn__times(LINATTN__BAND, s->d + s->dv);
+    b->middle = whole > 1 ? whole - 1 : 0;
+    b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
+    b->ring = b->left + b->middle + 1;
+    b->columns = (b->left + 1) * LINATTN__BAND;
+    b->part_floats = linattn__sums_floats(s);
+    floats = linattn__times(b->middle + 3, b->part_floats); /* slots, sum, prefix, spare */
+    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(s->m, dv16)));
+    floats = linattn__plus(floats, linattn__round16(s->m) + 16);
+    floats = linattn__plus(floats, linattn__times(b->ring, token));
+    b->floats = floats == SIZE_MAX ? SIZE_MAX : linattn__round16(floats);
 }
+
+static size_t linattn__band_floats(const linattn__shape *s, size_t window)
+{
+    linattn__band b;
+    linattn__measure_band(s, window, &b);
+    return b.floats;
+}
+
+/* Are the exponents of a head's parts valid? */
+static int linattn__band_valid(const linattn__shape *s, float *head)
+{
+    const size_t m16 = linattn__round16(s->m);
+    linattn__band band;
+    linattn__span span;
+    linattn__band_parts b;
+    size_t i;
+    linattn__measure_band(s, s->window, &band);
+    span.band = &band;
+    span.m = s->m;
+    span.d = s->d;
+    span.dv = s->dv;
+    linattn__band_layout(&span, head, &b);
+    for (i = 0; i <= band.middle; i++) /* the last one is the prefix */
+        if (!linattn__exponents_valid(b.slots + i * band.part_floats + m16, m16)) return 0;
+    return linattn__exponents_valid(b.exponents, m16);
+}
+
+/* Heads. */
+static void linattn__band_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t head, end;
+    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        linattn__span s;
+        linattn__span_of(w, head, &s);
+        w->kernel(&s);
+    }
+}
+
+static void linattn__do_band(linattn__work *w, const linattn__shape *s,
+                             const linattn_context *context)
+{
+    linattn__band band;
+    linattn__measure_band(s, w->span.window, &band);
+    w->span.band = &band;
+    w->kernel = LINATTN__KERNEL(band);
+    w->jobs = linattn__threads(context, w->span.heads);
+    linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+}
+#endif
+
+#if LINATTN__HAS_FEATURES
+/* ---- Features -------------------------------------------------------------------------------- */
+
+/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
+   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
+   they like. */
+static float linattn__tame(const float *x, size_t d, float root, float *power)
+{
+    const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
+    float most = 0.0f;
+    int n;
+    size_t i;
+    for (i = 0; i < d; i++) {
+        const float size = linattn__from_bits(linattn__to_bits(x[i]) & 0x7fffffffu);
+        if (size > most && size <= LINATTN__FLT_MAX) most = size;
+    }
+    n = (int)(linattn__to_bits(most) >> 23) - 127;
+    n = n < -125 ? -125 : n > 125 ? 125 : n;
+    *power = (float)(n + root_power);
+    return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
+}
+#define LINATTN__LOWER 192 /* monomials of low degrees that are kept, in floats */
 
 /* C(n + k - 1, k): monomials of degree k <= 8 in n variables, SIZE_MAX if that is too large. */
 static size_t linattn__monomials(size_t n, size_t k)
@@ -1055,823 +2721,26 @@ static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t
     }
 }
 
-/* c[r][j] += sum_t a[t][r] b[t][j]: see the kernel outer_tile. */
-typedef struct linattn__outer {
-    const float *a, *b;
-    float *c;
-    size_t a_row, b_row, c_row, c_vec;
-    size_t count, rows;
-    const float *order, *limit;
-} linattn__outer;
-
-#define LINATTN__FETCH_FLOATS 1572864
-
-#define LINATTN__EXACT_KEYS 64
-#define LINATTN__EXACT_LANES 48
-
-/* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
-   heads of the group: query i is token i / group, head i % group. */
-typedef struct linattn__exact {
-    const float *q, *k, *v;
-    float *out, *scratch;
-    size_t q_token, q_head, k_token, v_token, out_token, out_head;
-    size_t group, n_k, d, dv;
-    size_t begin, end;
-    size_t offset; /* causal: token t sees keys up to t + offset */
-    int causal;
-    float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
-} linattn__exact;
-
-/* Scratch of one job: q, p and o transposed ([row][query]), v for values around masked tokens. */
-typedef struct linattn__exact_scratch {
-    float *q, *p, *o, *v;
-    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS];
-    const float *key[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS];
-} linattn__exact_scratch;
-
-#define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
-
-static size_t linattn__exact_floats(size_t d, size_t dv)
-{
-    return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
-}
-
-static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w)
-{
-    w->p = x->scratch;
-    w->q = w->p + LINATTN__EXACT_P;
-    w->o = w->q + LINATTN__EXACT_LANES * x->d;
-    w->v = w->o + LINATTN__EXACT_LANES * x->dv;
-}
-
-/* The means of consecutive segments of one head's rows. */
-typedef struct linattn__means {
-    const float *x;
-    size_t token, n, d;
-    size_t length; /* of a segment; the last may be shorter */
-    int keys;      /* masked tokens are left out, and segments that hold nothing else */
-    float *mean;   /* [segments][d] */
-} linattn__means;
-
-/* w = A^+ bv, A = softmax(scale q k^T) with q, k, bv, w dense rows. */
-typedef struct linattn__inverse_of {
-    const float *q, *k, *bv;
-    float *w;
-    double *scratch;
-    size_t rows, columns, d, dv; /* rows of q and bv, rows of k and w */
-    size_t steps;
-    double scale;
-} linattn__inverse_of;
-
-/* Its scratch. Rows hold `wide` doubles, zero beyond the matrix's columns, and are `row` apart. */
-typedef struct linattn__inverse_scratch {
-    double *a;           /* A^T [columns] */
-    double *e[3], *g[2]; /* [rows] */
-    double *q, *k;       /* transposed: [d] */
-    double *x, *y;       /* [rows or columns][dv_row] */
-    size_t wide, row, dv_row;
-} linattn__inverse_scratch;
-
-#define LINATTN__STEPS 12      /* of the pseudo-inverse by default */
-#define LINATTN__MOST_STEPS 24 /* rounding errors grow 3.25-fold with each: see linattn_nystrom */
-#define LINATTN__TINY 2.9387358770557188e-39       /* 2^-128: its doubles are 0 below */
-#define LINATTN__CONVERGED 8.67361737988403547e-19 /* |I - AZ|^2: 2^-60 */
-
-/* An odd number of cache lines: rows a power of two apart would share a few sets of L1. */
-static size_t linattn__inverse_row(size_t landmarks) { return linattn__round16(landmarks) + 8; }
-
-/* Doubles of scratch for so many landmarks, SIZE_MAX if they overflow. */
-static size_t linattn__inverse_doubles(size_t landmarks, size_t d, size_t dv)
-{
-    const size_t squares = linattn__times(linattn__inverse_row(landmarks), 6 * landmarks + 2 * d);
-    return linattn__plus(squares, linattn__times(2 * landmarks, linattn__round16(dv)));
-}
-
-static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inverse_scratch *w)
-{
-    const size_t landmarks = x->rows > x->columns ? x->rows : x->columns;
-    const size_t row = linattn__inverse_row(landmarks), square = landmarks * row;
-    w->wide = linattn__round16(landmarks);
-    w->row = row;
-    w->dv_row = linattn__round16(x->dv);
-    w->a = x->scratch;
-    w->e[0] = w->a + square;
-    w->e[1] = w->e[0] + square;
-    w->e[2] = w->e[1] + square;
-    w->g[0] = w->e[2] + square;
-    w->g[1] = w->g[0] + square;
-    w->q = w->g[1] + square;
-    w->k = w->q + x->d * row;
-    w->x = w->k + x->d * row;
-    w->y = w->x + landmarks * w->dv_row;
-}
-
-/* The kernels: one list makes the tables of all instruction sets, and drives the benchmark. */
-typedef void linattn__span_kernel(const linattn__span *s);
-typedef void linattn__exact_kernel(const linattn__exact *x);
-typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
-typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
-typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
-typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
-typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
-#define LINATTN__KERNEL_LIST(X)                                                                    \
-    X(update, linattn__span_kernel)                                                                \
-    X(query, linattn__span_kernel)                                                                 \
-    X(causal, linattn__span_kernel)                                                                \
-    X(softmax, linattn__exact_kernel)                                                              \
-    LINATTN__WINDOW_KERNELS(X)                                                                     \
-    X(means, linattn__means_kernel)                                                                \
-    X(inverse, linattn__inverse_kernel)                                                            \
-    X(merge, linattn__merge_kernel)                                                                \
-    LINATTN__FEATURE_KERNELS(X)                                                                    \
-    X(map, linattn__map_kernel)                                                                    \
-    X(map_softmax, linattn__row_kernel)
-
-typedef struct linattn__kernels {
-#define LINATTN__MEMBER(name, type) type *name;
-    LINATTN__KERNEL_LIST(LINATTN__MEMBER)
-#undef LINATTN__MEMBER
-    int isa;
-} linattn__kernels;
-
-/* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
-   attribute on every function; the arithmetic options above stay in force. */
-#if LINATTN__HAS_SCALAR
-#define LINATTN__ISA LINATTN__ISA_SCALAR
-#include "linattn_simd.h"
-#undef LINATTN__ISA
-#endif
-
-#if LINATTN__HAS_NEON
-#define LINATTN__ISA LINATTN__ISA_NEON
-#include "linattn_simd.h"
-#undef LINATTN__ISA
-#endif
-
-#if LINATTN__HAS_AVX2
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-#define LINATTN__ISA LINATTN__ISA_AVX2
-#include "linattn_simd.h"
-#undef LINATTN__ISA
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-
-#if LINATTN__HAS_AVX512
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx2,fma")
-#endif
-#define LINATTN__ISA LINATTN__ISA_AVX512
-#include "linattn_simd.h"
-#undef LINATTN__ISA
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-
-/* ---- Instruction sets ------------------------------------------------------------------------ */
-
-static const linattn__kernels *const linattn__tables[LINATTN__COUNT] = {
-/* best first */
-#if LINATTN__HAS_AVX512
-    &linattn__kernels_avx512,
-#endif
-#if LINATTN__HAS_AVX2
-    &linattn__kernels_avx2,
-#endif
-#if LINATTN__HAS_NEON
-    &linattn__kernels_neon,
-#endif
-#if LINATTN__HAS_SCALAR
-    &linattn__kernels_scalar,
-#endif
-};
-
-#if LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)
-static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
-{
-    __asm__ __volatile__("cpuid"
-                         : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3])
-                         : "a"(leaf), "c"(0));
-}
-
-/* The registers that the operating system saves, XCR0. */
-static uint32_t linattn__xgetbv(void)
-{
-    uint32_t low, high;
-    __asm__ __volatile__(".byte 0x0f, 0x01, 0xd0" /* xgetbv, for assemblers that lack it */
-                         : "=a"(low), "=d"(high)
-                         : "c"(0));
-    return low;
-}
-
-static unsigned linattn__detect(void)
-{
-    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, need = fma | osxsave | avx;
-    const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
-    uint32_t r[4], saved;
-    unsigned set = 1u << LINATTN_ISA_SCALAR;
-    linattn__cpuid(0, r);
-    if (r[0] < 7) return set;
-    linattn__cpuid(1, r);
-    if ((r[2] & need) != need) return set;
-    saved = linattn__xgetbv();
-    linattn__cpuid(7, r);
-    if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
-    set |= 1u << LINATTN_ISA_AVX2;
-    if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
-    return set;
-}
-#else
-static unsigned linattn__detect(void) { return ~0u; }
-#endif
-
-LINATTN_API unsigned linattn_isa_compiled(void)
-{
-    unsigned set = 0;
-    size_t i;
-    for (i = 0; i < LINATTN__COUNT; i++) set |= 1u << linattn__tables[i]->isa;
-    return set;
-}
-
-LINATTN_API unsigned linattn_isa_available(void)
-{
-    return linattn_isa_compiled() & linattn__detect();
-}
-
-#if LINATTN__COUNT > 1
-/* The one piece of global state. Every table is immutable, so a torn choice cannot be seen. */
-static const linattn__kernels *linattn__chosen;
-
-static const linattn__kernels *linattn__find(linattn_isa isa)
-{
-    const unsigned available = linattn_isa_available();
-    size_t i;
-    for (i = 0; i < LINATTN__COUNT; i++) {
-        const int here = linattn__tables[i]->isa;
-        if ((available >> here & 1u) && (isa == LINATTN_ISA_AUTO || here == (int)isa))
-            return linattn__tables[i];
-    }
-    return NULL;
-}
-
-/* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
-static const linattn__kernels *linattn__kernels_active(void)
-{
-    const linattn__kernels *k = __atomic_load_n(&linattn__chosen, __ATOMIC_ACQUIRE);
-    if (!k) {
-        const linattn__kernels *none = NULL;
-        k = linattn__find(LINATTN_ISA_AUTO);
-        /* a select that came first wins */
-        if (!__atomic_compare_exchange_n(&linattn__chosen, &none, k, 0, __ATOMIC_ACQ_REL,
-                                         __ATOMIC_ACQUIRE))
-            k = none;
-    }
-    return k;
-}
-
-LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
-{
-    const linattn__kernels *k = linattn__find(isa);
-    if (!k) return LINATTN_ERROR_ISA;
-    __atomic_store_n(&linattn__chosen, k, __ATOMIC_RELEASE);
-    return LINATTN_OK;
-}
-#else
-LINATTN__INLINE const linattn__kernels *linattn__kernels_active(void)
-{
-    return linattn__tables[0]; /* a constant: calls become direct */
-}
-
-LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
-{
-    return isa == LINATTN_ISA_AUTO || (int)isa == linattn__tables[0]->isa ? LINATTN_OK
-                                                                          : LINATTN_ERROR_ISA;
-}
-#endif
-
-LINATTN_API linattn_isa linattn_isa_active(void)
-{
-    return (linattn_isa)linattn__kernels_active()->isa;
-}
-
-LINATTN_API const char *linattn_isa_name(linattn_isa isa)
-{
-    switch (isa) {
-    case LINATTN_ISA_AUTO: return "auto";
-    case LINATTN_ISA_SCALAR: return "scalar";
-    case LINATTN_ISA_NEON: return "neon";
-    case LINATTN_ISA_AVX2: return "avx2";
-    case LINATTN_ISA_AVX512: return "avx512";
-    default: return "unknown";
-    }
-}
-
-LINATTN_API const char *linattn_status_string(linattn_status status)
-{
-    switch (status) {
-    case LINATTN_OK: return "success";
-    case LINATTN_ERROR_NULL: return "a required pointer is null";
-    case LINATTN_ERROR_SIZE: return "a size is zero, too large, or overflows";
-    case LINATTN_ERROR_CONFIG: return "a field of the config is outside its range";
-    case LINATTN_ERROR_OVERLAP: return "the output overlaps itself, an input or the state";
-    case LINATTN_ERROR_WORKSPACE: return "the workspace or state memory is too small";
-    case LINATTN_ERROR_ALIGNMENT: return "the state is not aligned to 4 bytes";
-    case LINATTN_ERROR_STATE: return "not a state of this config and version";
-    case LINATTN_ERROR_UNSUPPORTED: return "this combination is not supported";
-    case LINATTN_ERROR_ISA: return "the instruction set is not available";
-    default: return "unknown status";
-    }
-}
-
-/* ---- The floating-point environment ---------------------------------------------------------- */
-
-/* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
-   the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
-   memory clobbers keep arithmetic, whose operands come from memory, on its side. */
-#if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__))
-typedef uint32_t linattn__environment;
-static linattn__environment linattn__enter(void)
-{
-    uint32_t now, want;
-    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
-    want = 0x1f80u | (now & 0x3fu);
-    if (want != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(want) : "memory");
-    return now;
-}
-static void linattn__leave(linattn__environment before)
-{
-    uint32_t now;
-    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
-    if (before != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
-}
-#elif LINATTN__GNU && defined(__aarch64__)
-typedef struct linattn__environment {
-    uint64_t control, status;
-} linattn__environment;
-static linattn__environment linattn__enter(void)
-{
-    const uint64_t want = 0;
-    linattn__environment now;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr"
-                         : "=r"(now.control), "=r"(now.status)
-                         :
-                         : "memory");
-    if (now.control != want) __asm__ __volatile__("msr fpcr, %0" : : "r"(want) : "memory");
-    return now;
-}
-static void linattn__leave(linattn__environment before)
-{
-    if (before.control != 0)
-        __asm__ __volatile__("msr fpcr, %0" : : "r"(before.control) : "memory");
-    __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
-}
-#else
-/* An unknown machine: its default environment is taken to be IEEE's. */
-typedef int linattn__environment;
-static linattn__environment linattn__enter(void) { return 0; }
-static void linattn__leave(linattn__environment before) { (void)before; }
-#endif
-
-/* ---- Checks ---------------------------------------------------------------------------------- */
-
-static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
-
-#define LINATTN__MAX_WINDOW 0x3fffffffu
-#define LINATTN__HEADER_BYTES 128 /* of a state */
-#define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
-
-/* A config with its defaults filled in. */
-typedef struct linattn__shape {
-    size_t heads, kv_heads, group, d, m, dv;
-    int map, norm, source;
-    size_t features, degree; /* 0 where the map has none */
-    float scale, epsilon;    /* scale 0: the verb's default */
-    size_t landmarks, iterations;
-    size_t window;        /* 0: none */
-    linattn__band band;   /* of a window */
-    size_t shared_floats; /* what the heads share: projection or weights of monomials */
-    size_t head_floats;   /* of the state of one key/value head */
-    size_t state_bytes;   /* of the whole state, 0 if that overflows */
-} linattn__shape;
-
 /* The features of a map, and what they are made from. */
-static linattn_status linattn__read_map(const linattn_config *c, linattn__shape *s)
+static linattn_status linattn__read_features(linattn__shape *s)
 {
-    s->source = LINATTN__DIRECT;
-    s->m = s->d;
-    s->features = s->degree = s->shared_floats = 0;
-    if (!LINATTN__HAS_FEATURES)
-        return s->map < LINATTN_MAP_FAVOR ? LINATTN_OK : LINATTN_ERROR_UNSUPPORTED;
     if (s->map == LINATTN_MAP_TAYLOR || s->map == LINATTN_MAP_EXPDEF) {
         s->source = LINATTN__MONOMIALS;
-        s->degree = c->degree ? c->degree : 2;
+        s->features = 0;
+        if (s->degree == 0) s->degree = 2;
         if (s->degree > 8) return LINATTN_ERROR_CONFIG;
         s->m = linattn__monomials(s->d + 1, s->degree);
         if (s->m > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
         s->shared_floats = linattn__round16(s->m);
-    } else if (s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_FAVOR_HYPERBOLIC) {
-        s->source = LINATTN__PROJECTED;
-        s->features = c->features ? c->features : 4 * s->d;
-        if (s->features > 4 * (size_t)LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-        s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
-        s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
+        return LINATTN_OK;
     }
+    s->source = LINATTN__PROJECTED;
+    s->degree = 0;
+    if (s->features == 0) s->features = 4 * s->d;
+    if (s->features > 4 * (size_t)LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
+    s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
     return LINATTN_OK;
-}
-
-/* What a window of that many keys takes, in parts and tokens: see linattn__band. */
-static void linattn__measure_band(linattn__shape *s, size_t window, size_t part)
-{
-    linattn__band *b = &s->band;
-    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(s->dv);
-    size_t floats, token = linattn__times(LINATTN__BAND, s->d + s->dv);
-    b->window = window;
-    b->middle = whole > 1 ? whole - 1 : 0;
-    b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
-    b->ring = b->left + b->middle + 1;
-    b->columns = (b->left + 1) * LINATTN__BAND;
-    b->part_floats = part;
-    floats = linattn__times(b->middle + 3, part); /* slots, sum, prefix, spare */
-    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(s->m, dv16)));
-    floats = linattn__plus(floats, linattn__round16(s->m) + 16);
-    floats = linattn__plus(floats, linattn__times(b->ring, token));
-    b->floats = floats == SIZE_MAX ? SIZE_MAX : linattn__round16(floats);
-    s->head_floats = b->floats;
-}
-
-/* The floats of a head, z, exponents and S in panels, and the bytes of the state. */
-static void linattn__measure_state(linattn__shape *s, size_t window)
-{
-    size_t floats;
-    s->head_floats =
-        linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
-    if (window) linattn__measure_band(s, window, s->head_floats);
-    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
-    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
-    s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
-}
-
-static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
-{
-    linattn_status status;
-    if (!c) return LINATTN_ERROR_NULL;
-    s->heads = c->heads ? c->heads : 1;
-    s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
-    s->d = c->dim_key;
-    s->dv = c->dim_value ? c->dim_value : c->dim_key;
-    s->map = (int)c->map;
-    s->norm = (int)c->normaliser;
-    s->scale = c->scale;
-    s->epsilon = c->epsilon;
-    s->landmarks = c->landmarks ? c->landmarks : 64;
-    s->iterations = c->iterations ? c->iterations : LINATTN__STEPS;
-    if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
-    if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
-    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
-    if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
-    if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
-    if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
-    if (!linattn__finite(s->scale) || !linattn__finite(s->epsilon)) return LINATTN_ERROR_CONFIG;
-    if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
-    status = linattn__read_map(c, s);
-    if (status != LINATTN_OK) return status;
-    if (s->norm == LINATTN_NORM_DEFAULT)
-        s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
-    s->window = c->window;
-    if (!LINATTN__HAS_WINDOW && s->window) return LINATTN_ERROR_UNSUPPORTED;
-
-    linattn__measure_state(s, s->window);
-    return LINATTN_OK;
-}
-
-/* sqrt in double, by Newton's steps from a guess that halves the exponent. */
-static double linattn__sqrt(double x)
-{
-    double y, before;
-    int i;
-    union {
-        uint64_t u;
-        double f;
-    } guess;
-    if (x == 1.0) return x; /* the usual scale, in every decode step */
-    guess.f = x;
-    guess.u = (guess.u >> 1) + 0x1ff8000000000000u;
-    y = guess.f;
-    for (i = 0; i < 8; i++) {
-        before = y;
-        y = 0.5 * (y + x / y);
-        if (y == before) break;
-    }
-    return y;
-}
-
-static float linattn__exact_scale(const linattn__shape *s)
-{
-    if (s->scale > 0.0f) return s->scale;
-    return (float)(1.0 / linattn__sqrt((double)s->d));
-}
-
-/* s of the map: 1 for those that act on each coordinate unless given. */
-static float linattn__scale(const linattn__shape *s)
-{
-    if (s->source == LINATTN__DIRECT && !(s->scale > 0.0f)) return 1.0f;
-    return linattn__exact_scale(s);
-}
-
-/* Within enter and leave, and not inlined, so that its arithmetic stays between them. */
-static LINATTN__NOINLINE void linattn__read_params(const linattn__shape *s, linattn__params *p)
-{
-    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
-    const double root_all = linattn__sqrt((double)linattn__scale(s));
-    const double root = s->source == LINATTN__DIRECT ? root_all : 1.0;
-    const double cell = ln2 / root;
-    p->softmax = s->map == LINATTN_MAP_SOFTMAX;
-    p->map = p->softmax || s->source == LINATTN__PROJECTED ? LINATTN_MAP_EXP : s->map;
-    if (s->source == LINATTN__MONOMIALS)
-        p->map = s->degree % 2 ? LINATTN_MAP_IDENTITY : LINATTN__MAP_POSITIVE;
-    p->source = s->source;
-    p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
-    p->degree = s->degree;
-    p->source_root = (float)root_all;
-    p->norm = s->norm;
-    p->epsilon = s->epsilon;
-    p->root = (float)root;
-    p->root_low = (float)(root - (double)p->root);
-    p->rate = (float)(root * log2e);
-    p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
-    p->cell = (float)cell;
-    p->margin = (float)(cell * (double)LINATTN__HEADROOM);
-    p->rest = p->rest_root = 1.0f;
-    if (s->map == LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_FAVOR_HYPERBOLIC) {
-        p->rest = (float)(1.0 / (double)s->m); /* of phi(q) phi(k); the sums leave it out */
-        p->rest_root = (float)(1.0 / linattn__sqrt((double)s->m));
-        p->epsilon = linattn__clamp(p->epsilon * (float)s->m);
-    }
-    if (s->map == LINATTN_MAP_IDENTITY) {
-        double power = 1.0;
-        while (power * 1.5 < root) power = power * 2.0;
-        while (power * 0.75 > root) power = power * 0.5;
-        p->root = (float)power;
-        p->rest = (float)(root * root / (power * power));
-        p->rest_root = (float)(root / power);
-        p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
-    }
-}
-
-/* A view with its default strides, and the floats that it spans. */
-typedef struct linattn__extent {
-    const float *data;
-    size_t n, heads, dim, token, head, floats;
-} linattn__extent;
-
-static linattn_status linattn__read_view(const float *data, size_t stride_token, size_t stride_head,
-                                         size_t n, size_t heads, size_t dim, linattn__extent *e)
-{
-    e->data = data;
-    e->n = n;
-    e->heads = heads;
-    e->dim = dim;
-    e->head = stride_head ? stride_head : dim;
-    e->token = stride_token ? stride_token : linattn__times(heads, e->head);
-    e->floats = 0;
-    if (n == 0) return LINATTN_OK;
-    if (!data) return LINATTN_ERROR_NULL;
-    e->floats = linattn__plus(linattn__times(n - 1, e->token), linattn__times(heads - 1, e->head));
-    e->floats = linattn__plus(e->floats, dim);
-    if (e->floats == SIZE_MAX || (heads > 1 && e->head > LINATTN__MAX_FLOATS) ||
-        (n > 1 && e->token > LINATTN__MAX_FLOATS))
-        return LINATTN_ERROR_SIZE;
-    if ((uintptr_t)data > UINTPTR_MAX - e->floats * sizeof(float)) return LINATTN_ERROR_SIZE;
-    return LINATTN_OK;
-}
-
-static int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return a_bytes == 0 || b_bytes == 0 || (x < y ? y - x >= a_bytes : x - y >= b_bytes);
-}
-
-/* Do the rows of an output stay clear of one another? Heads within tokens, or tokens within
-   heads. */
-static int linattn__rows_apart(const linattn__extent *o)
-{
-    const size_t heads = (o->heads - 1) * o->head + o->dim;
-    const size_t tokens = o->n ? (o->n - 1) * o->token + o->dim : 0;
-    if (o->n == 0) return 1;
-    if (o->heads == 1) return o->n == 1 || o->token >= o->dim;
-    if (o->n == 1) return o->head >= o->dim;
-    return (o->head >= o->dim && o->token >= heads) || (o->token >= o->dim && o->head >= tokens);
-}
-
-/* Both operands repeat with one period: does the input's part of it lie beside the output's? */
-static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *i, size_t period,
-                               size_t o_span, size_t i_span)
-{
-    const uintptr_t x = (uintptr_t)o->data, y = (uintptr_t)i->data;
-    const uintptr_t bytes = (uintptr_t)period * sizeof(float);
-    uintptr_t ahead;
-    /* the stride of a single token or head is never walked, and may be anything */
-    if (period > LINATTN__MAX_FLOATS) return 0;
-    ahead = y >= x ? (y - x) % bytes : (bytes - (x - y) % bytes) % bytes;
-    return o_span <= period && i_span <= period && ahead >= o_span * sizeof(float) &&
-           ahead + i_span * sizeof(float) <= bytes;
-}
-
-/* Is the input clear of the output? Slices of one interleaved buffer are: by token, by head, by
-   head within tokens, or by token within heads. */
-static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
-{
-    if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
-        return 1;
-    if (o->token == i->token) {
-        if (linattn__fold_apart(o, i, o->token, (o->heads - 1) * o->head + o->dim,
-                                (i->heads - 1) * i->head + i->dim))
-            return 1;
-        if (o->head % o->token == 0 && i->head % o->token == 0 &&
-            linattn__fold_apart(o, i, o->token, o->dim, i->dim))
-            return 1;
-    }
-    if (o->head == i->head) {
-        if (linattn__fold_apart(o, i, o->head, (o->n - 1) * o->token + o->dim,
-                                (i->n - 1) * i->token + i->dim))
-            return 1;
-        if (o->token % o->head == 0 && i->token % o->head == 0 &&
-            linattn__fold_apart(o, i, o->head, o->dim, i->dim))
-            return 1;
-    }
-    return 0;
-}
-
-static size_t linattn__threads(const linattn_context *context, size_t items)
-{
-    const size_t most = context && context->parallel_for && context->threads ? context->threads : 1;
-    return most < items ? most : items;
-}
-
-/* ---- State ----------------------------------------------------------------------------------- */
-
-#define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
-#define LINATTN__STATE_VERSION 2u
-
-/* The first bytes of a state: the config with its defaults filled in. */
-typedef struct linattn__header {
-    uint32_t magic, version;
-    uint32_t bytes_low, bytes_high; /* of the whole state */
-    uint32_t tokens_low, tokens_high;
-    uint32_t heads, kv_heads, d, dv, map, norm;
-    uint32_t scale, epsilon; /* bits */
-    uint32_t features, degree, window;
-    uint32_t zero[15];
-} linattn__header;
-
-static void linattn__copy(void *dst, const void *src, size_t bytes)
-{
-#ifdef LINATTN_FREESTANDING
-    unsigned char *d = (unsigned char *)dst;
-    const unsigned char *s = (const unsigned char *)src;
-    size_t i;
-    for (i = 0; i < bytes; i++) d[i] = s[i];
-#else
-    memcpy(dst, src, bytes);
-#endif
-}
-
-static void linattn__make_header(const linattn__shape *s, linattn__header *h)
-{
-    const uint64_t bytes = s->state_bytes;
-    size_t i;
-    h->magic = LINATTN__MAGIC;
-    h->version = LINATTN__STATE_VERSION;
-    h->bytes_low = (uint32_t)bytes;
-    h->bytes_high = (uint32_t)(bytes >> 32);
-    h->tokens_low = h->tokens_high = 0;
-    h->heads = (uint32_t)s->heads;
-    h->kv_heads = (uint32_t)s->kv_heads;
-    h->d = (uint32_t)s->d;
-    h->dv = (uint32_t)s->dv;
-    h->map = (uint32_t)s->map;
-    h->norm = (uint32_t)s->norm;
-    h->scale = linattn__to_bits(linattn__scale(s));
-    h->epsilon = linattn__to_bits(s->epsilon > 0.0f ? s->epsilon : 0.0f);
-    h->features = (uint32_t)s->features;
-    h->degree = (uint32_t)s->degree;
-    h->window = (uint32_t)s->window;
-    for (i = 0; i < 15; i++) h->zero[i] = 0;
-}
-
-static uint64_t linattn__tokens(const linattn__header *h)
-{
-    return (uint64_t)h->tokens_high << 32 | h->tokens_low;
-}
-
-static void linattn__set_tokens(void *state, uint64_t tokens)
-{
-    uint32_t parts[2];
-    parts[0] = (uint32_t)tokens;
-    parts[1] = (uint32_t)(tokens >> 32);
-    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), parts, sizeof parts);
-}
-
-/* Same config, whatever the tokens seen. */
-static int linattn__same_config(const linattn__header *a, const linattn__header *b)
-{
-    return a->magic == b->magic && a->version == b->version && a->bytes_low == b->bytes_low &&
-           a->bytes_high == b->bytes_high && a->heads == b->heads && a->kv_heads == b->kv_heads &&
-           a->d == b->d && a->dv == b->dv && a->map == b->map && a->norm == b->norm &&
-           a->scale == b->scale && a->epsilon == b->epsilon && a->features == b->features &&
-           a->degree == b->degree && a->window == b->window;
-}
-
-/* A state's header, checked: it must describe a config in the form that make_header writes. */
-static linattn_status linattn__read_state(const void *state, linattn__header *h, linattn__shape *s)
-{
-    linattn_config c;
-    if (!state) return LINATTN_ERROR_NULL;
-    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    linattn__copy(h, state, sizeof *h);
-    if (h->magic != LINATTN__MAGIC || h->version != LINATTN__STATE_VERSION)
-        return LINATTN_ERROR_STATE;
-    if (h->map >= LINATTN_MAP_COUNT || h->norm >= LINATTN_NORM_COUNT ||
-        h->norm == LINATTN_NORM_DEFAULT || h->heads == 0 || h->kv_heads == 0 || h->d == 0 ||
-        h->dv == 0 || h->scale == 0 || (h->scale | h->epsilon) >> 31)
-        return LINATTN_ERROR_STATE;
-    c.heads = h->heads;
-    c.kv_heads = h->kv_heads;
-    c.dim_key = h->d;
-    c.dim_value = h->dv;
-    c.map = (linattn_feature_map)h->map;
-    c.normaliser = (linattn_normaliser)h->norm;
-    c.scale = linattn__from_bits(h->scale);
-    c.epsilon = linattn__from_bits(h->epsilon);
-    c.features = h->features;
-    c.projection = NULL; /* the state has its own */
-    c.degree = h->degree;
-    c.window = h->window;
-    c.landmarks = c.iterations = 0;
-    if (linattn__read_config(&c, s) != LINATTN_OK || s->state_bytes == 0 ||
-        ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
-        return LINATTN_ERROR_STATE;
-    return LINATTN_OK;
-}
-
-#define LINATTN__MAX_PROJECTION 1e6f
-
-/* A config, checked whole, the numbers of its projection included. */
-static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
-{
-    const linattn_status status = linattn__read_config(c, s);
-    size_t i;
-    if (status != LINATTN_OK) return status;
-    if (s->state_bytes == 0) return LINATTN_ERROR_SIZE;
-    if (s->source != LINATTN__PROJECTED) return LINATTN_OK;
-    if (!c->projection) return LINATTN_ERROR_NULL;
-    for (i = 0; i < s->features * s->d; i++)
-        if (!(c->projection[i] >= -LINATTN__MAX_PROJECTION &&
-              c->projection[i] <= LINATTN__MAX_PROJECTION))
-            return LINATTN_ERROR_CONFIG;
-    return LINATTN_OK;
-}
-
-LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
-{
-    linattn__shape s;
-    return linattn__check_config(config, &s);
-}
-
-LINATTN_API size_t linattn_features(const linattn_config *config)
-{
-    linattn__shape s;
-    return linattn__read_config(config, &s) == LINATTN_OK && s.state_bytes ? s.m : 0;
-}
-
-LINATTN_API size_t linattn_state_size(const linattn_config *config)
-{
-    linattn__shape s;
-    return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
-}
-
-static float *linattn__shared(void *state) { return (float *)state + LINATTN__HEADER_FLOATS; }
-
-static float *linattn__head(void *state, const linattn__shape *s, size_t head)
-{
-    return linattn__shared(state) + s->shared_floats + head * s->head_floats;
 }
 
 /* Stores a number, or says whether it is the one stored. */
@@ -1967,599 +2836,60 @@ static int linattn__put_weights(const linattn__shape *s, float *shared, int writ
     return same;
 }
 
-/* Within enter and leave. */
 static LINATTN__NOINLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
                                                  float *shared, int write)
 {
-    if (LINATTN__HAS_FEATURES && s->source == LINATTN__PROJECTED)
-        return linattn__put_projection(c, s, shared, write);
-    if (LINATTN__HAS_FEATURES && s->source == LINATTN__MONOMIALS)
-        return linattn__put_weights(s, shared, write);
-
+    if (s->source == LINATTN__PROJECTED) return linattn__put_projection(c, s, shared, write);
+    if (s->source == LINATTN__MONOMIALS) return linattn__put_weights(s, shared, write);
     return 1;
 }
-
-static int linattn__has_exponents(const linattn__shape *s)
-{
-    return s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
-           s->source == LINATTN__PROJECTED;
-}
-
-/* An empty state: zeros, and exponents of -inf ("no key yet"). */
-static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
-{
-    const size_t m16 = linattn__round16(s->m), floats = s->head_floats;
-    size_t head, i;
-    linattn__copy(state, h, sizeof *h);
-    for (head = 0; head < s->kv_heads; head++) {
-        float *const p = linattn__head(state, s, head);
-#ifdef LINATTN_FREESTANDING
-        for (i = 0; i < floats; i++) p[i] = 0.0f;
-#else
-        memset(p, 0, floats * sizeof(float));
-#endif
-        if (linattn__has_exponents(s) && !s->window)
-            for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
-    }
-}
-
-/* Within enter and leave. */
-static LINATTN__NOINLINE linattn__header linattn__make_state(const linattn_config *config,
-                                                             const linattn__shape *s, void *state)
-{
-    linattn__header h;
-    linattn__make_header(s, &h);
-    linattn__clear(state, s, &h);
-    (void)linattn__put_shared(config, s, linattn__shared(state), 1);
-    return h;
-}
-
-/* Is memory that will be written clear of the config's projection? */
-static int linattn__projection_apart(const linattn_config *c, const linattn__shape *s,
-                                     const void *block, size_t bytes)
-{
-    return s->source != LINATTN__PROJECTED ||
-           linattn__disjoint(block, bytes, c->projection, s->features * s->d * sizeof(float));
-}
-
-LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
-                                              size_t bytes)
-{
-    linattn__shape s;
-    linattn__environment environment;
-    const linattn_status status = linattn__check_config(config, &s);
-    if (status != LINATTN_OK) return status;
-    if (!state) return LINATTN_ERROR_NULL;
-    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
-    if (!linattn__projection_apart(config, &s, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
-    environment = linattn__enter();
-    (void)linattn__make_state(config, &s, state);
-    linattn__leave(environment);
-    return LINATTN_OK;
-}
-
-LINATTN_API linattn_status linattn_state_reset(void *state)
-{
-    linattn__shape s;
-    linattn__header h;
-    const linattn_status status = linattn__read_state(state, &h, &s);
-    if (status != LINATTN_OK) return status;
-    h.tokens_low = h.tokens_high = 0;
-    linattn__clear(state, &s, &h);
-    return LINATTN_OK;
-}
-
-/* Exponents are -inf or integers that cannot overflow in sums. A window has them in each of its
-   parts. */
-static int linattn__exponents_valid(const float *e, size_t count);
-static int linattn__head_valid(const linattn__shape *s, float *head)
-{
-    const size_t m16 = linattn__round16(s->m);
-    linattn__span span;
-    linattn__band_parts b;
-    size_t i;
-    if (!linattn__exponents_valid(head + m16, m16)) return 0;
-    if (!s->window) return 1;
-    span.band = &s->band;
-    span.m = s->m;
-    span.d = s->d;
-    span.dv = s->dv;
-    linattn__band_layout(&span, head, &b);
-    for (i = 0; i <= s->band.middle; i++) /* the last one is the prefix */
-        if (!linattn__exponents_valid(b.slots + i * s->band.part_floats + m16, m16)) return 0;
-    return linattn__exponents_valid(b.exponents, m16);
-}
-
-static int linattn__exponents_valid(const float *e, size_t count)
-{
-    size_t i;
-    for (i = 0; i < count; i++) {
-        const float x = e[i];
-        if (linattn__to_bits(x) == 0xff800000u) continue;
-        if (!(x >= -2097152.0f && x <= 2097152.0f) || x != (float)(int)x) return 0;
-    }
-    return 1;
-}
-
-LINATTN_API linattn_status linattn_state_check(const linattn_config *config, const void *state,
-                                               size_t bytes)
-{
-    linattn__shape want, s;
-    linattn__header h, expected;
-    linattn__environment environment;
-    size_t head;
-    int same;
-    linattn_status status = linattn__check_config(config, &want);
-    if (status != LINATTN_OK) return status;
-    if (!state) return LINATTN_ERROR_NULL;
-    if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    if (bytes < LINATTN__HEADER_BYTES) return LINATTN_ERROR_WORKSPACE;
-    status = linattn__read_state(state, &h, &s);
-    if (status != LINATTN_OK) return status;
-    environment = linattn__enter();
-    linattn__make_header(&want, &expected);
-    same = linattn__same_config(&h, &expected);
-    if (same && bytes >= s.state_bytes)
-        same = linattn__put_shared(config, &s, linattn__shared((void *)(uintptr_t)state), 0);
-    linattn__leave(environment);
-    if (!same) return LINATTN_ERROR_STATE;
-    if (bytes < s.state_bytes) return LINATTN_ERROR_WORKSPACE;
-    for (head = 0; head < s.kv_heads && linattn__has_exponents(&s); head++) {
-        if (!linattn__head_valid(&s, linattn__head((void *)(uintptr_t)state, &s, head)))
-            return LINATTN_ERROR_STATE;
-    }
-    return LINATTN_OK;
-}
-
-LINATTN_API uint64_t linattn_state_tokens(const void *state)
-{
-    linattn__shape s;
-    linattn__header h;
-    return linattn__read_state(state, &h, &s) == LINATTN_OK ? linattn__tokens(&h) : 0;
-}
-
-LINATTN_API linattn_view linattn_rows(const float *data)
-{
-    linattn_view v;
-    v.data = data;
-    v.stride_token = v.stride_head = 0;
-    return v;
-}
-
-LINATTN_API linattn_output linattn_output_rows(float *data)
-{
-    linattn_output v;
-    v.data = data;
-    v.stride_token = v.stride_head = 0;
-    return v;
-}
-
-/* ---- Drivers: heads, parts of heads, threads ------------------------------------------------- */
-
-/* Private copies of z and E for the parts of a causal head, on the stack: see causal_job. */
-#if LINATTN__COUNT > LINATTN__HAS_SCALAR
-#define LINATTN__PRIVATE_FLOATS 2048
-#else
-#define LINATTN__PRIVATE_FLOATS 512
 #endif
 
-/* One call of a verb, shared by its jobs. */
-typedef struct linattn__work {
-    linattn__span span; /* for head 0 */
-    linattn__params params;
-    void (*kernel)(const linattn__span *s);
-    size_t kv_heads, head_floats;
-    size_t q_group, k_head, v_head, out_group; /* strides from one key/value head to the next */
-    size_t jobs;
-    size_t parts;                         /* of each head, in update and query */
-    size_t whole;                         /* causal: heads that are not split over the jobs */
-    float spare[LINATTN__PRIVATE_FLOATS]; /* causal: the z and E that split heads end with */
-} linattn__work;
+#if LINATTN__HAS_EXACT
+/* ---- Exact attention ------------------------------------------------------------------------- */
 
-static linattn__span linattn__span_of(const linattn__work *w, size_t head)
+#define LINATTN__EXACT_KEYS 64
+#define LINATTN__EXACT_LANES 48
+
+/* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
+   heads of the group: query i is token i / group, head i % group. */
+typedef struct linattn__exact {
+    const float *q, *k, *v;
+    float *out, *scratch;
+    size_t q_token, q_head, k_token, v_token, out_token, out_head;
+    size_t group, n_k, d, dv;
+    size_t begin, end;
+    size_t offset; /* causal: token t sees keys up to t + offset */
+    int causal;
+    float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
+} linattn__exact;
+
+/* Scratch of one job: q, p and o transposed ([row][query]), v for values around masked tokens. */
+typedef struct linattn__exact_scratch {
+    float *q, *p, *o, *v;
+    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
+    float order[LINATTN__EXACT_KEYS];
+    const float *key[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS];
+} linattn__exact_scratch;
+
+#define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
+
+static size_t linattn__exact_floats(size_t d, size_t dv)
 {
-    linattn__span s = w->span;
-    s.params = &w->params;
-    s.z += head * w->head_floats;
-    s.e += head * w->head_floats;
-    s.s += head * w->head_floats;
-    if (s.q) s.q += head * w->q_group;
-    if (s.k) s.k += head * w->k_head;
-    if (s.v) s.v += head * w->v_head;
-    if (s.out) s.out += head * w->out_group;
-    return s;
+    return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
 }
 
-static void linattn__start(linattn__work *w, const linattn__shape *s, const linattn__header *h,
-                           void *state)
+static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w)
 {
-    linattn__span *const span = &w->span;
-    float *const head = linattn__head(state, s, 0);
-    linattn__read_params(s, &w->params);
-    w->kv_heads = s->kv_heads;
-    w->head_floats = s->head_floats;
-    span->z = head;
-    span->e = head + linattn__round16(s->m);
-    span->s = span->e + linattn__round16(s->m);
-    span->shared = linattn__shared(state);
-    span->shared_begin = span->rows = 0;
-    span->panel = NULL;
-    span->q = span->k = span->v = NULL;
-    span->out = NULL;
-    span->q_token = span->q_head = span->k_token = span->v_token = 0;
-    span->out_token = span->out_head = 0;
-    w->q_group = w->k_head = w->v_head = w->out_group = 0;
-    span->group = s->group;
-    span->n = 0;
-    span->d = s->d;
-    span->m = s->m;
-    span->dv = s->dv;
-    span->row_begin = span->column_begin = 0;
-    span->row_end = s->m;
-    span->column_end = s->dv;
-    span->seen = linattn__tokens(h);
-    span->fetch = span->stream = 0;
-    span->band = LINATTN__HAS_WINDOW && s->window ? &s->band : NULL;
-    span->n_k = span->lag = 0;
+    w->p = x->scratch;
+    w->q = w->p + LINATTN__EXACT_P;
+    w->o = w->q + LINATTN__EXACT_LANES * x->d;
+    w->v = w->o + LINATTN__EXACT_LANES * x->dv;
 }
 
-static void linattn__use_query(linattn__work *w, const linattn__extent *q, const linattn__extent *o)
-{
-    w->span.q = q->data;
-    w->span.q_token = q->token;
-    w->span.q_head = q->head;
-    w->q_group = q->head * w->span.group;
-    w->span.out = (float *)(uintptr_t)o->data;
-    w->span.out_token = o->token;
-    w->span.out_head = o->head;
-    w->out_group = o->head * w->span.group;
-    w->span.n = q->n;
-}
-
-static void linattn__use_keys(linattn__work *w, const linattn__extent *k, const linattn__extent *v)
-{
-    w->span.k = k->data;
-    w->span.k_token = k->token;
-    w->k_head = k->head;
-    w->span.v = v->data;
-    w->span.v_token = v->token;
-    w->v_head = v->head;
-    w->span.n = w->span.n_k = k->n;
-}
-
-/* What parallel_for is given: jobs on other threads need the floating-point environment, too. */
-typedef struct linattn__jobs {
-    linattn_job *job;
-    void *work;
-} linattn__jobs;
-
-static void linattn__threaded_job(void *arg, size_t index)
-{
-    const linattn__jobs *jobs = (const linattn__jobs *)arg;
-    const linattn__environment environment = linattn__enter();
-    jobs->job(jobs->work, index);
-    linattn__leave(environment);
-}
-
-static void linattn__run_jobs(linattn_job *job, void *work, size_t count,
-                              const linattn_context *context)
-{
-    linattn__jobs jobs;
-    if (count <= 1) {
-        job(work, 0);
-        return;
-    }
-    jobs.job = job;
-    jobs.work = work;
-    context->parallel_for(context->user, count, linattn__threaded_job, &jobs);
-}
-
-/* Are the operands of this call so many that they come from memory? Then blocks fetch ahead, which
-   saves a fifth and more from 16 MB on, and costs some percent at 4 MB. */
-static int linattn__from_memory(const linattn__span *s)
-{
-    return s->n > LINATTN__FETCH_FLOATS / (s->q_token + s->k_token + s->v_token + s->out_token + 1);
-}
-
-/* Part `part` of `parts` of `count` things, in whole units. */
-static void linattn__share(size_t count, size_t unit, size_t part, size_t parts, size_t *begin,
-                           size_t *end)
-{
-    const size_t units = (count + unit - 1) / unit;
-    const size_t each = units / parts, more = units % parts;
-    const size_t b = (part * each + (part < more ? part : more)) * unit;
-    const size_t e = b + (each + (part < more ? 1 : 0)) * unit;
-    *begin = b < count ? b : count;
-    *end = e < count ? e : count;
-}
-
-/* update: heads, and parts of the features of each. */
-static void linattn__update_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t i, end;
-    linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
-    for (; i < end; i++) {
-        linattn__span s = linattn__span_of(w, i / w->parts);
-        linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
-        if (s.row_begin < s.row_end) w->kernel(&s);
-    }
-}
-
-/* query: heads, and parts of the tokens of each. */
-static void linattn__query_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t i, end;
-    linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
-    for (; i < end; i++) {
-        linattn__span s = linattn__span_of(w, i / w->parts);
-        size_t t0, t1;
-        linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
-        s.q += t0 * s.q_token;
-        s.out += t0 * s.out_token;
-        s.n = t1 - t0;
-        if (s.n) w->kernel(&s);
-    }
-}
-
-/* causal: whole heads first. The heads left over are split by columns of the values: each job
-   walks all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once
-   all jobs, which start from the state's, have ended. */
-static void linattn__causal_job(void *arg, size_t index)
-{
-    linattn__work *w = (linattn__work *)arg;
-    const size_t m16 = linattn__round16(w->span.m);
-    size_t head, end;
-    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
-    for (; head < end; head++) {
-        const linattn__span s = linattn__span_of(w, head);
-        w->kernel(&s);
-    }
-    for (head = w->whole; head < w->kv_heads; head++) {
-        linattn__span s = linattn__span_of(w, head);
-        float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
-        if (index == 0) private_z = w->spare + (head - w->whole) * 2 * m16;
-        linattn__share(s.dv, 16, index, w->jobs, &s.column_begin, &s.column_end);
-        if (s.column_begin == s.column_end) continue;
-        linattn__copy(private_z, s.z, 2 * m16 * sizeof(float));
-        s.z = private_z;
-        s.e = private_z + m16;
-        w->kernel(&s);
-    }
-}
-
-static void linattn__do_causal(linattn__work *w, const linattn_context *context)
-{
-    const size_t m16 = linattn__round16(w->span.m), panels = (w->span.dv + 15) / 16;
-    const size_t most = linattn__threads(context, w->kv_heads * panels);
-    const size_t left = w->kv_heads % most;
-    size_t i;
-    w->whole = w->kv_heads - left;
-    w->jobs = most;
-    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__PRIVATE_FLOATS) {
-        w->whole = w->kv_heads;
-        w->jobs = most < w->kv_heads ? most : w->kv_heads;
-    }
-    linattn__run_jobs(linattn__causal_job, w, w->jobs, context);
-    for (i = w->whole; i < w->kv_heads; i++)
-        linattn__copy(w->span.z + i * w->head_floats, w->spare + (i - w->whole) * 2 * m16,
-                      2 * m16 * sizeof(float));
-}
-
-/* Windows: heads. */
-static void linattn__band_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t head, end;
-    linattn__share(w->kv_heads, 1, index, w->jobs, &head, &end);
-    for (; head < end; head++) {
-        const linattn__span s = linattn__span_of(w, head);
-        w->kernel(&s);
-    }
-}
-
-static void linattn__do_band(linattn__work *w, const linattn_context *context)
-{
-#if LINATTN__HAS_WINDOW
-    w->kernel = linattn__kernels_active()->band;
-#endif
-    w->jobs = linattn__threads(context, w->kv_heads);
-    linattn__run_jobs(linattn__band_job, w, w->jobs, context);
-}
-
-/* Heads alone if they share out evenly, else each in `jobs` parts. */
-static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
-                              const linattn_context *context)
-{
-    w->jobs = linattn__threads(context, w->kv_heads * divisible);
-    w->parts = w->kv_heads % w->jobs == 0 ? 1 : w->jobs;
-    linattn__run_jobs(job, w, w->jobs, context);
-}
-
-static void linattn__do_update(linattn__work *w, const linattn_context *context)
-{
-    w->kernel = linattn__kernels_active()->update;
-    w->span.fetch = linattn__from_memory(&w->span);
-    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
-}
-
-static void linattn__do_query(linattn__work *w, const linattn_context *context)
-{
-    w->kernel = linattn__kernels_active()->query;
-    w->span.fetch = linattn__from_memory(&w->span);
-    linattn__do_parts(w, linattn__query_job, w->span.n, context);
-}
-
-/* ---- The verbs ------------------------------------------------------------------------------- */
-
-/* The operands of one call, checked together. */
-typedef struct linattn__operands {
-    linattn__extent q, k, v, out;
-} linattn__operands;
-
-/* Windows forget by tokens: sums without the tokens cannot. */
-static linattn_status linattn__no_window(const linattn__shape *s)
-{
-    return s->window ? LINATTN_ERROR_UNSUPPORTED : LINATTN_OK;
-}
-
-static linattn_status linattn__read_keys(const linattn__shape *s, linattn_view k, linattn_view v,
-                                         size_t n, linattn__operands *x)
-{
-    const linattn_status status =
-        linattn__read_view(k.data, k.stride_token, k.stride_head, n, s->kv_heads, s->d, &x->k);
-    if (status != LINATTN_OK) return status;
-    return linattn__read_view(v.data, v.stride_token, v.stride_head, n, s->kv_heads, s->dv, &x->v);
-}
-
-static linattn_status linattn__read_queries(const linattn__shape *s, linattn_view q,
-                                            linattn_output out, size_t n, linattn__operands *x)
-{
-    linattn_status status =
-        linattn__read_view(q.data, q.stride_token, q.stride_head, n, s->heads, s->d, &x->q);
-    if (status != LINATTN_OK) return status;
-    status = linattn__read_view(out.data, out.stride_token, out.stride_head, n, s->heads, s->dv,
-                                &x->out);
-    if (status != LINATTN_OK) return status;
-    return linattn__rows_apart(&x->out) && linattn__clear_of(&x->out, &x->q)
-               ? LINATTN_OK
-               : LINATTN_ERROR_OVERLAP;
-}
-
-/* Does a block of memory that the call writes or keeps lie apart from this operand? */
-static int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
-{
-    return linattn__disjoint(e->data, e->floats * sizeof(float), block, bytes);
-}
-
-LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
-                                          const linattn_context *context)
-{
-    linattn__shape s;
-    linattn__header h;
-    linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
-    linattn_status status = linattn__read_state(state, &h, &s);
-    if (status == LINATTN_OK) status = linattn__no_window(&s);
-    if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
-    if (status != LINATTN_OK) return status;
-    if (!linattn__apart(&x.k, state, s.state_bytes) || !linattn__apart(&x.v, state, s.state_bytes))
-        return LINATTN_ERROR_OVERLAP;
-    if (n == 0) return LINATTN_OK;
-    environment = linattn__enter();
-    linattn__start(&w, &s, &h, state);
-    linattn__use_keys(&w, &x.k, &x.v);
-    linattn__do_update(&w, context);
-    linattn__leave(environment);
-    linattn__set_tokens(state, w.span.seen + n);
-    return LINATTN_OK;
-}
-
-LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
-                                         size_t n, const linattn_context *context)
-{
-    linattn__shape s;
-    linattn__header h;
-    linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
-    linattn_status status = linattn__read_state(state, &h, &s);
-    if (status == LINATTN_OK) status = linattn__no_window(&s);
-    if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
-    if (status != LINATTN_OK) return status;
-    if (!linattn__apart(&x.out, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
-    if (n == 0) return LINATTN_OK;
-    environment = linattn__enter();
-    linattn__start(&w, &s, &h, (void *)(uintptr_t)state);
-    linattn__use_query(&w, &x.q, &x.out);
-    linattn__do_query(&w, context);
-    linattn__leave(environment);
-    return LINATTN_OK;
-}
-
-LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
-                                          linattn_view v, linattn_output out, size_t n,
-                                          const linattn_context *context)
-{
-    linattn__shape s;
-    linattn__header h;
-    linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
-    size_t bytes;
-    linattn_status status = linattn__read_state(state, &h, &s);
-    if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
-    if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
-    if (status != LINATTN_OK) return status;
-    bytes = s.state_bytes;
-    if (!linattn__clear_of(&x.out, &x.k) || !linattn__clear_of(&x.out, &x.v) ||
-        !linattn__apart(&x.out, state, bytes) || !linattn__apart(&x.q, state, bytes) ||
-        !linattn__apart(&x.k, state, bytes) || !linattn__apart(&x.v, state, bytes))
-        return LINATTN_ERROR_OVERLAP;
-    if (n == 0) return LINATTN_OK;
-    environment = linattn__enter();
-    linattn__start(&w, &s, &h, state);
-    linattn__use_keys(&w, &x.k, &x.v);
-    linattn__use_query(&w, &x.q, &x.out);
-    w.kernel = linattn__kernels_active()->causal;
-    w.span.fetch = linattn__from_memory(&w.span);
-    w.span.stream = n == 1 && bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-    if (LINATTN__HAS_WINDOW && s.window)
-        linattn__do_band(&w, context);
-    else
-        linattn__do_causal(&w, context);
-    linattn__leave(environment);
-    linattn__set_tokens(state, w.span.seen + n);
-    return LINATTN_OK;
-}
-
-/* Do two states of one config have the same projection? */
-static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
-{
-    const float *x = linattn__shared(a), *y = linattn__shared((void *)(uintptr_t)b);
-    size_t i;
-    for (i = 0; i < s->shared_floats; i++)
-        if (linattn__to_bits(x[i]) != linattn__to_bits(y[i])) return 0;
-    return 1;
-}
-
-LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
-{
-    linattn__shape s;
-    linattn__header to, from;
-    linattn__work a, b;
-    linattn__environment environment;
-    size_t head;
-    linattn_status status = linattn__read_state(dst, &to, &s);
-    if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
-    if (status == LINATTN_OK) status = linattn__no_window(&s);
-    if (status != LINATTN_OK) return status;
-    if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
-        return LINATTN_ERROR_STATE;
-    if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
-    environment = linattn__enter();
-    linattn__start(&a, &s, &to, dst);
-    linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
-    for (head = 0; head < s.kv_heads; head++) {
-        const linattn__span x = linattn__span_of(&a, head), y = linattn__span_of(&b, head);
-        linattn__kernels_active()->merge(&x, &y);
-    }
-    linattn__leave(environment);
-    linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
-    return LINATTN_OK;
-}
-
-/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
-#define LINATTN__ALIGNMENT 64
-
-static void *linattn__align(void *workspace)
-{
-    const uintptr_t at = (uintptr_t)workspace;
-    return (char *)workspace + (LINATTN__ALIGNMENT - at % LINATTN__ALIGNMENT) % LINATTN__ALIGNMENT;
-}
+typedef void linattn__exact_kernel(const linattn__exact *x);
+LINATTN__DECLARE(linattn__exact_kernel, softmax)
 
 /* Bytes of one job of exact attention, 0 if they overflow. */
 static size_t linattn__exact_bytes(const linattn__shape *s)
@@ -2567,117 +2897,11 @@ static size_t linattn__exact_bytes(const linattn__shape *s)
     return linattn__round16(linattn__exact_floats(s->d, s->dv)) * sizeof(float);
 }
 
-/* What a job of nystrom holds for one head, at the start of its part of the workspace. */
-typedef struct linattn__nystrom_head {
-    size_t columns;  /* landmarks of the keys */
-    float *q, *k;    /* landmarks */
-    float *bv, *w;   /* B V, A^+ B V */
-    float *exact;    /* scratch */
-    double *inverse; /* scratch */
-} linattn__nystrom_head;
-
-/* Bytes of one job of nystrom, SIZE_MAX if they overflow. */
-static size_t linattn__nystrom_bytes(const linattn__shape *s)
+static size_t linattn__exact_workspace(const linattn__shape *s, const linattn_context *context)
 {
-    const size_t landmarks = s->landmarks, d = linattn__round16(s->d), dv = linattn__round16(s->dv);
-    size_t floats = linattn__times(2 * landmarks, d + dv);
-    if (landmarks > LINATTN_MAX_DIM) return SIZE_MAX;
-    floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
-    floats =
-        linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
-    floats = floats == SIZE_MAX ? floats : linattn__round16(floats);
-    return linattn__times(floats, sizeof(float));
-}
-
-LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
-                                          const linattn_context *context)
-{
-    linattn__shape s;
-    size_t bytes, jobs;
-    if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
-    switch (verb) {
-    case LINATTN_WORKSPACE_BIDIRECTIONAL:
-        if (s.window) linattn__measure_state(&s, 2 * s.window - 1);
-        return s.state_bytes ? s.state_bytes + LINATTN__ALIGNMENT : 0;
-    case LINATTN_WORKSPACE_SOFTMAX:
-        jobs = linattn__threads(context, SIZE_MAX);
-        bytes = linattn__times(jobs, linattn__exact_bytes(&s));
-        return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
-    case LINATTN_WORKSPACE_NYSTROM:
-        jobs = linattn__threads(context, SIZE_MAX);
-        bytes = linattn__times(jobs, linattn__nystrom_bytes(&s));
-        return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
-    default: return 0;
-    }
-}
-
-/* Operands of a verb with a workspace. */
-static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q, size_t n_q,
-                                        linattn_view k, linattn_view v, size_t n_k,
-                                        linattn_output out, void *workspace, size_t bytes,
-                                        size_t need, linattn__operands *x)
-{
-    linattn_status status = linattn__read_keys(s, k, v, n_k, x);
-    if (status == LINATTN_OK) status = linattn__read_queries(s, q, out, n_q, x);
-    if (status != LINATTN_OK) return status;
-    if (!linattn__clear_of(&x->out, &x->k) || !linattn__clear_of(&x->out, &x->v))
-        return LINATTN_ERROR_OVERLAP;
-    if (!workspace) return LINATTN_ERROR_NULL;
-    if (need == 0) return LINATTN_ERROR_SIZE;
-    if (bytes < need) return LINATTN_ERROR_WORKSPACE;
-    if (!linattn__apart(&x->out, workspace, need) || !linattn__apart(&x->q, workspace, need) ||
-        !linattn__apart(&x->k, workspace, need) || !linattn__apart(&x->v, workspace, need))
-        return LINATTN_ERROR_OVERLAP;
-    return LINATTN_OK;
-}
-
-LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
-                                                 size_t n_q, linattn_view k, linattn_view v,
-                                                 size_t n_k, linattn_output out, void *workspace,
-                                                 size_t workspace_bytes,
-                                                 const linattn_context *context)
-{
-    linattn__shape s;
-    linattn__header h;
-    linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
-    void *state;
-    linattn_status status = linattn__check_config(config, &s);
-    if (status != LINATTN_OK) return status;
-    status = linattn__read_all(
-        &s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
-        linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, context), &x);
-    if (status != LINATTN_OK) return status;
-    if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
-    if (n_q == 0) return LINATTN_OK;
-    if (s.window >= n_k) s.window = 0; /* which it then sees all through */
-    linattn__measure_state(&s, s.window ? 2 * s.window - 1 : 0);
-    if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
-        !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
-        return LINATTN_ERROR_OVERLAP;
-    state = linattn__align(workspace);
-    environment = linattn__enter();
-    h = linattn__make_state(config, &s, state);
-    linattn__start(&w, &s, &h, state);
-    if (LINATTN__HAS_WINDOW && s.window) {
-        linattn__use_query(&w, &x.q, &x.out);
-        linattn__use_keys(&w, &x.k, &x.v);
-        w.span.lag = s.window - 1;
-        w.span.n = n_k + w.span.lag;
-        linattn__do_band(&w, context);
-        linattn__leave(environment);
-        return LINATTN_OK;
-    }
-    if (n_k) {
-        linattn__use_keys(&w, &x.k, &x.v);
-        linattn__do_update(&w, context);
-        w.span.seen = n_k;
-    }
-    linattn__use_query(&w, &x.q, &x.out);
-    linattn__do_query(&w, context);
-    linattn__leave(environment);
-    return LINATTN_OK;
+    const size_t jobs = linattn__threads(context, SIZE_MAX);
+    const size_t bytes = linattn__times(jobs, linattn__exact_bytes(s));
+    return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
 }
 
 /* One call of exact attention, shared by its jobs. */
@@ -2726,22 +2950,22 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->k = x->k.data;
     e->v = x->v.data;
     e->out = (float *)(uintptr_t)x->out.data;
-    e->q_token = x->q.token;
-    e->q_head = x->q.head;
-    e->k_token = x->k.token;
-    e->v_token = x->v.token;
-    e->out_token = x->out.token;
-    e->out_head = x->out.head;
+    e->q_token = x->q.stride[LINATTN__TOKEN];
+    e->q_head = x->q.stride[LINATTN__HEAD];
+    e->k_token = x->k.stride[LINATTN__TOKEN];
+    e->v_token = x->v.stride[LINATTN__TOKEN];
+    e->out_token = x->out.stride[LINATTN__TOKEN];
+    e->out_head = x->out.stride[LINATTN__HEAD];
     e->group = s->group;
-    e->n_k = x->k.n;
+    e->n_k = x->k.count[LINATTN__TOKEN];
     e->d = s->d;
     e->dv = s->dv;
     w->kv_heads = s->kv_heads;
-    w->n_q = x->q.n;
-    w->q_group = x->q.head * s->group;
-    w->k_head = x->k.head;
-    w->v_head = x->v.head;
-    w->out_group = x->out.head * s->group;
+    w->n_q = x->q.count[LINATTN__TOKEN];
+    w->q_group = x->q.stride[LINATTN__HEAD] * s->group;
+    w->k_head = x->k.stride[LINATTN__HEAD];
+    w->v_head = x->v.stride[LINATTN__HEAD];
+    w->out_group = x->out.stride[LINATTN__HEAD] * s->group;
 }
 
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
@@ -2753,11 +2977,10 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__operands x;
     linattn__exact_work w;
     linattn__environment environment;
-    linattn_status status = linattn__read_config(config, &s);
+    linattn_status status = linattn__read_heads(config, &s);
     if (status != LINATTN_OK) return status;
-    status =
-        linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
-                          linattn_workspace_size(config, LINATTN_WORKSPACE_SOFTMAX, context), &x);
+    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                               linattn__exact_workspace(&s, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
@@ -2766,7 +2989,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     w.head.causal = causal != 0;
     w.head.offset = causal ? n_k - n_q : 0;
     w.head.scratch = (float *)linattn__align(workspace);
-    w.kernel = linattn__kernels_active()->softmax;
+    w.kernel = LINATTN__KERNEL(softmax);
     w.scratch_floats = linattn__exact_bytes(&s) / sizeof(float);
     w.jobs = linattn__threads(context, s.kv_heads * n_q);
     w.parts = s.kv_heads % w.jobs == 0 ? 1 : w.jobs;
@@ -2774,11 +2997,119 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__leave(environment);
     return LINATTN_OK;
 }
+#endif
+
+#if LINATTN__HAS_NYSTROM
+/* ---- Nystroem -------------------------------------------------------------------------------- */
+
+/* The means of consecutive segments of one head's rows. */
+typedef struct linattn__means {
+    const float *x;
+    size_t token, n, d;
+    size_t length; /* of a segment; the last may be shorter */
+    int keys;      /* masked tokens are left out, and segments that hold nothing else */
+    float *mean;   /* [segments][d] */
+} linattn__means;
+
+/* w = A^+ bv, A = softmax(scale q k^T) with q, k, bv, w dense rows. */
+typedef struct linattn__inverse_of {
+    const float *q, *k, *bv;
+    float *w;
+    double *scratch;
+    size_t rows, columns, d, dv; /* rows of q and bv, rows of k and w */
+    size_t steps;
+    double scale;
+} linattn__inverse_of;
+
+/* Its scratch. Rows hold `wide` doubles, zero beyond the matrix's columns, and are `row` apart. */
+typedef struct linattn__inverse_scratch {
+    double *a;           /* A^T [columns] */
+    double *e[3], *g[2]; /* [rows] */
+    double *q, *k;       /* transposed: [d] */
+    double *x, *y;       /* [rows or columns][dv_row] */
+    size_t wide, row, dv_row;
+} linattn__inverse_scratch;
+
+#define LINATTN__STEPS 12      /* of the pseudo-inverse by default */
+#define LINATTN__MOST_STEPS 24 /* rounding errors grow 3.25-fold with each: see linattn_nystrom */
+#define LINATTN__TINY 2.9387358770557188e-39       /* 2^-128: its doubles are 0 below */
+#define LINATTN__CONVERGED 8.67361737988403547e-19 /* |I - AZ|^2: 2^-60 */
+
+/* An odd number of cache lines: rows a power of two apart would share a few sets of L1. */
+static size_t linattn__inverse_row(size_t landmarks) { return linattn__round16(landmarks) + 8; }
+
+/* Doubles of scratch for so many landmarks, SIZE_MAX if they overflow. */
+static size_t linattn__inverse_doubles(size_t landmarks, size_t d, size_t dv)
+{
+    const size_t squares = linattn__times(linattn__inverse_row(landmarks), 6 * landmarks + 2 * d);
+    return linattn__plus(squares, linattn__times(2 * landmarks, linattn__round16(dv)));
+}
+
+static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+{
+    const size_t landmarks = x->rows > x->columns ? x->rows : x->columns;
+    const size_t row = linattn__inverse_row(landmarks), square = landmarks * row;
+    w->wide = linattn__round16(landmarks);
+    w->row = row;
+    w->dv_row = linattn__round16(x->dv);
+    w->a = x->scratch;
+    w->e[0] = w->a + square;
+    w->e[1] = w->e[0] + square;
+    w->e[2] = w->e[1] + square;
+    w->g[0] = w->e[2] + square;
+    w->g[1] = w->g[0] + square;
+    w->q = w->g[1] + square;
+    w->k = w->q + x->d * row;
+    w->x = w->k + x->d * row;
+    w->y = w->x + landmarks * w->dv_row;
+}
+
+typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
+typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
+LINATTN__DECLARE(linattn__means_kernel, means)
+LINATTN__DECLARE(linattn__inverse_kernel, inverse)
+
+/* What a job of nystrom holds for one head, at the start of its part of the workspace. */
+typedef struct linattn__nystrom_head {
+    size_t columns;  /* landmarks of the keys */
+    float *q, *k;    /* landmarks */
+    float *bv, *w;   /* B V, A^+ B V */
+    float *exact;    /* scratch */
+    double *inverse; /* scratch */
+} linattn__nystrom_head;
+
+/* Bytes of one job of nystrom, SIZE_MAX if they overflow. */
+static size_t linattn__nystrom_bytes(const linattn__shape *s, size_t landmarks)
+{
+    const size_t d = linattn__round16(s->d), dv = linattn__round16(s->dv);
+    size_t floats = linattn__times(2 * landmarks, d + dv);
+    if (landmarks > LINATTN_MAX_DIM) return SIZE_MAX;
+    floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
+    floats =
+        linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
+    floats = floats == SIZE_MAX ? floats : linattn__round16(floats);
+    return linattn__times(floats, sizeof(float));
+}
+
+static size_t linattn__landmarks(const linattn_config *config)
+{
+    return config->landmarks ? config->landmarks : 64;
+}
+
+static size_t linattn__nystrom_workspace(const linattn__shape *s, size_t landmarks,
+                                         const linattn_context *context)
+{
+    const size_t jobs = linattn__threads(context, SIZE_MAX);
+    const size_t bytes = linattn__times(jobs, linattn__nystrom_bytes(s, landmarks));
+    return bytes == SIZE_MAX ? 0 : bytes + LINATTN__ALIGNMENT;
+}
 
 /* One call of nystrom, shared by its jobs. Heads are query heads. */
 typedef struct linattn__nystrom_work {
     linattn__exact head; /* for head 0; its keys, values and queries are the whole sequence's */
-    const linattn__kernels *kernels;
+    linattn__means_kernel *means;
+    linattn__exact_kernel *softmax;
+    linattn__inverse_kernel *inverse;
     size_t heads, group, n_q, k_head, v_head;
     size_t landmarks, steps;
     size_t jobs, whole; /* heads that are not split over the jobs */
@@ -2824,7 +3155,7 @@ static void linattn__key_landmarks(const linattn__nystrom_work *w, size_t job, s
         m.length = linattn__segments(m.n, w->landmarks, &most);
         m.keys = 1;
         m.mean = h.k;
-        h.columns = w->kernels->means(&m);
+        h.columns = w->means(&m);
     }
     linattn__copy(w->workspace + job * w->job_bytes, &h.columns, sizeof h.columns);
 }
@@ -2845,7 +3176,7 @@ static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, 
     m.length = linattn__segments(m.n, w->landmarks, &i.rows);
     m.keys = 0;
     m.mean = h.q;
-    (void)w->kernels->means(&m);
+    (void)w->means(&m);
     x.q = h.q;
     x.q_token = x.d;
     x.k += head / w->group * w->k_head;
@@ -2855,7 +3186,7 @@ static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, 
     x.scratch = h.exact;
     x.begin = 0;
     x.end = i.rows;
-    w->kernels->softmax(&x);
+    w->softmax(&x);
     i.q = h.q;
     i.k = h.k;
     i.bv = h.bv;
@@ -2866,7 +3197,7 @@ static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, 
     i.dv = x.dv;
     i.steps = w->steps;
     i.scale = (double)x.pre * (double)x.post;
-    w->kernels->inverse(&i);
+    w->inverse(&i);
 }
 
 /* Queries [begin, end) of a head, with the landmarks and values of slot `from`. */
@@ -2887,7 +3218,7 @@ static void linattn__nystrom_queries(const linattn__nystrom_work *w, size_t job,
     x.scratch = own.exact;
     x.begin = begin;
     x.end = end;
-    if (begin < end) w->kernels->softmax(&x);
+    if (begin < end) w->softmax(&x);
 }
 
 /* Whole heads, then the values of one of the heads that are left over: fewer than jobs. */
@@ -2939,12 +3270,11 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
     linattn__exact_work e;
     linattn__nystrom_work w;
     linattn__environment environment;
-    linattn_status status = linattn_config_check(config);
+    linattn_status status = linattn__read_heads(config, &s);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &s);
-    status =
-        linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
-                          linattn_workspace_size(config, LINATTN_WORKSPACE_NYSTROM, context), &x);
+    w.landmarks = linattn__landmarks(config);
+    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+                               linattn__nystrom_workspace(&s, w.landmarks, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
@@ -2955,23 +3285,62 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
     w.head.offset = 0;
     w.head.group = 1;
     w.head.scratch = NULL;
-    w.kernels = linattn__kernels_active();
+    w.means = LINATTN__KERNEL(means);
+    w.softmax = LINATTN__KERNEL(softmax);
+    w.inverse = LINATTN__KERNEL(inverse);
     w.heads = s.heads;
     w.group = s.group;
     w.n_q = n_q;
     w.k_head = e.k_head;
     w.v_head = e.v_head;
-    w.landmarks = s.landmarks;
-    w.steps = s.iterations < LINATTN__MOST_STEPS ? s.iterations : LINATTN__MOST_STEPS;
+    w.steps = config->iterations ? config->iterations : LINATTN__STEPS;
+    if (w.steps > LINATTN__MOST_STEPS) w.steps = LINATTN__MOST_STEPS;
     w.workspace = (char *)linattn__align(workspace);
-    w.job_bytes = linattn__nystrom_bytes(&s);
+    w.job_bytes = linattn__nystrom_bytes(&s, w.landmarks);
     w.jobs = linattn__threads(context, s.heads * n_q);
     linattn__do_nystrom(&w, context);
     linattn__leave(environment);
     return LINATTN_OK;
 }
+#endif
 
-/* ---- The maps on arrays ---------------------------------------------------------------------- */
+/* ---- Workspaces ------------------------------------------------------------------------------ */
+
+LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
+                                          const linattn_context *context)
+{
+    linattn__shape s;
+    (void)context;
+    switch (verb) {
+    case LINATTN_WORKSPACE_BIDIRECTIONAL:
+        if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
+        return linattn__bidirectional_bytes(&s);
+#if LINATTN__HAS_EXACT
+    case LINATTN_WORKSPACE_SOFTMAX:
+        if (linattn__read_heads(config, &s) != LINATTN_OK) return 0;
+        return linattn__exact_workspace(&s, context);
+#endif
+#if LINATTN__HAS_NYSTROM
+    case LINATTN_WORKSPACE_NYSTROM:
+        if (linattn__read_heads(config, &s) != LINATTN_OK) return 0;
+        return linattn__nystrom_workspace(&s, linattn__landmarks(config), context);
+#endif
+    default: return 0;
+    }
+}
+
+#if LINATTN__HAS_MAPS
+/* ---- Maps on arrays -------------------------------------------------------------------------- */
+
+typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
+typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
+LINATTN__DECLARE(linattn__map_kernel, map)
+#if LINATTN__HAS_EXP
+LINATTN__DECLARE(linattn__row_kernel, map_softmax)
+#endif
+#if LINATTN__HAS_FEATURES
+LINATTN__DECLARE(linattn__span_kernel, map_features)
+#endif
 
 static linattn_status linattn__check_arrays(const float *x, size_t n_x, const float *y, size_t n_y)
 {
@@ -2984,6 +3353,7 @@ static linattn_status linattn__check_arrays(const float *x, size_t n_x, const fl
                : LINATTN_ERROR_OVERLAP;
 }
 
+#if LINATTN__HAS_FEATURES
 /* Projected and monomial maps of arrays, some features of all vectors at a time. */
 static void linattn__map_features(const linattn_config *c, const linattn__shape *s,
                                   const linattn__span *given)
@@ -3011,11 +3381,10 @@ static void linattn__map_features(const linattn_config *c, const linattn__shape 
             linattn__walk_on(s, &x);
         }
         rows.shared_begin = f;
-#if LINATTN__HAS_FEATURES
-        linattn__kernels_active()->map_features(&rows);
-#endif
+        LINATTN__KERNEL(map_features)(&rows);
     }
 }
+#endif
 
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n)
@@ -3023,7 +3392,6 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     linattn__shape s;
     linattn__params p;
     linattn__environment environment;
-    const linattn__kernels *kernels;
     linattn__span row;
     size_t total, i;
     linattn_status status = linattn__check_config(config, &s);
@@ -3037,24 +3405,33 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     if (!linattn__projection_apart(config, &s, y, total * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
-    kernels = linattn__kernels_active();
     linattn__read_params(&s, &p);
     p.root = p.root * p.rest_root; /* of the identity: the map itself is x sqrt(s) */
     row.params = &p;
     row.m = s.m;
     row.d = s.d;
-    if (LINATTN__HAS_FEATURES && s.source != LINATTN__DIRECT) {
+    (void)i;
+    (void)keys;
+#if LINATTN__HAS_FEATURES
+    if (s.source != LINATTN__DIRECT) {
         row.k = x;
         row.k_token = s.d;
         row.out = y;
         row.out_token = s.m;
         row.n = n;
         linattn__map_features(config, &s, &row);
-    } else if (p.softmax && !keys) {
-        for (i = 0; i < n; i++) kernels->map_softmax(&row, x + i * s.m, y + i * s.m);
-    } else {
-        kernels->map(x, y, total, &p);
+        linattn__leave(environment);
+        return LINATTN_OK;
     }
+#endif
+#if LINATTN__HAS_EXP
+    if (p.softmax && !keys) {
+        for (i = 0; i < n; i++) LINATTN__KERNEL(map_softmax)(&row, x + i * s.m, y + i * s.m);
+        linattn__leave(environment);
+        return LINATTN_OK;
+    }
+#endif
+    LINATTN__KERNEL(map)(x, y, total, &p);
     linattn__leave(environment);
     return LINATTN_OK;
 }
@@ -3069,7 +3446,8 @@ static linattn_status linattn__map_array(linattn_feature_map map, const float *x
     environment = linattn__enter();
     p.map = (int)map;
     p.root = 1.0f;
-    linattn__kernels_active()->map(x, y, n, &p);
+    p.floor = map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
+    LINATTN__KERNEL(map)(x, y, n, &p);
     linattn__leave(environment);
     return LINATTN_OK;
 }
@@ -3088,7 +3466,9 @@ LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n)
 {
     return linattn__map_array(LINATTN_MAP_RELU, x, y, n);
 }
+#endif
 
+#if LINATTN__HAS_RANDOM
 /* ---- Random features ------------------------------------------------------------------------- */
 
 /* The same bits from every compiler: clang's -ffast-math contracts a product in double and the sum
@@ -3324,6 +3704,57 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
     linattn__leave(environment);
     return LINATTN_OK;
 }
+#endif
+
+/* ==== The kernels, once per instruction set ===================================================== */
+
+/* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
+   attribute on every function; the arithmetic options above stay in force. */
+#if LINATTN__HAS_SCALAR
+#define LINATTN__ISA LINATTN__ISA_SCALAR
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_NEON
+#define LINATTN__ISA LINATTN__ISA_NEON
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_AVX2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_AVX2
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+#if LINATTN__HAS_AVX512
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx2,fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_AVX512
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
 
 #if defined(LINATTN__FLOAT_CONTROL)
 #pragma float_control(pop)

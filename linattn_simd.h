@@ -28,53 +28,207 @@
 #define LA_NAME(word) linattn__##word##_neon
 #endif
 
-/* The words, with this inclusion's suffix. */
-#define la_scratch LA_NAME(scratch)
-#define la_rows LA_NAME(rows)
-#define la_projection LA_NAME(projection)
-#define la_chunk LA_NAME(chunk)
-#define la_band LA_NAME(band_scratch)
-#define la_tile LA_NAME(tile)
-#define la_zero LA_NAME(zero)
-#define la_set1 LA_NAME(set1)
-#define la_load LA_NAME(load)
-#define la_store LA_NAME(store)
-#define la_load_part LA_NAME(load_part)
-#define la_store_part LA_NAME(store_part)
-#define la_first LA_NAME(first)
+/* The names of this inclusion: all that begin with la_ get its suffix. */
 #define la_add LA_NAME(add)
-#define la_sub LA_NAME(sub)
-#define la_mul LA_NAME(mul)
+#define la_add_kept LA_NAME(add_kept)
+#define la_add_key LA_NAME(add_key)
+#define la_alike LA_NAME(alike)
+#define la_all_finite LA_NAME(all_finite)
+#define la_always_apart LA_NAME(always_apart)
+#define la_any LA_NAME(any)
+#define la_append LA_NAME(append)
+#define la_band LA_NAME(band)
+#define la_band_apart LA_NAME(band_apart)
+#define la_band_begin LA_NAME(band_begin)
+#define la_band_block LA_NAME(band_block)
+#define la_band_count LA_NAME(band_count)
+#define la_band_end LA_NAME(band_end)
+#define la_band_mask LA_NAME(band_mask)
+#define la_band_run LA_NAME(band_run)
+#define la_band_scratch LA_NAME(band_scratch)
+#define la_band_tokens LA_NAME(band_tokens)
+#define la_block LA_NAME(block)
+#define la_block_chunk LA_NAME(block_chunk)
+#define la_block_run LA_NAME(block_run)
+#define la_capped LA_NAME(capped)
+#define la_causal LA_NAME(causal)
+#define la_causal_tile LA_NAME(causal_tile)
+#define la_causal_tiles LA_NAME(causal_tiles)
+#define la_choose LA_NAME(choose)
+#define la_chunk LA_NAME(chunk)
+#define la_clamp LA_NAME(clamp)
+#define la_clear_columns LA_NAME(clear_columns)
+#define la_column LA_NAME(column)
+#define la_columns LA_NAME(columns)
+#define la_copy LA_NAME(copy)
+#define la_dadd LA_NAME(dadd)
+#define la_ddiv LA_NAME(ddiv)
+#define la_denominator LA_NAME(denominator)
+#define la_dflush LA_NAME(dflush)
+#define la_dfma LA_NAME(dfma)
 #define la_div LA_NAME(div)
+#define la_dload LA_NAME(dload)
+#define la_dmax LA_NAME(dmax)
+#define la_dmul LA_NAME(dmul)
+#define la_double_exp LA_NAME(double_exp)
+#define la_dscale LA_NAME(dscale)
+#define la_dset1 LA_NAME(dset1)
+#define la_dstore LA_NAME(dstore)
+#define la_dsub LA_NAME(dsub)
+#define la_dwiden LA_NAME(dwiden)
+#define la_edge LA_NAME(edge)
+#define la_edge_begin LA_NAME(edge_begin)
+#define la_edge_end LA_NAME(edge_end)
+#define la_edge_rows LA_NAME(edge_rows)
+#define la_end_rows LA_NAME(end_rows)
+#define la_eq LA_NAME(eq)
+#define la_exact_begin LA_NAME(exact_begin)
+#define la_exact_block LA_NAME(exact_block)
+#define la_exact_end LA_NAME(exact_end)
+#define la_exact_outputs LA_NAME(exact_outputs)
+#define la_exact_queries LA_NAME(exact_queries)
+#define la_exact_query LA_NAME(exact_query)
+#define la_exp_core LA_NAME(exp_core)
+#define la_exp_end LA_NAME(exp_end)
+#define la_exp_full LA_NAME(exp_full)
+#define la_exp_negative LA_NAME(exp_negative)
+#define la_exponent LA_NAME(exponent)
+#define la_factor LA_NAME(factor)
+#define la_fill LA_NAME(fill)
+#define la_finish LA_NAME(finish)
+#define la_first LA_NAME(first)
+#define la_first_column LA_NAME(first_column)
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
-#define la_max LA_NAME(max)
-#define la_min LA_NAME(min)
+#define la_gather LA_NAME(gather)
+#define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
-#define la_eq LA_NAME(eq)
-#define la_select LA_NAME(select)
-#define la_any LA_NAME(any)
-#define la_scale LA_NAME(scale)
-#define la_scalable LA_NAME(scalable)
-#define la_capped LA_NAME(capped)
-#define la_exp_end LA_NAME(exp_end)
+#define la_high LA_NAME(high)
+#define la_inputs LA_NAME(inputs)
+#define la_inverse LA_NAME(inverse)
+#define la_inverse_end LA_NAME(inverse_end)
+#define la_invert LA_NAME(invert)
+#define la_iterate LA_NAME(iterate)
+#define la_kept LA_NAME(kept)
+#define la_key_exponent LA_NAME(key_exponent)
+#define la_keys LA_NAME(keys)
+#define la_keys_vectors LA_NAME(keys_vectors)
+#define la_lanes LA_NAME(lanes)
+#define la_lanes_left LA_NAME(lanes_left)
 #define la_ldexp LA_NAME(ldexp)
-#define la_sum16 LA_NAME(sum16)
+#define la_left_keys LA_NAME(left_keys)
+#define la_lists LA_NAME(lists)
+#define la_load LA_NAME(load)
+#define la_load_part LA_NAME(load_part)
+#define la_map LA_NAME(map)
+#define la_map_as LA_NAME(map_as)
+#define la_map_features LA_NAME(map_features)
+#define la_map_softmax LA_NAME(map_softmax)
+#define la_map_vector LA_NAME(map_vector)
+#define la_masked_block LA_NAME(masked_block)
+#define la_mass LA_NAME(mass)
+#define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
+#define la_mean_component LA_NAME(mean_component)
+#define la_mean_vectors LA_NAME(mean_vectors)
+#define la_means LA_NAME(means)
+#define la_measure LA_NAME(measure)
+#define la_merge LA_NAME(merge)
+#define la_merge_row LA_NAME(merge_row)
+#define la_min LA_NAME(min)
+#define la_moves LA_NAME(moves)
+#define la_moving LA_NAME(moving)
+#define la_mul LA_NAME(mul)
+#define la_multiply LA_NAME(multiply)
+#define la_norms LA_NAME(norms)
+#define la_offset LA_NAME(offset)
+#define la_outer LA_NAME(outer)
+#define la_outer_tile LA_NAME(outer_tile)
+#define la_pack LA_NAME(pack)
+#define la_panel LA_NAME(panel)
+#define la_part LA_NAME(part)
+#define la_part_add LA_NAME(part_add)
+#define la_part_clear LA_NAME(part_clear)
+#define la_part_middle LA_NAME(part_middle)
+#define la_peak LA_NAME(peak)
+#define la_peaks LA_NAME(peaks)
+#define la_phi_key LA_NAME(phi_key)
+#define la_phi_query LA_NAME(phi_query)
+#define la_place LA_NAME(place)
+#define la_plain LA_NAME(plain)
+#define la_plain_factor LA_NAME(plain_factor)
+#define la_polynomials LA_NAME(polynomials)
+#define la_pow2 LA_NAME(pow2)
+#define la_product LA_NAME(product)
+#define la_product_rows LA_NAME(product_rows)
+#define la_product_tile LA_NAME(product_tile)
+#define la_products LA_NAME(products)
+#define la_project LA_NAME(project)
+#define la_projection LA_NAME(projection)
+#define la_put_columns LA_NAME(put_columns)
+#define la_put_left LA_NAME(put_left)
+#define la_put_values LA_NAME(put_values)
+#define la_query LA_NAME(query)
+#define la_query_block LA_NAME(query_block)
+#define la_query_tile LA_NAME(query_tile)
+#define la_raise LA_NAME(raise)
+#define la_read_tiles LA_NAME(read_tiles)
+#define la_reduce LA_NAME(reduce)
+#define la_rescale_row LA_NAME(rescale_row)
+#define la_residual LA_NAME(residual)
+#define la_rows LA_NAME(rows)
+#define la_run LA_NAME(run)
+#define la_scalable LA_NAME(scalable)
+#define la_scale LA_NAME(scale)
+#define la_scale_rows LA_NAME(scale_rows)
+#define la_scores LA_NAME(scores)
+#define la_scratch LA_NAME(scratch)
+#define la_select LA_NAME(select)
+#define la_set1 LA_NAME(set1)
+#define la_settle LA_NAME(settle)
+#define la_shrink LA_NAME(shrink)
+#define la_softmax LA_NAME(softmax)
+#define la_softmax_columns LA_NAME(softmax_columns)
+#define la_split LA_NAME(split)
+#define la_square LA_NAME(square)
+#define la_stage LA_NAME(stage)
+#define la_stage_key LA_NAME(stage_key)
+#define la_stage_vectors LA_NAME(stage_vectors)
+#define la_stage_wide LA_NAME(stage_wide)
+#define la_step LA_NAME(step)
+#define la_step_columns LA_NAME(step_columns)
+#define la_step_finish LA_NAME(step_finish)
+#define la_step_head LA_NAME(step_head)
+#define la_step_map LA_NAME(step_map)
+#define la_step_tile LA_NAME(step_tile)
+#define la_store LA_NAME(store)
+#define la_store_part LA_NAME(store_part)
+#define la_sub LA_NAME(sub)
+#define la_sum16 LA_NAME(sum16)
+#define la_symmetric LA_NAME(symmetric)
+#define la_take LA_NAME(take)
+#define la_take_columns LA_NAME(take_columns)
+#define la_take_heads LA_NAME(take_heads)
+#define la_tile LA_NAME(tile)
+#define la_tile_begin LA_NAME(tile_begin)
+#define la_tile_end LA_NAME(tile_end)
+#define la_tile_fetch LA_NAME(tile_fetch)
+#define la_token LA_NAME(token)
+#define la_too_far LA_NAME(too_far)
+#define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
-#define la_dset1 LA_NAME(dset1)
-#define la_dload LA_NAME(dload)
-#define la_dstore LA_NAME(dstore)
-#define la_dwiden LA_NAME(dwiden)
-#define la_dadd LA_NAME(dadd)
-#define la_dsub LA_NAME(dsub)
-#define la_dmul LA_NAME(dmul)
-#define la_ddiv LA_NAME(ddiv)
-#define la_dfma LA_NAME(dfma)
-#define la_dmax LA_NAME(dmax)
-#define la_dscale LA_NAME(dscale)
-#define la_dflush LA_NAME(dflush)
+#define la_two_sum LA_NAME(two_sum)
+#define la_unordered LA_NAME(unordered)
+#define la_untame LA_NAME(untame)
+#define la_update LA_NAME(update)
+#define la_update_block LA_NAME(update_block)
+#define la_update_run LA_NAME(update_run)
+#define la_values LA_NAME(values)
+#define la_visible LA_NAME(visible)
+#define la_weigh LA_NAME(weigh)
+#define la_weigh_query LA_NAME(weigh_query)
+#define la_zero LA_NAME(zero)
 
 /* ==== (A) The vocabulary ======================================================================
 
@@ -119,17 +273,20 @@
 #define LA_W 1
 #define la_vec float
 #define la_mask int
-#define LA_CAUSAL_TOKENS 2
-#define LA_CAUSAL_VECS 2
-#define LA_DECODE_VECS 4
-#define LA_QUERY_TOKENS 4
-#define LA_QUERY_VECS 2
+#define LA_CAUSAL_TOKENS 1
+#define LA_CAUSAL_FEW 1
+#define LA_CAUSAL_VECS 4
+#define LA_GROUP_TOKENS 1
+#define LA_QUERY_TOKENS 1
+#define LA_QUERY_FEW 1
+#define LA_QUERY_VECS 4
 #define LA_UPDATE_ROWS 4
-#define LA_UPDATE_VECS 2
-#define LA_EXACT_VECS 2
+#define LA_UPDATE_VECS 1
+#define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 8
 #define LA_PART 16
+#define LA_STEP 32
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
@@ -266,10 +423,11 @@ LINATTN__INLINE double la_dflush(double x)
 #define la_vec __m512
 #define la_mask __mmask16
 #define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_FEW 2
 #define LA_CAUSAL_VECS 2
-#define LA_DECODE_VECS 4
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
+#define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
@@ -277,23 +435,24 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_PART 64
+#define LA_STEP 128
 
-LINATTN__INLINE __mmask16 LA_NAME(lanes)(int n) { return (__mmask16)((1u << n) - 1u); }
+LINATTN__INLINE __mmask16 la_lanes(int n) { return (__mmask16)((1u << n) - 1u); }
 LINATTN__INLINE la_vec la_zero(void) { return _mm512_setzero_ps(); }
 LINATTN__INLINE la_vec la_set1(float x) { return _mm512_set1_ps(x); }
 LINATTN__INLINE la_vec la_load(const float *p) { return _mm512_loadu_ps(p); }
 LINATTN__INLINE void la_store(float *p, la_vec a) { _mm512_storeu_ps(p, a); }
 LINATTN__INLINE la_vec la_load_part(const float *p, int n)
 {
-    return _mm512_maskz_loadu_ps(LA_NAME(lanes)(n), p);
+    return _mm512_maskz_loadu_ps(la_lanes(n), p);
 }
 LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
 {
-    _mm512_mask_storeu_ps(p, LA_NAME(lanes)(n), a);
+    _mm512_mask_storeu_ps(p, la_lanes(n), a);
 }
 LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
-    return _mm512_mask_mov_ps(b, LA_NAME(lanes)(n), a);
+    return _mm512_mask_mov_ps(b, la_lanes(n), a);
 }
 LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
 LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
@@ -351,20 +510,20 @@ LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
     const la_vec r = _mm512_scalef_ps(p, n);
     return la_select(la_gt(la_set1(LINATTN__FLT_MIN), r), la_zero(), r);
 }
-LINATTN__INLINE __m256 LA_NAME(high)(la_vec a)
+LINATTN__INLINE __m256 la_high(la_vec a)
 {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const __m256 b = _mm512_castps512_ps256(a[0]) + LA_NAME(high)(a[0]);
+    const __m256 b = _mm512_castps512_ps256(a[0]) + la_high(a[0]);
     const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
     const __m128 f = e + _mm_movehl_ps(e, e);
     return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
-    const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a[0]), LA_NAME(high)(a[0]));
+    const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a[0]), la_high(a[0]));
     const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
     return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
@@ -440,10 +599,11 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define la_vec __m256
 #define la_mask __m256
 #define LA_CAUSAL_TOKENS 3
+#define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
-#define LA_DECODE_VECS 4
 #define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
+#define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
@@ -451,8 +611,9 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_PART 64
+#define LA_STEP 128
 
-LINATTN__INLINE __m256i LA_NAME(lanes)(int n)
+LINATTN__INLINE __m256i la_lanes(int n)
 {
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), index);
@@ -463,18 +624,18 @@ LINATTN__INLINE la_vec la_load(const float *p) { return _mm256_loadu_ps(p); }
 LINATTN__INLINE void la_store(float *p, la_vec a) { _mm256_storeu_ps(p, a); }
 LINATTN__INLINE la_vec la_load_part(const float *p, int n)
 {
-    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, LA_NAME(lanes)(n));
+    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, la_lanes(n));
 }
 LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
 {
     if (n == 8) /* the masked store is microcode on AMD */
         _mm256_storeu_ps(p, a);
     else
-        _mm256_maskstore_ps(p, LA_NAME(lanes)(n), a);
+        _mm256_maskstore_ps(p, la_lanes(n), a);
 }
 LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
-    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(LA_NAME(lanes)(n)));
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(la_lanes(n)));
 }
 LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
 LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
@@ -485,12 +646,12 @@ LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm256_fmsu
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm256_fnmadd_ps(a, b, c); }
 #if defined(__clang__) && defined(__FAST_MATH__)
 /* clang then takes max and min to commute, whatever the pragma says. */
-LINATTN__INLINE la_vec LA_NAME(choose)(la_vec m, la_vec a, la_vec b)
+LINATTN__INLINE la_vec la_choose(la_vec m, la_vec a, la_vec b)
 {
     return (__m256)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)m);
 }
-LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return LA_NAME(choose)((__m256)(a > b), a, b); }
-LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return LA_NAME(choose)((__m256)(a < b), a, b); }
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return la_choose((__m256)(a > b), a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return la_choose((__m256)(a < b), a, b); }
 #else
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm256_max_ps(a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm256_min_ps(a, b); }
@@ -502,7 +663,7 @@ LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
     return _mm256_blendv_ps(b, a, m);
 }
 LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
-LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
+LINATTN__INLINE la_vec la_pow2(la_vec n)
 {
     const __m256i i = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(i, 23));
@@ -526,7 +687,7 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    const la_vec r = la_fma(p, n - low, p) * la_pow2(m);
     return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
@@ -607,10 +768,11 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define la_vec float32x4_t
 #define la_mask uint32x4_t
 #define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_FEW 2
 #define LA_CAUSAL_VECS 2
-#define LA_DECODE_VECS 4
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 6
+#define LA_QUERY_FEW 2
 #define LA_QUERY_VECS 4
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
@@ -618,6 +780,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_PART 64
+#define LA_STEP 128
 
 LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return vdupq_n_f32(x); }
@@ -664,7 +827,7 @@ LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b) { return vbslq_f
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(b, a), a, b); }
 LINATTN__INLINE int la_any(la_mask m) { return vmaxvq_u32(m) != 0; }
-LINATTN__INLINE la_vec LA_NAME(pow2)(la_vec n)
+LINATTN__INLINE la_vec la_pow2(la_vec n)
 {
     const int32x4_t i = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
@@ -689,7 +852,7 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    const la_vec r = la_fma(p, n - low, p) * la_pow2(m);
     const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
 }
@@ -748,6 +911,13 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 #define LA_PART_ROW (LA_PART + 16)
 
+/* A row's vectors that are side by side are unrolled, but for scalar code. */
+#if LA_W > 1
+#define LA_EACH_VEC LINATTN__UNROLL
+#else
+#define LA_EACH_VEC
+#endif
+
 /* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be small,
    nor where the compiler would not tell the copies apart. */
 #if LA_W > 1 && defined(__OPTIMIZE__)
@@ -759,7 +929,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 /* ---- exp, and the maps on vectors ------------------------------------------------------------ */
 
 /* e^r for |r| <= ln(2)/2: a degree 6 minimax polynomial, relative error 2^-28. */
-LINATTN__INLINE la_vec LA_NAME(exp_core)(la_vec r)
+LINATTN__INLINE la_vec la_exp_core(la_vec r)
 {
 #ifdef LINATTN_USE_SLEEF
     return LA_SLEEF(r);
@@ -776,7 +946,7 @@ LINATTN__INLINE la_vec LA_NAME(exp_core)(la_vec r)
 
 /* x = n ln(2) + r with an integer n and |r| <= ln(2)/2, for |x| < 2^21: adding 1.5 * 2^23 rounds to
    an integer, and ln(2) in two parts with fma keeps r exact to its last bit. */
-LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
+LINATTN__INLINE la_vec la_reduce(la_vec x, la_vec *n)
 {
     const la_vec magic = la_set1(12582912.0f);
     la_vec r;
@@ -787,29 +957,29 @@ LINATTN__INLINE la_vec LA_NAME(reduce)(la_vec x, la_vec *n)
 
 /* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but
    harmless. */
-LINATTN__INLINE la_vec LA_NAME(exp_negative)(la_vec x)
+LINATTN__INLINE la_vec la_exp_negative(la_vec x)
 {
     la_vec n;
-    const la_vec r = LA_NAME(reduce)(la_scalable(x), &n);
-    return la_scale(LA_NAME(exp_core)(r), n);
+    const la_vec r = la_reduce(la_scalable(x), &n);
+    return la_scale(la_exp_core(r), n);
 }
 
 /* e^x over all floats. */
-LINATTN__INLINE la_vec LA_NAME(exp_full)(la_vec x)
+LINATTN__INLINE la_vec la_exp_full(la_vec x)
 {
 #ifdef LINATTN_USE_SLEEF
     const la_vec y = LA_SLEEF(x);
     return la_select(la_gt(la_set1(LINATTN__FLT_MIN), y), la_zero(), y);
 #else
     la_vec n;
-    const la_vec r = LA_NAME(reduce)(la_capped(x), &n);
-    return la_exp_end(LA_NAME(exp_core)(r), n, x);
+    const la_vec r = la_reduce(la_capped(x), &n);
+    return la_exp_end(la_exp_core(r), n, x);
 #endif
 }
 
 /* e^(x sqrt(s)) = p 2^n, p in [.7, 1.42): n saturates at +-2^21, and is -inf for x = -inf. The
    product x sqrt(s) is carried in two floats, so that large x lose nothing. */
-LINATTN__INLINE la_vec LA_NAME(split)(la_vec x, const linattn__params *p, la_vec *n)
+LINATTN__INLINE la_vec la_split(la_vec x, const linattn__params *p, la_vec *n)
 {
     const la_vec magic = la_set1(12582912.0f), root = la_set1(p->root);
     const la_vec c = la_min(la_set1(p->limit), la_max(la_set1(-p->limit), x));
@@ -819,11 +989,11 @@ LINATTN__INLINE la_vec LA_NAME(split)(la_vec x, const linattn__params *p, la_vec
     la_vec r = la_fnma(k, la_set1(0.693147182f), y);
     r = la_add(la_fnma(k, la_set1(-1.90465421e-09f), r), low);
     *n = la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
-    return LA_NAME(exp_core)(r);
+    return la_exp_core(r);
 }
 
 /* The n of split alone. */
-LINATTN__INLINE la_vec LA_NAME(exponent)(la_vec x, const linattn__params *p)
+LINATTN__INLINE la_vec la_exponent(la_vec x, const linattn__params *p)
 {
     const la_vec magic = la_set1(12582912.0f);
     const la_vec c = la_min(la_set1(p->limit), la_max(la_set1(-p->limit), x));
@@ -831,68 +1001,68 @@ LINATTN__INLINE la_vec LA_NAME(exponent)(la_vec x, const linattn__params *p)
     return la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
 }
 
-/* The maps without exponent bookkeeping, on y = x sqrt(s). */
-LINATTN__INLINE la_vec LA_NAME(plain)(la_vec y, const int map)
+/* The maps without exponent bookkeeping, on y = x sqrt(s). Below its floor relu is 0; the others
+   have none. */
+LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int map)
 {
-    if (map == LINATTN_MAP_RELU) return la_max(la_zero(), y);
-    if (map == LINATTN_MAP_ELU1) {
-        const la_vec e = LA_NAME(exp_negative)(y);
+    if (LINATTN__IS_ELU1(map)) {
+        const la_vec e = la_exp_negative(y);
         return la_select(la_gt(la_zero(), y), e, la_add(y, la_set1(1.0f)));
     }
-    return y;
+    return la_max(la_set1(p->floor), y);
 }
 
 /* What n of a key is taken relative to: its contribution is stored as p 2^(n - E - BIAS). */
-LINATTN__INLINE la_vec LA_NAME(key_exponent)(la_vec e)
+LINATTN__INLINE la_vec la_key_exponent(la_vec e)
 {
     return la_add(la_max(la_set1(LINATTN__LOWEST), e), la_set1(LINATTN__BIAS));
 }
 
 /* phi(k) as it enters S and z, 0 in lanes beyond the features. */
-LINATTN__INLINE la_vec LA_NAME(phi_key)(const linattn__params *p, const float *key, int lanes,
-                                        la_vec e_keys, const int map)
+LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, int lanes,
+                                  la_vec e_keys, const int map)
 {
     const la_vec x = la_load_part(key, lanes);
     la_vec n, phi;
-    if (map == LINATTN_MAP_EXP) {
-        phi = LA_NAME(split)(x, p, &n);
+    if (LINATTN__IS_EXP(map)) {
+        phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(n, e_keys));
     } else {
-        phi = LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
+        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
 /* phi(q), for exp times 2^(E - top). */
-LINATTN__INLINE la_vec LA_NAME(phi_query)(const linattn__params *p, const float *query, int lanes,
-                                          la_vec e, float top, const int map)
+LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query, int lanes,
+                                    la_vec e, float top, const int map)
 {
     const la_vec x = la_load_part(query, lanes);
     la_vec n, phi;
-    if (map == LINATTN_MAP_EXP) {
-        phi = LA_NAME(split)(x, p, &n);
+    if (LINATTN__IS_EXP(map)) {
+        phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(la_add(n, e), la_set1(top)));
     } else {
-        phi = LA_NAME(plain)(la_mul(x, la_set1(p->root)), map);
+        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
-LINATTN__INLINE la_mask LA_NAME(unordered)(la_vec x)
+LINATTN__INLINE la_mask la_unordered(la_vec x)
 {
     const la_vec one = la_set1(1.0f);
     return la_gt(one, la_select(la_eq(x, x), one, la_zero()));
 }
 
 /* x, saturating at +-FLT_MAX; a NaN stays. */
-LINATTN__INLINE la_vec LA_NAME(clamp)(la_vec x)
+LINATTN__INLINE la_vec la_clamp(la_vec x)
 {
     const la_vec big = la_set1(LINATTN__FLT_MAX);
     return la_max(la_sub(la_zero(), big), la_min(big, x));
 }
 
 /* sum + term, and what rounding lost added to *lost (Knuth's TwoSum). */
-LINATTN__INLINE la_vec LA_NAME(two_sum)(la_vec sum, la_vec term, la_vec *lost)
+LINATTN__INLINE la_vec la_two_sum(la_vec sum, la_vec term, la_vec *lost)
 {
     const la_vec total = la_add(sum, term), part = la_sub(total, sum);
     const la_vec error = la_add(la_sub(sum, la_sub(total, part)), la_sub(term, part));
@@ -902,12 +1072,12 @@ LINATTN__INLINE la_vec LA_NAME(two_sum)(la_vec sum, la_vec term, la_vec *lost)
 
 /* z += phi. The identity's terms have signs: denominators may cancel to almost nothing, so its z
    keeps what rounding loses, in the place of the exponents. */
-LINATTN__INLINE la_vec LA_NAME(add_key)(la_vec z, la_vec phi, la_vec *low, const int map)
+LINATTN__INLINE la_vec la_add_key(la_vec z, la_vec phi, la_vec *low, const int map)
 {
-    return map == LINATTN_MAP_IDENTITY ? LA_NAME(two_sum)(z, phi, low) : la_add(z, phi);
+    return LINATTN__IS_SIGNED(map) ? la_two_sum(z, phi, low) : la_add(z, phi);
 }
 
-/* ---- Staging: the maps, z and the denominators ----------------------------------------------- */
+/* ---- Sums: the maps, z and the denominators -------------------------------------------------- */
 
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
@@ -921,7 +1091,7 @@ typedef struct la_scratch {
     float power[LA_BLOCK];
 } la_scratch;
 
-LINATTN__INLINE int LA_NAME(lanes_left)(size_t end, size_t at)
+LINATTN__INLINE int la_lanes_left(size_t end, size_t at)
 {
     return end - at < LA_W ? (int)(end - at) : LA_W;
 }
@@ -943,22 +1113,20 @@ typedef struct la_chunk {
     la_rows k, q;        /* of the block's tokens, for one query head */
     size_t row0;         /* of that head in scratch */
     const float *query;  /* its operand */
-    float *out, *scores; /* rows of the run's read-out that a higher peak shrinks */
+    float *out, *scores; /* rows of the run's read-out that a higher peak shrinks, */
+    size_t columns;      /* and of how many scores these are */
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
-static void LA_NAME(shrink)(const linattn__span *s, float *den, float *scores, float *out,
-                            float delta)
+static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, float *out, float delta)
 {
     float factor[2];
     size_t c;
     linattn__two_factors(delta, factor);
     for (c = 0; c < 16; c++) den[c] = linattn__rescale(den[c], factor);
-    for (c = 0; scores && c < s->band->columns; c++)
-        scores[c] = linattn__rescale(scores[c], factor);
     if (!out) return;
     for (c = s->column_begin; c < s->column_end && c < s->dv; c += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->dv, c);
+        const int lanes = la_lanes_left(s->dv, c);
         const la_vec least = la_set1(LINATTN__FLT_MIN);
         la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
         y = la_mul(y, la_set1(factor[1]));
@@ -967,44 +1135,59 @@ static void LA_NAME(shrink)(const linattn__span *s, float *den, float *scores, f
     }
 }
 
-/* top[t] = max over the features so far of the exponent of phi(q), with the state's exponents where
-   these weigh in (norm feature divides by z instead); -inf where there is nothing to weigh. */
-static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch *w,
-                                             const la_chunk *c)
+/* The largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
+   weigh in (norm feature divides by z instead). `row` begins with feature f0. */
+static LINATTN__NOINLINE float la_peak(const linattn__span *s, const float *row, size_t f0,
+                                       size_t f1)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
-    size_t t, f, i;
+    la_vec top[LA_PANEL_VECS];
+    size_t f, i;
+    for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = la_lanes_left(f1, f);
+        la_vec n = la_exponent(la_load_part(row + (f - f0), lanes), s->params);
+        if (with_state) n = la_add(n, la_load(s->e + f));
+        n = la_first(n, la_set1(-LINATTN__INF), lanes);
+        i = (f / LA_W) % LA_PANEL_VECS;
+        top[i] = la_max(top[i], n);
+    }
+    return la_max16(top);
+}
+
+/* *top follows the peaks of the features so far, -inf where there is nothing to weigh. Where it
+   rises, what was read out so far shrinks. */
+LINATTN__INLINE void la_raise(const linattn__span *s, float *top, float peak, int first, float *den,
+                              float *out)
+{
+    if (first) {
+        *top = -LINATTN__INF;
+        if (peak > -LINATTN__INF) *top = peak;
+    } else if (peak > *top) {
+        if (*top > -LINATTN__INF) la_shrink(s, den, out, *top - peak);
+        *top = peak;
+    }
+}
+
+static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, const la_chunk *c)
+{
+    size_t t, i;
     for (t = c->t; t < c->end; t++) {
-        const float *row = c->q.at + t * c->q.row;
-        float *const at = w->top + c->row0 + t;
-        la_vec top[LA_PANEL_VECS];
-        float peak;
-        for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
-        for (f = c->f0; f < c->f1; f += LA_W) {
-            const int lanes = LA_NAME(lanes_left)(c->f1, f);
-            la_vec n = LA_NAME(exponent)(la_load_part(row + (f - c->f0), lanes), s->params);
-            if (with_state) n = la_add(n, la_load(s->e + f));
-            n = la_first(n, la_set1(-LINATTN__INF), lanes);
-            i = (f / LA_W) % LA_PANEL_VECS;
-            top[i] = la_max(top[i], n);
-        }
-        peak = la_max16(top);
-        if (c->first) {
-            *at = -LINATTN__INF;
-            if (peak > -LINATTN__INF) *at = peak;
-        } else if (peak > *at) {
-            if (*at > -LINATTN__INF) {
-                float *const out = c->out ? c->out + t * s->out_token : NULL;
-                float *const scores = c->scores ? c->scores + t * LA_ROW : NULL;
-                LA_NAME(shrink)(s, w->den + (c->row0 + t) * 16, scores, out, *at - peak);
-            }
-            *at = peak;
+        const size_t row = c->row0 + t;
+        const float before = w->top[row], peak = la_peak(s, c->q.at + t * c->q.row, c->f0, c->f1);
+        la_raise(s, w->top + row, peak, c->first, w->den + row * 16,
+                 c->out ? c->out + t * s->out_token : NULL);
+        if (c->first || !c->scores || !(peak > before) || !(before > -LINATTN__INF)) continue;
+        for (i = 0; i < c->columns; i++) {
+            float factor[2];
+            linattn__two_factors(before - peak, factor);
+            c->scores[t * LA_ROW + i] = linattn__rescale(c->scores[t * LA_ROW + i], factor);
         }
     }
 }
 
 /* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
-static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
+static float la_mass(const linattn__span *s, const float *row, float *top)
 {
     la_vec sum[LA_PANEL_VECS], peak[LA_PANEL_VECS];
     size_t f, i;
@@ -1013,16 +1196,16 @@ static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
         peak[i] = la_set1(-LINATTN__INF);
     }
     for (f = 0; f < s->m; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        const la_vec n = LA_NAME(exponent)(la_load_part(row + f, lanes), s->params);
+        const int lanes = la_lanes_left(s->m, f);
+        const la_vec n = la_exponent(la_load_part(row + f, lanes), s->params);
         i = (f / LA_W) % LA_PANEL_VECS;
         peak[i] = la_max(peak[i], la_first(n, la_set1(-LINATTN__INF), lanes));
     }
     *top = la_max16(peak);
     if (!(*top > -LINATTN__INF)) *top = 0.0f;
     for (f = 0; f < s->m; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        la_vec n, e = LA_NAME(split)(la_load_part(row + f, lanes), s->params, &n);
+        const int lanes = la_lanes_left(s->m, f);
+        la_vec n, e = la_split(la_load_part(row + f, lanes), s->params, &n);
         e = la_scale(e, la_sub(n, la_set1(*top)));
         i = (f / LA_W) % LA_PANEL_VECS;
         sum[i] = la_add(sum[i], la_first(e, la_zero(), lanes));
@@ -1031,18 +1214,18 @@ static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
 }
 
 /* The denominator's term of one vector of features, and the weight that S's rows get. */
-LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la_vec *den,
-                                            la_vec *lost, const int map, const int feature)
+LINATTN__INLINE la_vec la_weigh_query(la_vec phi, la_vec z, la_vec low, la_vec *den, la_vec *lost,
+                                      const int map, const int feature)
 {
     if (feature) {
-        const la_vec by = map == LINATTN_MAP_IDENTITY ? la_add(z, low) : z;
+        const la_vec by = LINATTN__IS_SIGNED(map) ? la_add(z, low) : z;
         *den = la_add(*den, phi);
-        return la_select(la_eq(by, la_zero()), la_zero(), LA_NAME(clamp)(la_div(phi, by)));
+        return la_select(la_eq(by, la_zero()), la_zero(), la_clamp(la_div(phi, by)));
     }
-    if (map == LINATTN_MAP_IDENTITY) {
+    if (LINATTN__IS_SIGNED(map)) {
         const la_vec term = la_mul(phi, z);
         *lost = la_add(*lost, la_fms(phi, z, term));
-        *den = LA_NAME(two_sum)(*den, term, lost);
+        *den = la_two_sum(*den, term, lost);
         *lost = la_fma(phi, low, *lost);
     } else {
         *den = la_fma(phi, z, *den);
@@ -1052,27 +1235,27 @@ LINATTN__INLINE la_vec LA_NAME(weigh_query)(la_vec phi, la_vec z, la_vec low, la
 
 /* phi(k) of vector j of a run's tokens: mapped, or where another query head has done so taken from
    scratch. */
-LINATTN__INLINE la_vec LA_NAME(stage_key)(const linattn__params *p, const float *k, float *at,
-                                          int fresh, int lanes, la_vec e, const int map)
+LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, float *at, int fresh,
+                                    int lanes, la_vec e, const int map)
 {
     la_vec phi;
     if (!fresh) return la_load(at);
-    phi = LA_NAME(phi_key)(p, k, lanes, LA_NAME(key_exponent)(e), map);
+    phi = la_phi_key(p, k, lanes, la_key_exponent(e), map);
     la_store(at, phi);
     return phi;
 }
 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
-LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *w,
-                                            const la_chunk *c, size_t f, const int keys,
-                                            const int map, const int feature, const size_t NF)
+LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                      size_t f, const int keys, const int map, const int feature,
+                                      const size_t NF)
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_token = c->k.row, q_token = c->q.row, end = c->end, row0 = c->row0;
     const float *x = c->q.at + (f - c->f0) + c->t * q_token;
     const float *k = keys ? c->k.at + (f - c->f0) + c->t * k_token : x;
-    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(c->f1, f), fresh = c->fresh;
+    const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
     size_t t, j;
@@ -1087,101 +1270,97 @@ LINATTN__INLINE void LA_NAME(stage_vectors)(const linattn__span *s, la_scratch *
         const size_t at = f - c->f0;
         float top = w->top[row0 + t];
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
-        if (map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
+        if (LINATTN__IS_EXP(map) && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
             den[j] = la_load(den_at + j * LA_W);
-            lost[j] = map == LINATTN_MAP_IDENTITY ? la_load(lost_at + j * LA_W) : la_zero();
+            lost[j] = LINATTN__IS_SIGNED(map) ? la_load(lost_at + j * LA_W) : la_zero();
         }
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             if (keys) {
-                phi = LA_NAME(stage_key)(p, k + j * LA_W, w->k + t * LA_ROW + at + j * LA_W, fresh,
-                                         lanes, e[j], map);
-                z[j] = LA_NAME(add_key)(z[j], phi, &low[j], map);
+                phi = la_stage_key(p, k + j * LA_W, w->k + t * LA_ROW + at + j * LA_W, fresh, lanes,
+                                   e[j], map);
+                z[j] = la_add_key(z[j], phi, &low[j], map);
             }
-            phi = LA_NAME(phi_query)(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
-            phi = LA_NAME(weigh_query)(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map,
-                                       feature);
+            phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
+            phi =
+                la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
             la_store(den_at + j * LA_W, den[j]);
-            if (map == LINATTN_MAP_IDENTITY) la_store(lost_at + j * LA_W, lost[j]);
+            if (LINATTN__IS_SIGNED(map)) la_store(lost_at + j * LA_W, lost[j]);
         }
     }
     if (!keys || !c->keep) return;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         la_store(s->z + f + j * LA_W, z[j]);
-        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f + j * LA_W, low[j]);
+        if (LINATTN__IS_SIGNED(map)) la_store(s->e + f + j * LA_W, low[j]);
     }
 }
 
-/* Maps a run of a chunk into scratch. The rare variants are not unrolled. */
-LINATTN__INLINE void LA_NAME(stage_as)(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                       const int keys, const int map, const int feature)
+#if LA_CONSTANTS
+/* Whole groups of LA_STAGE_VECS vectors. Returns where it stopped. */
+LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                     const int keys)
 {
-    const int wide = LA_STAGE_VECS > 1 && map != LINATTN_MAP_IDENTITY && !feature;
-    const size_t NF = LA_STAGE_VECS;
+    const size_t step = LA_STAGE_VECS * LA_W, end = c->f0 + (c->f1 - c->f0) / step * step;
     size_t f = c->f0;
-    for (; wide && c->f1 - f >= NF * LA_W; f += NF * LA_W)
-        LA_NAME(stage_vectors)(s, w, c, f, keys, map, feature, NF);
-    for (; f < c->f1; f += LA_W) LA_NAME(stage_vectors)(s, w, c, f, keys, map, feature, 1);
-}
-
-/* The maps are compile-time constants of what walks vectors, so that their branches stand
-   outside its loops. */
-LINATTN__INLINE void LA_NAME(stage_map)(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                        const int keys, const int feature)
-{
     switch (s->params->map) {
-    case LINATTN_MAP_IDENTITY:
-        LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_IDENTITY, feature);
-        break;
-    case LINATTN_MAP_RELU: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_RELU, feature); break;
-    case LINATTN_MAP_ELU1: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_ELU1, feature); break;
-    case LINATTN_MAP_EXP: LA_NAME(stage_as)(s, w, c, keys, LINATTN_MAP_EXP, feature); break;
-    default: LA_NAME(stage_as)(s, w, c, keys, LINATTN__MAP_POSITIVE, feature); break;
+    case LINATTN_MAP_IDENTITY: return f; /* its sums in two parts need the registers */
+    case LINATTN_MAP_ELU1:
+        for (; f < end; f += step)
+            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
+        return f;
+    case LINATTN_MAP_EXP:
+        for (; f < end; f += step)
+            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_EXP, 0, LA_STAGE_VECS);
+        return f;
+    default:
+        for (; f < end; f += step)
+            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_RELU, 0, LA_STAGE_VECS);
+        return f;
     }
 }
+#endif
 
-static LINATTN__NOINLINE void LA_NAME(stage)(const linattn__span *s, la_scratch *w,
-                                             const la_chunk *c, int keys)
+/* Maps a run of a chunk into scratch. The usual maps are compile-time constants where vectors are
+   whole, so that their branches stand outside the loops; one copy does all the rest. */
+static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                       int keys)
 {
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
-    if (!LA_CONSTANTS)
-        LA_NAME(stage_as)(s, w, c, keys, s->params->map, feature);
-    else if (feature) /* its divisions outweigh a branch */
-        LA_NAME(stage_map)(s, w, c, keys, 1);
-    else if (keys)
-        LA_NAME(stage_map)(s, w, c, 1, 0);
-    else
-        LA_NAME(stage_map)(s, w, c, 0, 0);
+    size_t f = c->f0;
+#if LA_CONSTANTS
+    if (!feature) f = keys ? la_stage_wide(s, w, c, 1) : la_stage_wide(s, w, c, 0);
+#endif
+    for (; f < c->f1; f += LA_W) la_stage_vectors(s, w, c, f, keys, s->params->map, feature, 1);
 }
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite. */
-LINATTN__INLINE void LA_NAME(invert)(float *scale, size_t count)
+LINATTN__INLINE void la_invert(float *scale, size_t count)
 {
     size_t t;
     for (t = 0; t < count; t += LA_W) {
         const la_vec den = la_load(scale + t);
-        const la_vec r = LA_NAME(clamp)(la_div(la_set1(1.0f), den));
+        const la_vec r = la_clamp(la_div(la_set1(1.0f), den));
         la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), r));
     }
 }
 
 /* The keys that token t of a call sees. */
-static uint64_t LA_NAME(visible)(const linattn__span *s, size_t t)
+static uint64_t la_visible(const linattn__span *s, size_t t)
 {
     const uint64_t i = s->seen + t + 1, keys = s->seen + s->n_k;
-    if (!s->band) return i;
-    return (i < keys ? i : keys) - (i > s->band->window ? i - s->band->window : 0);
+    if (!s->window) return i;
+    return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
 }
 
 /* The denominator of a token that its 16 virtual lanes sum to. */
-LINATTN__INLINE float LA_NAME(denominator)(const float *den)
+LINATTN__INLINE float la_denominator(const float *den)
 {
     la_vec lanes[LA_PANEL_VECS];
     size_t i;
@@ -1189,76 +1368,93 @@ LINATTN__INLINE float LA_NAME(denominator)(const float *den)
     return la_sum16(lanes);
 }
 
-/* The output factors of a run of one query head, once its denominators are complete. */
-static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch *w,
-                                              const la_chunk *c, int keys)
+/* Is the output factor just 1 / denominator? */
+LINATTN__INLINE int la_plain_factor(const linattn__params *p)
+{
+    return p->norm == LINATTN_NORM_SUM && !LINATTN__IS_SIGNED(p->map) && !(p->epsilon > 0.0f);
+}
+
+/* The output factor of one query, once its denominator is complete: the returned number times
+   2^power. */
+static LINATTN__NOINLINE float la_factor(const linattn__span *s, const float *query,
+                                         const float *den, const float *lost, float top,
+                                         uint64_t seen, float *power)
 {
     const linattn__params *p = s->params;
-    const int sum = p->norm == LINATTN_NORM_SUM, signs = p->map == LINATTN_MAP_IDENTITY;
-    const int plain = sum && !signs && !(p->epsilon > 0.0f);
+    float mass = 1.0f, mass_top = 0.0f;
+    *power = 0.0f;
+#if LINATTN__HAS_SIGNED
+    if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map))
+        return linattn__cancelling(den, lost, p->epsilon);
+#endif
+    (void)lost;
+    if (LINATTN__IS_EXP(p->map) && !(top > -LINATTN__INF)) top = 0.0f;
+#if LINATTN__HAS_EXP
+    if (p->softmax && p->norm != LINATTN_NORM_FEATURE) mass = la_mass(s, query, &mass_top);
+#endif
+    (void)query;
+    return linattn__factor(p, la_denominator(den), top, mass, mass_top, seen, power);
+}
+
+/* The output factors of a run of one query head. */
+static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                        int keys)
+{
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
-    for (row = first; plain && row < end; row++)
-        w->scale[row] = LA_NAME(denominator)(w->den + row * 16);
-    if (plain) LA_NAME(invert)(w->scale + first, end - first);
-    for (row = first; !plain && row < end; row++) {
+    if (la_plain_factor(s->params)) {
+        for (row = first; row < end; row++) w->scale[row] = la_denominator(w->den + row * 16);
+        la_invert(w->scale + first, end - first);
+        return;
+    }
+    for (row = first; row < end; row++) {
         const size_t t = row - c->row0;
-        float den, mass = 1.0f, mass_top = 0.0f, top = w->top[row];
-        w->power[row] = 0.0f;
-        if (sum && signs) {
-            w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
-            continue;
-        }
-        den = LA_NAME(denominator)(w->den + row * 16);
-        if (p->map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f;
-        if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
-            mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
         w->scale[row] =
-            linattn__factor(p, den, top, mass, mass_top,
-                            keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, &w->power[row]);
+            la_factor(s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16,
+                      w->top[row], keys ? la_visible(s, c->t0 + t) : s->seen, &w->power[row]);
     }
 }
 
-/* out *= 2^power, saturating at +-FLT_MAX: only norms length and none, and exp with norm feature,
-   leave a power. */
-static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, float *out,
-                                size_t count)
+/* Rows that are read out, once more: quotients of the identity saturate, as they may exceed floats;
+   and norms length and none, and exp with norm feature, leave a power: out *= 2^power. */
+static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *power, float *out,
+                                          size_t count)
 {
     size_t t, c;
-    if (s->params->norm == LINATTN_NORM_SUM) return;
-    for (t = 0; t < count; t++) {
-        float *const row = out + t * s->out_token;
-        if (power[t] == 0.0f) continue;
+    for (t = 0; t < count; t++, out += s->out_token) {
+        for (c = s->column_begin; LINATTN__IS_SIGNED(s->params->map) && c < s->column_end; c++)
+            out[c] = linattn__clamp(out[c]);
+        if (s->params->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
         for (c = s->column_begin; c < s->column_end; c++)
-            row[c] = linattn__saturating_ldexp(row[c], power[t]);
+            out[c] = linattn__saturating_ldexp(out[c], power[t]);
     }
 }
 
-/* ---- Masked tokens and moving exponents ------------------------------------------------------ */
+/* ---- Sums: masked tokens and moving exponents ------------------------------------------------ */
 
 /* Does key token t push any exponent up? E_f moves to n once n exceeds E_f + LINATTN__HEADROOM,
    which is one compare against a threshold in the units of x. */
-LINATTN__INLINE la_mask LA_NAME(moving)(const linattn__params *p, la_vec x, la_vec e)
+LINATTN__INLINE la_mask la_moving(const linattn__params *p, la_vec x, la_vec e)
 {
     const la_vec threshold = la_fma(e, la_set1(p->cell), la_set1(p->margin));
     return la_gt(la_min(la_set1(p->limit), x), threshold);
 }
 
-LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, size_t f0, size_t f1, const float *key)
+LINATTN__INLINE int la_moves(const linattn__span *s, size_t f0, size_t f1, const float *key)
 {
     size_t f;
     for (f = f0; f < f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(f1, f);
+        const int lanes = la_lanes_left(f1, f);
         const la_vec x =
             la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
-        if (la_any(LA_NAME(moving)(s->params, x, la_load(s->e + f)))) return 1;
+        if (la_any(la_moving(s->params, x, la_load(s->e + f)))) return 1;
     }
     return 0;
 }
 
 /* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two
    factors, as one may be out of range. */
-static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, float to)
+static void la_rescale_row(const linattn__span *s, size_t f, float from, float to)
 {
     float factor[2];
     size_t c, i;
@@ -1271,89 +1467,101 @@ static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, f
     }
 }
 
-static void LA_NAME(settle)(const linattn__span *s, size_t f0, size_t f1, const float *key)
+static void la_settle(const linattn__span *s, size_t f0, size_t f1, const float *key)
 {
     size_t f, i;
     for (f = f0; f < f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(f1, f);
+        const int lanes = la_lanes_left(f1, f);
         const la_vec x =
             la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
         const la_vec e = la_load(s->e + f);
-        const la_mask move = LA_NAME(moving)(s->params, x, e);
+        const la_mask move = la_moving(s->params, x, e);
         float from[LA_W], to[LA_W];
         if (!la_any(move)) continue;
         la_store(from, e);
-        la_store(to, la_select(move, LA_NAME(exponent)(x, s->params), e));
+        la_store(to, la_select(move, la_exponent(x, s->params), e));
         for (i = 0; i < LA_W; i++)
-            if (to[i] > from[i]) LA_NAME(rescale_row)(s, f + i, from[i], to[i]);
+            if (to[i] > from[i]) la_rescale_row(s, f + i, from[i], to[i]);
         la_store(s->e + f, la_load(to));
     }
 }
 
 /* Keys of features [f0, f1) from token t on: makes the moves of the first, and returns the end of
    the tokens that move no exponent after it. */
-static LINATTN__NOINLINE size_t LA_NAME(run)(const linattn__span *s, size_t f0, size_t f1,
-                                             const la_rows *k, size_t t, size_t count)
+static LINATTN__NOINLINE size_t la_run(const linattn__span *s, size_t f0, size_t f1,
+                                       const la_rows *k, size_t t, size_t count)
 {
-    LA_NAME(settle)(s, f0, f1, k->at + t * k->row);
+    la_settle(s, f0, f1, k->at + t * k->row);
     do t++;
-    while (t < count && !LA_NAME(moves)(s, f0, f1, k->at + t * k->row));
+    while (t < count && !la_moves(s, f0, f1, k->at + t * k->row));
     return t;
 }
 
 /* How many tokens from t, at most `most`, are all masked (*masked is set), or all not. */
-static LINATTN__NOINLINE size_t LA_NAME(alike)(const linattn__span *s, size_t t, size_t most,
-                                               int *masked)
+static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_t most, int *masked)
 {
     const linattn__params *p = s->params;
     const float *key = s->k + t * s->k_token;
     size_t count = 1;
     if (most > s->n - t) most = s->n - t;
     *masked = 0;
-    if (p->source == LINATTN__MONOMIALS || p->map == LINATTN_MAP_IDENTITY) return most;
+    if (p->source == LINATTN__MONOMIALS || LINATTN__IS_SIGNED(p->map)) return most;
     *masked = linattn__masked(key, s->d);
     while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
     return count;
 }
 
-/* ---- Tiles ----------------------------------------------------------------------------------- */
+#if LINATTN__HAS_PREFILL
+/* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
 /* Where vector u of the columns lies in row 0 of S. */
-LINATTN__INLINE float *LA_NAME(column)(const linattn__span *s, size_t u)
+LINATTN__INLINE float *la_column(const linattn__span *s, size_t u)
 {
     return s->s + (u / LA_PANEL_VECS) * 16 * s->m + (u % LA_PANEL_VECS) * LA_W;
 }
 
 /* Vector i of a tile, relative to its first: the tile starts a panel or stays within one. */
-LINATTN__INLINE size_t LA_NAME(offset)(size_t m, size_t i)
+LINATTN__INLINE size_t la_offset(size_t m, size_t i)
 {
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
 
 /* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
-   of columns from u, and one query head. */
+   of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
     const float *scale;       /* of the outputs, likewise */
-    const float *lower;       /* not NULL: what outputs are lowered by instead */
     const float *v;           /* of the block's first token */
     float *out;               /* of its first token and query head */
     size_t count, heads;      /* tokens and query heads of the block */
     size_t begin, end;        /* tokens to do */
     size_t f0, f1;            /* features in scratch: rows of S */
     int first, last;          /* the first, the last of the features */
-    int clamp;                /* the identity's quotients may exceed floats: saturate */
     int keep;                 /* the last of these heads leaves the new S behind */
     int ahead;                /* another whole block follows: fetch it */
     const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
 } la_tile;
 
+/* Where a tile's values and outputs lie: in the operands, or in copies of whole vectors where its
+   columns reach beyond dv. */
+typedef struct la_place {
+    const float *v;
+    float *out;
+    size_t v_token, out_token, out_head;
+} la_place;
+
+#define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
+
+typedef struct la_edge {
+    float v[LA_ACCUMULATORS * LA_W], out[LA_ACCUMULATORS * LA_W];
+} la_edge;
+
 /* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
    over the tiles: hardware alone does not keep up with four streams that take turns, strided
    ones least. */
-LINATTN__INLINE void LA_NAME(tile_fetch)(const la_tile *a, size_t g, size_t t, size_t u,
-                                         const int keys, const size_t T, const size_t NR)
+static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t u,
+                                            int keys, size_t T, size_t NR)
 {
     const linattn__span *s = a->span;
     size_t i, c;
@@ -1368,118 +1576,98 @@ LINATTN__INLINE void LA_NAME(tile_fetch)(const la_tile *a, size_t g, size_t t, s
         }
 }
 
-/* Rows of T tokens, `row` floats apart, NR vectors each. Only the last vector of a tile may reach
-   beyond dv: what is asked of every vector stands outside the loops, as it costs as much as they
-   do. */
-LINATTN__INLINE void LA_NAME(tile_load)(const float *x, size_t row, int lanes, la_vec *y,
-                                        const size_t T, const size_t NR)
+/* Copies `rows` rows of columns from u up to dv, with zeros up to `width`. */
+LINATTN__INLINE void la_edge_rows(const linattn__span *s, float *to, size_t to_row,
+                                  const float *from, size_t from_row, size_t rows, size_t u,
+                                  size_t width)
+{
+    size_t i, c;
+    for (i = 0; i < rows; i++)
+        for (c = 0; c < width; c += LA_W)
+            la_store(to + i * to_row + c,
+                     la_load_part(from + i * from_row + c, la_lanes_left(s->dv, u * LA_W + c)));
+}
+
+static LINATTN__NOINLINE void la_edge_begin(const la_tile *a, la_edge *e, la_place *x, size_t T,
+                                            size_t G, size_t u, size_t NR)
+{
+    const linattn__span *s = a->span;
+    const size_t width = NR * LA_W;
+    size_t h;
+    LINATTN_ASSERT(G * T * NR <= LA_ACCUMULATORS);
+    if (x->v) la_edge_rows(s, e->v, width, x->v, x->v_token, T, u, width);
+    for (h = 0; h < G && !a->first; h++)
+        la_edge_rows(s, e->out + h * T * width, width, x->out + h * x->out_head, x->out_token, T, u,
+                     width);
+    x->v = e->v;
+    x->out = e->out;
+    x->v_token = x->out_token = width;
+    x->out_head = T * width;
+}
+
+static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, size_t g, size_t t,
+                                          size_t T, size_t G, size_t u, size_t NR)
+{
+    const linattn__span *s = a->span;
+    size_t h, i, c;
+    for (h = 0; h < G; h++)
+        for (i = 0; i < T; i++) {
+            float *const to = a->out + (g + h) * s->out_head + (t + i) * s->out_token + u * LA_W;
+            for (c = 0; c < NR * LA_W; c += LA_W)
+                la_store_part(to + c, la_load(e->out + (h * T + i) * NR * LA_W + c),
+                              la_lanes_left(s->dv, u * LA_W + c));
+        }
+}
+
+LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t row, la_vec *o,
+                                   const size_t T, const size_t NR)
 {
     size_t i, j;
-    if (lanes >= LA_W) {
-        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-            y[i * NR + j] = la_load(x + i * row + j * LA_W);
-        return;
-    }
-    LINATTN__UNROLL for (i = 0; i < T; i++)
-    {
-        LINATTN__UNROLL for (j = 0; j + 1 < NR; j++) y[i * NR + j] =
-            la_load(x + i * row + j * LA_W);
-        y[i * NR + NR - 1] = la_load_part(x + i * row + (NR - 1) * LA_W, lanes);
-    }
-}
-
-LINATTN__INLINE void LA_NAME(tile_store)(float *x, size_t row, int lanes, const la_vec *y,
-                                         const size_t T, const size_t NR)
-{
-    size_t i, j;
-    if (lanes >= LA_W) {
-        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-            la_store(x + i * row + j * LA_W, y[i * NR + j]);
-        return;
-    }
-    LINATTN__UNROLL for (i = 0; i < T; i++)
-    {
-        LINATTN__UNROLL for (j = 0; j + 1 < NR; j++)
-            la_store(x + i * row + j * LA_W, y[i * NR + j]);
-        la_store_part(x + i * row + (NR - 1) * LA_W, y[i * NR + NR - 1], lanes);
-    }
-}
-
-/* Lanes of the last of NR vectors from u that lie within dv. */
-LINATTN__INLINE int LA_NAME(tile_lanes)(const la_tile *a, size_t u, const size_t NR)
-{
-    return LA_NAME(lanes_left)(a->span->dv, (u + NR - 1) * LA_W);
-}
-
-LINATTN__INLINE float *LA_NAME(tile_out)(const la_tile *a, size_t g, size_t t, size_t u)
-{
-    return a->out + g * a->span->out_head + t * a->span->out_token + u * LA_W;
-}
-
-LINATTN__INLINE void LA_NAME(tile_begin)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
-                                         const size_t T, const size_t NR)
-{
-    size_t i;
     if (a->first) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
-    } else {
-        LA_NAME(tile_load)
-        (LA_NAME(tile_out)(a, g, t, u), a->span->out_token, LA_NAME(tile_lanes)(a, u, NR), o, T,
-         NR);
+        return;
     }
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
+        la_load(out + i * row + j * LA_W);
 }
 
-LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, size_t u, la_vec *o,
-                                       const size_t T, const size_t NR)
+LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
+                                 la_vec *o, const size_t T, const size_t NR)
 {
-    const float *by = a->lower ? a->lower + t : a->scale + g * a->count + t;
+    const float *by = a->scale + g * a->count + t;
     size_t i, j;
-    if (a->last && a->lower) {
-        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-            o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
-    } else if (a->last) {
+    if (a->last) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
-    if (a->last && a->clamp) {
-        LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = LA_NAME(clamp)(o[i]);
-    }
-    LA_NAME(tile_store)
-    (LA_NAME(tile_out)(a, g, t, u), a->span->out_token, LA_NAME(tile_lanes)(a, u, NR), o, T, NR);
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_store(out + i * row + j * LA_W, o[i * NR + j]);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
    tokens, which in turn add to it and are read by G query heads. */
-LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, size_t u,
-                                          const int in_place, const size_t G, const size_t T,
-                                          const size_t NR)
+LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
+                                    size_t u, const size_t G, const size_t T, const size_t NR)
 {
-    const size_t m = a->span->m, q_head = a->count * LA_ROW;
+    const size_t m = a->span->m, q_head = a->count * LA_ROW, features = a->f1 - a->f0;
     const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
-    float *const start = LA_NAME(column)(a->span, u) + a->f0 * 16;
+    float *const start = la_column(a->span, u) + a->f0 * 16;
     const float *row = start;
-    const size_t features = a->f1 - a->f0;
-    la_vec o[LA_CAUSAL_TOKENS * LA_DECODE_VECS], v[LA_CAUSAL_TOKENS * LA_DECODE_VECS];
+    la_vec o[LA_ACCUMULATORS], v[LA_ACCUMULATORS];
     /* heads before the last store their rows nowhere: a branch here would have clang move half
        of the arithmetic behind it, and spill */
-    const int keep = in_place || (a->keep && g + G == a->heads);
+    const int keep = a->keep && g + G == a->heads;
     float nowhere[16];
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
-    const int stream = in_place && a->span->stream;
     size_t f, h, i, j;
     LINATTN__UNROLL for (h = 0; h < G; h++)
-        LA_NAME(tile_begin)(a, g + h, t, u, o + h * T * NR, T, NR);
-    LA_NAME(tile_load)
-    (a->v + t * a->span->v_token + u * LA_W, a->span->v_token, LA_NAME(tile_lanes)(a, u, NR), v, T,
-     NR);
+        la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) v[i * NR + j] =
+        la_load(x->v + i * x->v_token + j * LA_W);
     for (f = 0; f < features; f++, row += 16, to += to_row) {
-        la_vec s[LA_DECODE_VECS];
-        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
-        if (stream) { /* the tile's next columns, or the next head's */
-            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-                LINATTN__FETCH(row + LA_NAME(offset)(m, j) + NR * LA_W * m);
-        }
+        la_vec s[LA_CAUSAL_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
             const la_vec kf = la_set1(k[i * LA_ROW + f]);
@@ -1491,25 +1679,24 @@ LINATTN__INLINE void LA_NAME(causal_tile)(const la_tile *a, size_t g, size_t t, 
                 LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma(qf, s[j], at[j]);
             }
         }
-        LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + LA_NAME(offset)(to_m, j), s[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     LINATTN__UNROLL for (h = 0; h < G; h++)
-        LA_NAME(tile_end)(a, g + h, t, u, o + h * T * NR, T, NR);
+        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
 }
 
-LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, size_t u,
-                                         const size_t T, const size_t NR)
+LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
+                                   size_t u, const size_t T, const size_t NR)
 {
-    const size_t m = a->span->m;
+    const size_t m = a->span->m, features = a->f1 - a->f0;
     const float *q = a->q + (g * a->count + t) * LA_ROW;
-    const float *row = LA_NAME(column)(a->span, u) + a->f0 * 16;
-    const size_t features = a->f1 - a->f0;
-    la_vec o[LA_QUERY_TOKENS * LA_DECODE_VECS];
+    const float *row = la_column(a->span, u) + a->f0 * 16;
+    la_vec o[LA_ACCUMULATORS];
     size_t f, i, j;
-    LA_NAME(tile_begin)(a, g, t, u, o, T, NR);
+    la_tile_begin(a, x->out, x->out_token, o, T, NR);
     for (f = 0; f < features; f++, row += 16) {
-        la_vec s[LA_DECODE_VECS];
-        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + LA_NAME(offset)(m, j));
+        la_vec s[LA_QUERY_VECS];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
             const la_vec qf = la_set1(q[i * LA_ROW + f]);
@@ -1517,345 +1704,108 @@ LINATTN__INLINE void LA_NAME(query_tile)(const la_tile *a, size_t g, size_t t, s
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    LA_NAME(tile_end)(a, g, t, u, o, T, NR);
+    la_tile_end(a, g, t, x->out, x->out_token, o, T, NR);
 }
 
-LINATTN__INLINE void LA_NAME(query_tokens)(const la_tile *a, size_t t, size_t u, const size_t T,
-                                           const size_t NR)
+/* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
+LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, const int keys,
+                             const size_t G, const size_t T, const size_t NR)
+{
+    const linattn__span *s = a->span;
+    const int whole = (u + NR) * LA_W <= s->dv;
+    la_place x;
+    la_edge e;
+    size_t h;
+    x.v = keys ? a->v + t * s->v_token + u * LA_W : NULL;
+    x.out = a->out + g * s->out_head + t * s->out_token + u * LA_W;
+    x.v_token = s->v_token;
+    x.out_token = s->out_token;
+    x.out_head = s->out_head;
+    for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
+        la_tile_fetch(a, g + h, t, u, keys, T, NR);
+    if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
+    if (keys)
+        la_causal_tile(a, &x, g, t, u, G, T, NR);
+    else
+        la_query_tile(a, &x, g, t, u, T, NR);
+    if (!whole) la_edge_end(a, &e, g, t, T, G, u, NR);
+}
+
+/* All query heads, one by one: the last one leaves the new rows behind. */
+LINATTN__INLINE void la_take_heads(const la_tile *a, size_t t, size_t u, const int keys,
+                                   const size_t T, const size_t NR)
 {
     size_t g;
-    for (g = 0; g < a->heads; g++) {
-        if (a->ahead && u % LA_PANEL_VECS == 0) LA_NAME(tile_fetch)(a, g, t, u, 0, T, NR);
-        LA_NAME(query_tile)(a, g, t, u, T, NR);
-    }
+    for (g = 0; g < a->heads; g++) la_take(a, g, t, u, keys, 1, T, NR);
 }
 
-/* All tokens for the NR vectors from u: tiles of full height, then smaller ones. */
-LINATTN__INLINE void LA_NAME(query_column)(const la_tile *a, size_t u, const size_t NR)
+/* All tokens for the NR vectors from u: tiles of full height, then of FEW tokens, then of one. */
+LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys, const size_t T,
+                                     const size_t FEW, const size_t NR)
 {
-    /* 16 tokens and the like come out even in tiles of two thirds */
-    const size_t end = a->end, T = LA_QUERY_TOKENS * 2 / 3;
     size_t t = a->begin;
-    for (; LA_W > 1 && (end - t) % LA_QUERY_TOKENS && (end - t) % T == 0; t += T)
-        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS * 2 / 3, NR);
-    for (; end - t >= LA_QUERY_TOKENS; t += LA_QUERY_TOKENS)
-        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS, NR);
-    for (; end - t >= LA_QUERY_TOKENS / 2; t += LA_QUERY_TOKENS / 2)
-        LA_NAME(query_tokens)(a, t, u, LA_QUERY_TOKENS / 2, NR);
-    for (; end > t; t++) LA_NAME(query_tokens)(a, t, u, 1, NR);
+    for (; T > FEW && a->end - t >= T; t += T) la_take_heads(a, t, u, keys, T, NR);
+    for (; FEW > 1 && a->end - t >= FEW; t += FEW) la_take_heads(a, t, u, keys, FEW, NR);
+    for (; t < a->end; t++) la_take_heads(a, t, u, keys, 1, NR);
 }
 
-/* The tiles that only read, of all columns of this job: of S, of a projection, of scores. One token
-   alone (a decode step) takes wider tiles, as it needs more rows in flight. */
-static LINATTN__NOINLINE void LA_NAME(read_tiles)(const la_tile *a)
+/* The tiles that only read, of all columns of this job: of S, of a projection, of scores. */
+static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
-    if (a->end - a->begin == 1)
-        for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
-            LA_NAME(query_tokens)(a, a->begin, u, 1, LA_DECODE_VECS);
-    for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS) LA_NAME(query_column)(a, u, LA_QUERY_VECS);
-    for (; u < end; u++) LA_NAME(query_column)(a, u, 1);
+    for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
+        la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
+    for (; LA_QUERY_VECS > 1 && u < end; u++) la_take_columns(a, u, 0, LA_QUERY_TOKENS, 1, 1);
 }
 
-/* G query heads from g walk the same old rows; the last ones leave the new rows behind. */
-LINATTN__INLINE void LA_NAME(causal_heads)(const la_tile *a, size_t g, size_t t, size_t u,
-                                           const size_t G, const size_t T, const size_t NR)
+#if LA_GROUP_TOKENS > 1
+/* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks over
+   rows. The heads that are left over walk by themselves. */
+static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
-    size_t h;
-    for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
-        LA_NAME(tile_fetch)(a, g + h, t, u, 1, T, NR);
-    if (LA_CONSTANTS && T == 1 && a->keep &&
-        g + G == a->heads) /* memory binds: nothing else must */
-        LA_NAME(causal_tile)(a, g, t, u, 1, G, T, NR);
-    else
-        LA_NAME(causal_tile)(a, g, t, u, 0, G, T, NR);
-}
-
-LINATTN__INLINE void LA_NAME(causal_tokens)(const la_tile *a, size_t t, size_t u, const size_t T,
-                                            const size_t NR)
-{
-    size_t g;
-    for (g = 0; g < a->heads; g++) LA_NAME(causal_heads)(a, g, t, u, 1, T, NR);
-}
-
-LINATTN__INLINE void LA_NAME(causal_column)(const la_tile *a, size_t u, const size_t NR)
-{
-    const size_t end = a->end;
-    size_t t = a->begin;
-    for (; end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
-        LA_NAME(causal_tokens)(a, t, u, LA_CAUSAL_TOKENS, NR);
-#if LA_CAUSAL_TOKENS > 3
-    if (end - t >= 3) {
-        LA_NAME(causal_tokens)(a, t, u, 3, NR);
-        t += 3;
+    const size_t four = LA_GROUP_TOKENS / 2, two = LA_GROUP_TOKENS,
+                 step = a->heads < 4 ? two : four;
+    size_t t = a->begin, g, i;
+    for (; a->end - t >= step; t += step) {
+        for (g = 0; a->heads - g >= 4; g += 4)
+            la_take(a, g, t, u, 1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
+        for (; step == two && a->heads - g >= 2; g += 2)
+            la_take(a, g, t, u, 1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
+        for (; g < a->heads; g++)
+            for (i = 0; i < step; i += LA_GROUP_TOKENS / 2)
+                la_take(a, g, t + i, u, 1, 1, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
     }
-#endif
-#if LA_CAUSAL_TOKENS > 2
-    if (end - t >= 2) {
-        LA_NAME(causal_tokens)(a, t, u, 2, NR);
-        t += 2;
-    }
-#endif
-    if (end > t) LA_NAME(causal_tokens)(a, t, u, 1, NR);
-}
-
-#if LA_W > 1
-/* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks. */
-LINATTN__INLINE void LA_NAME(group_tokens)(const la_tile *a, size_t t, size_t u, const int four,
-                                           const size_t T)
-{
-    size_t g = 0;
-    for (; four && a->heads - g >= 4; g += 4)
-        LA_NAME(causal_heads)(a, g, t, u, 4, T, LA_CAUSAL_VECS);
-    for (; a->heads - g >= 2; g += 2) LA_NAME(causal_heads)(a, g, t, u, 2, T, LA_CAUSAL_VECS);
-    if (g < a->heads) LA_NAME(causal_heads)(a, g, t, u, 1, T, LA_CAUSAL_VECS);
-}
-
-static LINATTN__NOINLINE void LA_NAME(group_column)(const la_tile *a, size_t u)
-{
-    size_t t = a->begin;
-    for (; a->heads < 4 && a->end - t >= LA_GROUP_TOKENS; t += LA_GROUP_TOKENS)
-        LA_NAME(group_tokens)(a, t, u, 0, LA_GROUP_TOKENS);
-#if LA_GROUP_TOKENS > 2
-    for (; a->end - t >= LA_GROUP_TOKENS / 2; t += LA_GROUP_TOKENS / 2)
-        LA_NAME(group_tokens)(a, t, u, 1, LA_GROUP_TOKENS / 2);
-#endif
-    for (; t < a->end; t++) LA_NAME(group_tokens)(a, t, u, 1, 1);
+    for (; t < a->end; t++) la_take_heads(a, t, u, 1, 1, LA_CAUSAL_VECS);
 }
 #endif
 
 /* The tiles of causal, of all columns of this job. */
-static LINATTN__NOINLINE void LA_NAME(causal_tiles)(const la_tile *a)
+static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
-    if (a->end - a->begin == 1 && a->heads == 1)
-        for (; end - u >= LA_DECODE_VECS; u += LA_DECODE_VECS)
-            LA_NAME(causal_tokens)(a, a->begin, u, 1, LA_DECODE_VECS);
-#if LA_W > 1
-    for (; a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
-        LA_NAME(group_column)(a, u);
+#if LA_GROUP_TOKENS > 1
+    for (; a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) la_group_columns(a, u);
 #endif
     for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
-        LA_NAME(causal_column)(a, u, LA_CAUSAL_VECS);
-    for (; u < end; u++) LA_NAME(causal_column)(a, u, 1);
+        la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_FEW, LA_CAUSAL_VECS);
+    for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, 1, 1);
 }
+
+/* ---- Sums: blocks of tokens ------------------------------------------------------------------ */
 
 #if LINATTN__HAS_FEATURES
-/* ---- Features that are made from operands ---------------------------------------------------- */
-
-/* What a block of tokens needs to be projected. */
-typedef struct la_projection {
-    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
-
-    float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
-    float power[LA_BLOCK];  /* what that leaves out, or 0 */
-    float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
-} la_projection;
-
-/* The sum of (x factor)^2. */
-LINATTN__INLINE float LA_NAME(square)(const float *x, size_t d, float factor)
-{
-    la_vec sum[LA_PANEL_VECS];
-    size_t i, j;
-    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
-    for (i = 0; i < d; i += LA_W) {
-        const la_vec y = la_mul(la_load_part(x + i, LA_NAME(lanes_left)(d, i)), la_set1(factor));
-        j = (i / LA_W) % LA_PANEL_VECS;
-        sum[j] = la_fma(y, y, sum[j]);
-    }
-    return la_sum16(sum);
-}
-
-/* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
-static int LA_NAME(measure)(const linattn__span *s, la_projection *w, const float *x,
-                            size_t x_token, size_t count)
-{
-    const linattn__params *p = s->params;
-    size_t t;
-    int huge = 0;
-    for (t = 0; t < count; t++, x += x_token) {
-        float square = LA_NAME(square)(x, s->d, p->source_root);
-        w->factor[t] = p->source_root;
-        w->power[t] = 0.0f;
-        if (!(square < 1e24f)) {
-            w->factor[t] = linattn__tame(x, s->d, p->source_root, &w->power[t]);
-            square = 0.0f;
-            huge = 1;
-        }
-        w->lower[t] = p->lowered ? 0.5f * square : 0.0f;
-    }
-    return huge;
-}
-
-/* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
-static void LA_NAME(untame)(const linattn__span *s, const la_projection *w, const float *x,
-                            size_t x_token, size_t t, size_t columns, float *y)
-{
-    float square = 0.0f;
-    size_t c;
-    if (w->power[t] == 0.0f) return;
-    if (s->params->lowered) square = LA_NAME(square)(x + t * x_token, s->d, w->factor[t]);
-    square = linattn__saturating_ldexp(0.5f * square, 2.0f * w->power[t]);
-    for (c = 0; c < columns; c++)
-        y[c] = linattn__clamp(linattn__saturating_ldexp(y[c], w->power[t]) - square);
-}
-
-/* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
-static void LA_NAME(scale_rows)(la_projection *w, const float *x, size_t x_token, size_t count,
-                                size_t c0, size_t c1)
-{
-    const la_vec least = la_set1(1e-18f);
-    size_t t, c;
-    for (t = 0; t < count; t++, x += x_token)
-        for (c = c0; c < c1; c += LA_W) {
-            const la_vec in = la_load_part(x + c, LA_NAME(lanes_left)(c1, c));
-            const la_vec y = la_mul(in, la_set1(w->factor[t]));
-            const la_vec size = la_max(y, la_sub(la_zero(), y));
-            la_store(w->x + t * LA_ROW + (c - c0), la_select(la_gt(least, size), la_zero(), y));
-        }
-}
-
-/* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
-   of the hyperbolic form with the other sign. */
-static const float *LA_NAME(panel)(const linattn__span *s, size_t f0, size_t f1, size_t c0,
-                                   size_t c1)
-{
-    size_t f, c;
-    for (f = f0; f < f1; f++) {
-        const float *row = s->shared + f % s->rows * s->d;
-        for (c = c0; c < c1; c++) {
-            float x = row[c];
-            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
-            if (f >= s->rows) x = 0.0f - x;
-            s->panel[(c - c0) * 16 + (f - f0)] = x;
-        }
-    }
-    return s->panel;
-}
-
-/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
-   reads out S. */
-static LINATTN__NOINLINE void LA_NAME(project)(const linattn__span *s, const float *x,
-                                               size_t x_token, size_t count, size_t f0, size_t f1,
-                                               float *y, size_t y_row)
-{
-    la_projection w;
-    linattn__span view = *s;
-    la_tile a;
-    size_t c, t;
-    const int huge = LA_NAME(measure)(s, &w, x, x_token, count);
-    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
-    a.span = &view;
-    a.k = a.v = NULL;
-    a.q = w.x;
-    a.scale = NULL;
-    a.lower = w.lower;
-    a.out = y;
-    a.count = a.end = count;
-    a.heads = 1;
-    a.begin = 0;
-    a.clamp = a.keep = a.ahead = 0;
-    view.m = s->d;
-    view.dv = view.column_end = f1 - f0;
-    view.column_begin = 0;
-    view.out_token = y_row;
-    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
-        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
-        LA_NAME(scale_rows)(&w, x, x_token, count, c, c1);
-        a.first = c == 0;
-        a.last = c1 == s->d;
-        a.f0 = c;
-        a.f1 = c1;
-        view.s = (float *)(uintptr_t)panels;
-        if (s->rows) {
-            view.s = (float *)(uintptr_t)LA_NAME(panel)(s, f0, f1, c, c1);
-            a.f0 = 0;
-            a.f1 = c1 - c;
-        }
-        LA_NAME(read_tiles)(&a);
-    }
-    for (t = 0; huge && t < count; t++)
-        LA_NAME(untame)(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
-}
-
-/* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
-   to LA_W - 1 floats more. */
-LINATTN__INLINE void LA_NAME(products)(float *y, const float *from, size_t length, float by,
-                                       int raw, float root)
-{
-    size_t i;
-    for (i = 0; i < length; i += LA_W) {
-        la_vec x;
-        if (raw)
-            x = la_mul(la_load_part(from + i, LA_NAME(lanes_left)(length, i)), la_set1(root));
-        else
-            x = la_load(from + i);
-        la_store(y + i, la_mul(x, la_set1(by)));
-    }
-}
-
-/* The lists of monomials of degrees 0 to base of one token: each from the one below, of the last
-   only what is taken. */
-static void LA_NAME(lists)(const linattn__recipe *r, const float *x, float root, float *list)
-{
-    size_t p, i;
-    list[0] = 1.0f;
-    LA_NAME(products)(list + 1, x, r->d, 1.0f, 1, root);
-    for (p = 2; p <= r->base; p++) {
-        const float *below = list + r->list[p - 1];
-        size_t to = r->list[p];
-        for (i = 0; i < r->d; i++) {
-            const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
-            if (p < r->base || (to < r->end && to + length > r->begin))
-                LA_NAME(products)(list + to, below + first, length, list[1 + i], 0, root);
-            to += length;
-        }
-    }
-}
-
-/* y[t][f - f0] = the monomials of `count` tokens with their weights. */
-static LINATTN__NOINLINE void LA_NAME(multiply)(const linattn__span *s, const float *x,
-                                                size_t x_token, size_t count, size_t f0, size_t f1,
-                                                float *y, size_t y_row)
-{
-    const float *weights = s->shared + (f0 - s->shared_begin);
-    const float root = s->params->source_root;
-    float list[LINATTN__LOWER + 16], product[9];
-    linattn__recipe r;
-    size_t t, i, f, level;
-    int raw;
-    linattn__plan(&r, s->d, s->params->degree, f0, f1);
-    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
-    product[0] = 1.0f;
-    for (t = 0; t < count; t++, x += x_token, y += y_row) {
-        float *to = y;
-        if (!raw) LA_NAME(lists)(&r, x, root, list);
-        for (i = 0; i < r.count; i++) {
-            const linattn__segment *g = &r.segment[i];
-            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
-                product[level + 1] = product[level] * (x[g->index[level]] * root);
-            if (raw && g->from)
-                LA_NAME(products)(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
-            else if (raw)
-                *to = 1.0f;
-            else
-                LA_NAME(products)(to, list + g->from, g->length, product[g->prefix], 0, root);
-            to += g->length;
-        }
-        for (f = 0; f < f1 - f0; f += LA_W) {
-            const la_vec weight = la_load_part(weights + f, LA_NAME(lanes_left)(f1 - f0, f));
-            la_store(y + f, la_mul(la_load(y + f), weight));
-        }
-    }
-}
+static void la_project(const linattn__span *s, const float *x, size_t x_token, size_t count,
+                       size_t f0, size_t f1, float *y, size_t y_row);
+static void la_multiply(const linattn__span *s, const float *x, size_t x_token, size_t count,
+                        size_t f0, size_t f1, float *y, size_t y_row);
 #endif
 
 /* The inputs of the map: `count` tokens of an operand from x, features [f0, f1), where they lie or
    made into y. */
-LINATTN__INLINE la_rows LA_NAME(inputs)(const linattn__span *s, const float *x, size_t x_token,
-                                        size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t x_token,
+                                  size_t count, size_t f0, size_t f1, float *y, size_t y_row)
 {
     la_rows rows;
 #if LINATTN__HAS_FEATURES
@@ -1865,12 +1815,12 @@ LINATTN__INLINE la_rows LA_NAME(inputs)(const linattn__span *s, const float *x, 
     if (s->params->source == LINATTN__PROJECTED) {
         for (t = 0; t < count; t += n) {
             n = count - t < LA_BLOCK ? count - t : LA_BLOCK;
-            LA_NAME(project)(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row);
+            la_project(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row);
         }
         return rows;
     }
     if (s->params->source == LINATTN__MONOMIALS) {
-        LA_NAME(multiply)(s, x, x_token, count, f0, f1, y, y_row);
+        la_multiply(s, x, x_token, count, f0, f1, y, y_row);
         return rows;
     }
 #else
@@ -1885,12 +1835,9 @@ LINATTN__INLINE la_rows LA_NAME(inputs)(const linattn__span *s, const float *x, 
     return rows;
 }
 
-/* ---- causal and query ------------------------------------------------------------------------ */
-
 /* One run of tokens of a chunk: stages all query heads, then takes the tiles. */
-LINATTN__INLINE void LA_NAME(block_run)(const linattn__span *s, la_scratch *w, la_chunk *c,
-                                        la_tile *a, const la_rows *queries, size_t g0, int keep,
-                                        const int keys)
+LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chunk *c, la_tile *a,
+                                  const la_rows *queries, size_t g0, int keep, const int keys)
 {
     size_t g;
     for (g = 0; g < a->heads; g++) {
@@ -1902,23 +1849,23 @@ LINATTN__INLINE void LA_NAME(block_run)(const linattn__span *s, la_scratch *w, l
         c->out = a->out + g * s->out_head;
         c->keep = keep && g + 1 == a->heads;
         c->fresh = g == 0;
-        if (s->params->map == LINATTN_MAP_EXP) LA_NAME(peaks)(s, w, c);
-        LA_NAME(stage)(s, w, c, keys);
-        if (c->last) LA_NAME(finish)(s, w, c, keys);
+        if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
+        la_stage(s, w, c, keys);
+        if (c->last) la_finish(s, w, c, keys);
     }
     a->begin = c->t;
     a->end = c->end;
     if (keys)
-        LA_NAME(causal_tiles)(a);
+        la_causal_tiles(a);
     else
-        LA_NAME(read_tiles)(a);
+        la_read_tiles(a);
 }
 
 /* One chunk of features: makes them, then takes run after run. */
-LINATTN__INLINE void LA_NAME(block_chunk)(const linattn__span *s, la_scratch *w, la_tile *a,
-                                          size_t t0, size_t g0, int keep, const int keys)
+LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
+                                    size_t g0, int keep, const int keys)
 {
-    const int exponents = keys && s->params->map == LINATTN_MAP_EXP;
+    const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
     la_rows queries;
@@ -1934,23 +1881,22 @@ LINATTN__INLINE void LA_NAME(block_chunk)(const linattn__span *s, la_scratch *w,
     c.k.at = q;
     c.k.row = 0;
     if (keys)
-        c.k =
-            LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
-    queries = LA_NAME(inputs)(s, q, s->q_token, count, c.f0, c.f1, w->q, LA_ROW);
+        c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
+    queries = la_inputs(s, q, s->q_token, count, c.f0, c.f1, w->q, LA_ROW);
     for (g = 1; g < a->heads && s->params->source != LINATTN__DIRECT; g++)
-        (void)LA_NAME(inputs)(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
-                              w->q + g * count * LA_ROW, LA_ROW);
+        (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                        w->q + g * count * LA_ROW, LA_ROW);
     for (c.t = 0; c.t < count; c.t = c.end) {
-        c.end = exponents ? LA_NAME(run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
-        LA_NAME(block_run)(s, w, &c, a, &queries, g0, keep, keys);
+        c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
+        la_block_run(s, w, &c, a, &queries, g0, keep, keys);
     }
 }
 
 /* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys
    adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
    sums only where `keep` says so, which is once all query heads have seen the old ones. */
-LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
-                                    size_t g0, size_t heads, int keep, const int keys)
+LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
+                              size_t g0, size_t heads, int keep, const int keys)
 {
     const size_t step = linattn__chunk(s->m);
     la_tile a;
@@ -1960,57 +1906,55 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_
     a.k = w->k;
     a.q = w->q;
     a.scale = w->scale;
-    a.lower = NULL;
     a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
     a.count = count;
     a.heads = heads;
     a.keep = keep;
-    a.clamp = s->params->map == LINATTN_MAP_IDENTITY;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
     a.k_in = keys ? s->k + t0 * s->k_token : NULL;
     for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
-    if (s->params->map == LINATTN_MAP_IDENTITY)
+    if (LINATTN__IS_SIGNED(s->params->map))
         for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
     for (f = 0; f < s->m; f += step) {
         a.f0 = f;
         a.f1 = s->m - f < step ? s->m : f + step;
         a.first = f == 0;
         a.last = a.f1 == s->m;
-        LA_NAME(block_chunk)(s, w, &a, t0, g0, keep, keys);
+        la_block_chunk(s, w, &a, t0, g0, keep, keys);
     }
-    for (g = 0; g < heads; g++)
-        LA_NAME(shift_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
+    for (g = 0; g < heads && !la_plain_factor(s->params); g++)
+        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
-static LINATTN__NOINLINE void LA_NAME(query_block)(const linattn__span *s, la_scratch *w, size_t t0,
-                                                   size_t count, size_t g)
+static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch *w, size_t t0,
+                                             size_t count, size_t g)
 {
-    LA_NAME(block)(s, w, t0, count, g, 1, 0, 0);
+    la_block(s, w, t0, count, g, 1, 0, 0);
 }
 
-static void LA_NAME(query)(const linattn__span *s)
+static void la_query(const linattn__span *s)
 {
     la_scratch w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
         for (t = 0; t < s->n; t += LA_BLOCK)
-            LA_NAME(query_block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
+            la_query_block(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
-static void LA_NAME(masked_block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
+static void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
 {
     linattn__span one = *s;
     size_t t, g;
     for (t = t0; t < t0 + count; t++) {
         one.seen = s->seen + t + 1;
-        for (g = 0; g < s->group; g++) LA_NAME(query_block)(&one, w, t, 1, g);
+        for (g = 0; g < s->group; g++) la_query_block(&one, w, t, 1, g);
     }
 }
 
-static void LA_NAME(causal)(const linattn__span *s)
+static void la_causal(const linattn__span *s)
 {
     la_scratch w;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
@@ -2018,27 +1962,28 @@ static void LA_NAME(causal)(const linattn__span *s)
     if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = LA_NAME(alike)(s, t, most, &masked);
+        count = la_alike(s, t, most, &masked);
         if (masked) {
-            LA_NAME(masked_block)(s, &w, t, count);
+            la_masked_block(s, &w, t, count);
             continue;
         }
         /* more heads than a block holds come in chunks, and then count is 1 */
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            LA_NAME(block)(s, &w, t, count, g, heads, g + heads == s->group, 1);
+            la_block(s, &w, t, count, g, heads, g + heads == s->group, 1);
         }
     }
 }
+#endif
 
-/* ---- update ---------------------------------------------------------------------------------- */
+/* ---- Tiles of products ----------------------------------------------------------------------- */
 
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
    weights, c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] >
    order[t]. */
-LINATTN__INLINE void LA_NAME(outer_tile)(const linattn__outer *x, size_t r0, const int masked,
-                                         const size_t MR, const size_t NR)
+LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int masked,
+                                   const size_t MR, const size_t NR)
 {
     const float *a = x->a + r0, *b = x->b;
     float *c = x->c + r0 * x->c_row;
@@ -2068,24 +2013,27 @@ LINATTN__INLINE void LA_NAME(outer_tile)(const linattn__outer *x, size_t r0, con
         la_store(c + r * x->c_row + j * x->c_vec, acc[r * NR + j]);
 }
 
-LINATTN__INLINE void LA_NAME(outer)(const linattn__outer *x, const int masked, const size_t NR)
+LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const size_t NR)
 {
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
-        LA_NAME(outer_tile)(x, r, masked, LA_UPDATE_ROWS, NR);
-    for (; !masked && x->rows - r >= 2; r += 2) LA_NAME(outer_tile)(x, r, masked, 2, NR);
-    for (; r < x->rows; r++) LA_NAME(outer_tile)(x, r, masked, 1, NR);
+        la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
+    for (; !masked && x->rows - r >= 2; r += 2) la_outer_tile(x, r, masked, 2, NR);
+    for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
 }
 
+#if LINATTN__HAS_PREFILL
+/* ---- Sums: update ---------------------------------------------------------------------------- */
+
 /* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z. */
-LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, const la_chunk *c,
-                                           size_t f, const int map, const size_t NF)
+LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const la_chunk *c,
+                                     size_t f, const int map, const size_t NF)
 {
     const int ahead = s->fetch && s->n - c->t0 >= 2 * c->count;
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_row = c->k.row, end = c->end, next = c->t0 + c->count;
     const float *k = c->k.at + c->t * k_row + (f - c->f0);
-    const int lanes = NF > 1 ? LA_W : LA_NAME(lanes_left)(c->f1, f);
+    const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     size_t t, j;
     phi += c->t * LA_PART_ROW + (f - c->f0);
@@ -2093,14 +2041,14 @@ LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, c
     {
         z[j] = la_load(s->z + f + j * LA_W);
         low[j] = la_load(s->e + f + j * LA_W);
-        e[j] = LA_NAME(key_exponent)(low[j]);
+        e[j] = la_key_exponent(low[j]);
     }
     for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
-            const la_vec y = LA_NAME(phi_key)(p, k + j * LA_W, lanes, e[j], map);
+            const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], map);
             la_store(phi + j * LA_W, y);
-            z[j] = LA_NAME(add_key)(z[j], y, &low[j], map);
+            z[j] = la_add_key(z[j], y, &low[j], map);
         }
         for (j = 0; ahead && j < NF * LA_W; j += 16) { /* the next block, as in tile_fetch */
             LINATTN__FETCH(s->k + (next + t) * s->k_token + f + j);
@@ -2110,37 +2058,40 @@ LINATTN__INLINE void LA_NAME(keys_vectors)(const linattn__span *s, float *phi, c
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         la_store(s->z + f + j * LA_W, z[j]);
-        if (map == LINATTN_MAP_IDENTITY) la_store(s->e + f + j * LA_W, low[j]);
+        if (LINATTN__IS_SIGNED(map)) la_store(s->e + f + j * LA_W, low[j]);
     }
 }
 
-LINATTN__INLINE void LA_NAME(keys_as)(const linattn__span *s, float *phi, const la_chunk *c,
-                                      const int map)
+/* The maps as in la_stage. */
+static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const la_chunk *c)
 {
+    const size_t step = LA_STAGE_VECS * LA_W;
     size_t f = c->f0;
-    for (; c->f1 - f >= LA_STAGE_VECS * LA_W; f += LA_STAGE_VECS * LA_W)
-        LA_NAME(keys_vectors)(s, phi, c, f, map, LA_STAGE_VECS);
-    for (; LA_STAGE_VECS * LA_W > 1 && f < c->f1; f += LA_W)
-        LA_NAME(keys_vectors)(s, phi, c, f, map, 1);
-}
-
-static LINATTN__NOINLINE void LA_NAME(keys)(const linattn__span *s, float *phi, const la_chunk *c)
-{
-    switch (LA_CONSTANTS ? s->params->map : -1) {
-    case LINATTN_MAP_IDENTITY: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_IDENTITY); break;
-    case LINATTN_MAP_RELU: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_RELU); break;
-    case LINATTN_MAP_ELU1: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_ELU1); break;
-    case LINATTN_MAP_EXP: LA_NAME(keys_as)(s, phi, c, LINATTN_MAP_EXP); break;
-    case LINATTN__MAP_POSITIVE: LA_NAME(keys_as)(s, phi, c, LINATTN__MAP_POSITIVE); break;
-    default: LA_NAME(keys_as)(s, phi, c, s->params->map); break;
+#if LA_CONSTANTS
+    const size_t end = f + (c->f1 - f) / step * step;
+    switch (s->params->map) {
+    case LINATTN_MAP_IDENTITY: break;
+    case LINATTN_MAP_ELU1:
+        for (; f < end; f += step) la_keys_vectors(s, phi, c, f, LINATTN_MAP_ELU1, LA_STAGE_VECS);
+        break;
+    case LINATTN_MAP_EXP:
+        for (; f < end; f += step) la_keys_vectors(s, phi, c, f, LINATTN_MAP_EXP, LA_STAGE_VECS);
+        break;
+    default:
+        for (; f < end; f += step) la_keys_vectors(s, phi, c, f, LINATTN_MAP_RELU, LA_STAGE_VECS);
+        break;
     }
+#else
+    (void)step;
+#endif
+    for (; f < c->f1; f += LA_W) la_keys_vectors(s, phi, c, f, s->params->map, 1);
 }
 
 /* The values of a block for `wide` vectors of columns from u: in place, or packed, as they are read
    once for each tile of rows, and in place may end in a partial vector, lie across cache lines, or
    share a few L1 sets (rows a multiple of 512 bytes apart). */
-static const float *LA_NAME(pack)(const linattn__span *s, float *v, size_t t0, size_t count,
-                                  size_t u, size_t wide, size_t *stride)
+static const float *la_pack(const linattn__span *s, float *v, size_t t0, size_t count, size_t u,
+                            size_t wide, size_t *stride)
 {
     const float *from = s->v + t0 * s->v_token + u * LA_W;
     const size_t line = LA_W * sizeof(float) - 1;
@@ -2150,15 +2101,15 @@ static const float *LA_NAME(pack)(const linattn__span *s, float *v, size_t t0, s
     *stride = s->v_token;
     if (whole && aligned && s->v_token % 128 != 0) return from;
     *stride = wide * LA_W;
-    for (t = 0; t < count; t++, from += s->v_token)
+    for (t = 0; t < count; t++)
         for (j = 0; j < wide; j++)
-            la_store(v + (t * wide + j) * LA_W,
-                     la_load_part(from + j * LA_W, LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
+            la_store(v + (t * wide + j) * LA_W, la_load_part(from + t * s->v_token + j * LA_W,
+                                                             la_lanes_left(s->dv, (u + j) * LA_W)));
     return v;
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
-static void LA_NAME(update_run)(const linattn__span *s, const float *phi, const la_chunk *c)
+static void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
     float v[LA_PART * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
@@ -2173,44 +2124,1013 @@ static void LA_NAME(update_run)(const linattn__span *s, const float *phi, const 
     x.order = x.limit = NULL;
     for (u = s->column_begin / LA_W; u < end; u += wide) {
         wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
-        x.b = LA_NAME(pack)(s, v, t0, x.count, u, wide, &x.b_row);
-        x.c = LA_NAME(column)(s, u) + c->f0 * 16;
+        x.b = la_pack(s, v, t0, x.count, u, wide, &x.b_row);
+        x.c = la_column(s, u) + c->f0 * 16;
         if (wide == LA_UPDATE_VECS)
-            LA_NAME(outer)(&x, 0, LA_UPDATE_VECS);
+            la_outer(&x, 0, LA_UPDATE_VECS);
         else
-            LA_NAME(outer)(&x, 0, 1);
+            la_outer(&x, 0, 1);
     }
 }
 
-static void LA_NAME(update_block)(const linattn__span *s, size_t t0, size_t count)
+static void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
-    const int exponents = s->params->map == LINATTN_MAP_EXP;
+    const int exponents = LINATTN__IS_EXP(s->params->map);
     float phi[LA_PART * LA_PART_ROW];
     la_chunk c;
     c.t0 = t0;
     c.count = count;
     for (c.f0 = s->row_begin; c.f0 < s->row_end; c.f0 = c.f1) {
         c.f1 = s->row_end - c.f0 < LA_PART ? s->row_end : c.f0 + LA_PART;
-        c.k = LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, phi,
-                              LA_PART_ROW);
+        c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, phi, LA_PART_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
-            c.end = exponents ? LA_NAME(run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
-            LA_NAME(keys)(s, phi, &c);
-            LA_NAME(update_run)(s, phi, &c);
+            c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
+            la_keys(s, phi, &c);
+            la_update_run(s, phi, &c);
         }
     }
 }
 
-static void LA_NAME(update)(const linattn__span *s)
+static void la_update(const linattn__span *s)
 {
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = LA_NAME(alike)(s, t, LA_PART, &masked);
-        if (!masked) LA_NAME(update_block)(s, t, count);
+        count = la_alike(s, t, LA_PART, &masked);
+        if (!masked) la_update_block(s, t, count);
+    }
+}
+#endif
+
+/* ---- Sums: merge ----------------------------------------------------------------------------- */
+
+static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
+                         const float *shrink_src, size_t columns)
+{
+    size_t c;
+    for (c = 0; c < columns; c++) {
+        const float a = linattn__rescale(dst[c], shrink_dst);
+        dst[c] = a + linattn__rescale(src[c], shrink_src);
     }
 }
 
+/* One head: dst += src, the exponents of both aligned to the larger one first. */
+static void la_merge(const linattn__span *dst, const linattn__span *src)
+{
+    const size_t m = dst->m, panels = (dst->dv + 15) / 16;
+    size_t f, i, c;
+    if (!LINATTN__IS_EXP(dst->params->map)) {
+        for (i = 0; i < m * panels * 16; i += LA_W)
+            la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
+        for (i = 0; i < m; i += LA_W) { /* z is padded to 16 */
+            la_vec low = la_add(la_load(dst->e + i), la_load(src->e + i));
+            const la_vec z =
+                la_add_key(la_load(dst->z + i), la_load(src->z + i), &low, dst->params->map);
+            la_store(dst->z + i, z);
+            la_store(dst->e + i, low);
+        }
+        return;
+    }
+    for (f = 0; f < m; f++) {
+        const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
+        float shrink_dst[2], shrink_src[2];
+        if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
+        linattn__two_factors(dst->e[f] - e, shrink_dst);
+        linattn__two_factors(src->e[f] - e, shrink_src);
+        la_merge_row(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
+        for (c = 0; c < panels; c++)
+            la_merge_row(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
+                         shrink_src, 16);
+        dst->e[f] = e;
+    }
+}
+
+/* ---- Sums: one token ------------------------------------------------------------------------- */
+
+/* A decode step, or the update or query of one token, of the maps that act on each coordinate:
+   everything a head needs in one go, with the bits of a block of one. */
+typedef struct la_token {
+    float k[LA_STEP], q[LA_STEP]; /* phi(k), and phi(q) or the weights that stand for it */
+    float den[16];                /* the denominator over 16 virtual lanes */
+#if LINATTN__HAS_SIGNED
+    float lost[16]; /* and what its rounding lost, for the identity */
+#endif
+    float top, scale, power; /* as in la_scratch */
+} la_token;
+
+/* Maps features [f0, f1): z follows with a key, the denominator with a query. */
+LINATTN__INLINE void la_step_map(const linattn__span *s, la_token *w, const float *key,
+                                 const float *query, size_t f0, size_t f1)
+{
+    const linattn__params *p = s->params;
+    const int map = p->map, feature = p->norm == LINATTN_NORM_FEATURE;
+    la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
+    float top = 0.0f;
+    size_t f, j;
+    if (LINATTN__IS_EXP(map) && query && w->top > -LINATTN__INF) top = w->top;
+    for (j = 0; j < LA_PANEL_VECS; j++) {
+        den[j] = la_load(w->den + j * LA_W);
+        lost[j] = la_zero();
+#if LINATTN__HAS_SIGNED
+        lost[j] = la_load(w->lost + j * LA_W);
+#endif
+    }
+    for (f = f0; f < f1; f += 16) {
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+        {
+            const size_t at = f + j * LA_W;
+            if (at < f1) {
+                const int lanes = la_lanes_left(f1, at);
+                la_vec z = la_load(s->z + at), low = la_load(s->e + at), phi;
+                const la_vec e = low;
+                if (key) {
+                    phi = la_phi_key(p, key + at, lanes, la_key_exponent(e), map);
+                    la_store(w->k + (at - f0), phi);
+                    z = la_add_key(z, phi, &low, map);
+                    la_store(s->z + at, z);
+                    if (LINATTN__IS_SIGNED(map)) la_store(s->e + at, low);
+                }
+                if (query) {
+                    phi = la_phi_query(p, query + at, lanes, feature ? la_zero() : e, top, map);
+                    phi = la_weigh_query(phi, z, low, &den[j], &lost[j], map, feature);
+                    la_store(w->q + (at - f0), phi);
+                }
+            }
+        }
+    }
+    for (j = 0; j < LA_PANEL_VECS; j++) {
+        la_store(w->den + j * LA_W, den[j]);
+#if LINATTN__HAS_SIGNED
+        la_store(w->lost + j * LA_W, lost[j]);
+#endif
+    }
+}
+
+/* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
+   query. */
+LINATTN__INLINE void la_step_tile(const linattn__span *s, const la_token *w, const float *value,
+                                  float *out, size_t f0, size_t f1, size_t u, const int keys,
+                                  const int queries, const size_t NR)
+{
+    const int lanes = la_lanes_left(s->dv, (u + NR - 1) * LA_W), stream = s->stream;
+    const size_t m = s->m, count = f1 - f0;
+    float *row = la_column(s, u) + f0 * 16;
+    la_vec v[4], o[4], x[4];
+    size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        const int here = j + 1 < NR ? LA_W : lanes;
+        v[j] = o[j] = la_zero();
+        if (keys) v[j] = la_load_part(value + (u + j) * LA_W, here);
+        if (queries && f0 > 0) o[j] = la_load_part(out + (u + j) * LA_W, here);
+    }
+    for (f = 0; f < count; f++, row += 16) {
+        if (stream) { /* the tile's next columns, or the next head's */
+            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+                LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        if (keys) {
+            const la_vec kf = la_set1(w->k[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(kf, v[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
+        }
+        if (queries) {
+            const la_vec qf = la_set1(w->q[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
+        }
+    }
+    LINATTN__UNROLL for (j = 0; queries && j < NR; j++)
+    {
+        if (f1 == m) o[j] = la_mul(o[j], la_set1(w->scale));
+        la_store_part(out + (u + j) * LA_W, o[j], j + 1 < NR ? LA_W : lanes);
+    }
+}
+
+LINATTN__INLINE void la_step_columns(const linattn__span *s, const la_token *w, const float *value,
+                                     float *out, size_t f0, size_t f1, const int keys,
+                                     const int queries)
+{
+    const size_t end = (s->column_end + LA_W - 1) / LA_W;
+    size_t u = s->column_begin / LA_W;
+    for (; end - u >= 4; u += 4) la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 4);
+    if (end - u >= 2) {
+        la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 2);
+        u += 2;
+    }
+    if (u < end) la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 1);
+}
+
+static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
+                                             const float *query, uint64_t seen)
+{
+#if LINATTN__HAS_SIGNED
+    const float *lost = w->lost;
+#else
+    const float *lost = NULL;
+#endif
+    w->scale = la_factor(s, query, w->den, lost, w->top, seen, &w->power);
+}
+
+/* One token of one key/value head and one query head; no key or no query where these are NULL. */
+LINATTN__INLINE void la_step_head(const linattn__span *s, la_token *w, const float *key,
+                                  const float *value, const float *query, float *out, uint64_t seen)
+{
+    const int exponents = LINATTN__IS_EXP(s->params->map), plain = la_plain_factor(s->params);
+    const size_t m = s->m, step = exponents ? linattn__chunk(m) : m;
+    size_t c0, c1, f0, f1, i;
+    for (i = 0; i < 16; i += LA_W) {
+        la_store(w->den + i, la_zero());
+#if LINATTN__HAS_SIGNED
+        la_store(w->lost + i, la_zero());
+#endif
+    }
+    for (c0 = 0; c0 < m; c0 = c1) {
+        c1 = m - c0 < step ? m : c0 + step;
+#if LINATTN__HAS_EXP
+        if (exponents && key) la_settle(s, c0, c1, key + c0);
+        if (exponents && query)
+            la_raise(s, &w->top, la_peak(s, query + c0, c0, c1), c0 == 0, w->den, out);
+#endif
+        for (f0 = c0; f0 < c1; f0 = f1) {
+            f1 = c1 - f0 < LA_STEP ? c1 : f0 + LA_STEP;
+            la_step_map(s, w, key, query, f0, f1);
+            if (query && f1 == m && plain)
+                w->scale = linattn__inverse(la_denominator(w->den));
+            else if (query && f1 == m)
+                la_step_finish(s, w, query, seen);
+            if (key && query)
+                la_step_columns(s, w, value, out, f0, f1, 1, 1);
+            else if (key)
+                la_step_columns(s, w, value, out, f0, f1, 1, 0);
+            else
+                la_step_columns(s, w, value, out, f0, f1, 0, 1);
+        }
+    }
+    if (query && !plain) la_end_rows(s, &w->power, out, 1);
+}
+
+/* Tokens one by one, each with all its query heads. A masked token adds nothing: it only queries,
+   but counts for the norm length. */
+static void la_step(const linattn__span *s)
+{
+    linattn__span x = *s;
+    la_token w;
+    size_t head, t, g;
+    for (head = 0; head < s->heads; head++) {
+        for (t = 0; t < s->n; t++) {
+            const float *key = x.k ? x.k + t * x.k_token : NULL;
+            const float *value = x.k ? x.v + t * x.v_token : NULL;
+            const uint64_t seen = x.seen + (key ? t + 1 : 0);
+            if (key && !LINATTN__IS_SIGNED(x.params->map) && linattn__masked(key, x.d)) key = NULL;
+            if (!x.q && key) la_step_head(&x, &w, key, value, NULL, NULL, seen);
+            for (g = 0; x.q && g < x.group; g++)
+                la_step_head(&x, &w, g == 0 ? key : NULL, value, x.q + t * x.q_token + g * x.q_head,
+                             x.out + t * x.out_token + g * x.out_head, seen);
+        }
+        linattn__move(&x, 1);
+    }
+}
+
+#if LINATTN__HAS_WINDOW
+/* ---- Windows --------------------------------------------------------------------------------- */
+
+/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
+typedef struct la_band_scratch {
+    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
+    int apart[LA_BLOCK];
+} la_band_scratch;
+
+/* The span of a part of a head: z, exponents and S one after the other. */
+LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
+{
+    linattn__span x = *s;
+    x.z = part;
+    x.e = part + (s->m + 15) / 16 * 16;
+    x.s = x.e + (s->m + 15) / 16 * 16;
+    return x;
+}
+
+LINATTN__INLINE void la_fill(float *to, size_t count, float value)
+{
+    size_t i;
+    for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
+}
+
+static void la_part_clear(const linattn__span *s, float *part)
+{
+    la_fill(part, s->band->part_floats, 0.0f);
+    if (LINATTN__IS_EXP(s->params->map))
+        la_fill(la_part(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
+}
+
+static void la_part_add(const linattn__span *s, float *part, float *other)
+{
+    const linattn__span to = la_part(s, part), from = la_part(s, other);
+    la_merge(&to, &from);
+}
+
+/* part = the middle of the window of token i. */
+static void la_part_middle(const linattn__span *s, const linattn__band_parts *b, float *part,
+                           uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const float *slot = b->slots;
+    size_t at;
+    if (band->middle == 0) {
+        la_part_clear(s, part);
+        return;
+    }
+    slot += (size_t)(i / LINATTN__BAND % band->middle) * band->part_floats;
+    for (at = 0; at < band->part_floats; at += LA_W) la_store(part + at, la_load(slot + at));
+    la_part_add(s, part, b->prefix);
+}
+
+/* Where token i, counted from the first of all, is kept. */
+LINATTN__INLINE size_t la_kept(const linattn__span *s, uint64_t i)
+{
+    return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
+}
+
+/* The tokens of the left sub-blocks that token i may see: [*first, returned). */
+static uint64_t la_left_keys(const linattn__span *s, uint64_t i, uint64_t *first)
+{
+    const linattn__band *band = s->band;
+    const uint64_t block = i / LINATTN__BAND;
+    const uint64_t end = block > band->middle ? (block - band->middle) * LINATTN__BAND : 0;
+    *first = i + 1 > s->window ? i + 1 - s->window : 0;
+    if (*first > end) *first = end;
+    return end;
+}
+
+/* The column of the first key that token i sees. */
+static size_t la_first_column(const linattn__span *s, uint64_t i)
+{
+    const linattn__band *band = s->band;
+    uint64_t first;
+    const uint64_t end = la_left_keys(s, i, &first), begin = i - i % LINATTN__BAND;
+    const size_t left = band->left * LINATTN__BAND;
+    if (first < end) return left - (size_t)(end - first);
+    if (begin + s->window < i + 1) return left + (size_t)(i + 1 - s->window - begin);
+    return left;
+}
+
+/* phi(k) of the run's tokens, which are in w->k from now on, become columns, that of token 0 being
+   `column`. */
+static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratch *w,
+                                             const la_chunk *c, size_t column)
+{
+    const linattn__params *p = sum->params;
+    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    size_t t, f, i;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = la_lanes_left(c->f1, f);
+        const la_vec e = la_key_exponent(la_load(sum->e + f));
+        for (t = c->t; t < c->end; t++)
+            la_store(w->k + t * LA_ROW + (f - c->f0),
+                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
+    }
+    for (t = c->t; t < c->end;) {
+        float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
+        const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
+        for (f = c->f0; f < c->f1; f += LA_W) {
+            const size_t lanes = (size_t)la_lanes_left(c->f1, f);
+            const float *from = w->k + t * LA_ROW + (f - c->f0);
+            la_vec a[LA_W];
+            if (count == 1) {
+                for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
+                continue;
+            }
+            LINATTN__UNROLL for (i = 0; i < LA_W; i++) a[i] = la_load(from + i * LA_ROW);
+            la_transpose(a);
+            for (i = 0; i < lanes; i++) la_store(to + (f + i) * 16, a[i]);
+        }
+        t += count;
+    }
+}
+
+/* Columns of tokens that are not there, or masked. */
+static void la_clear_columns(const linattn__span *sum, size_t column, size_t count)
+{
+    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    size_t c, f;
+    for (c = column; c < column + count; c++)
+        for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
+}
+
+/* Columns for `count` tokens that are not masked, with no query that looks on. */
+static void la_append(const linattn__span *sum, la_scratch *w, const float *keys, size_t k_token,
+                      size_t count, size_t column)
+{
+    const size_t step = linattn__chunk(sum->m);
+    la_chunk c;
+    for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
+        c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
+        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, w->k, LA_ROW);
+        for (c.t = 0; c.t < count; c.t = c.end) {
+            c.end = count;
+            if (LINATTN__IS_EXP(sum->params->map))
+                c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
+            la_put_columns(sum, w, &c, column);
+        }
+    }
+}
+
+LINATTN__INLINE int la_all_finite(const float *v, size_t n)
+{
+    la_vec sum = la_zero();
+    size_t c;
+    for (c = 0; c < n; c += LA_W) {
+        const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+        sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
+    }
+    return !la_any(la_unordered(sum));
+}
+
+LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i += LA_W) {
+        const int lanes = la_lanes_left(n, i);
+        la_store_part(to + i, la_load_part(from + i, lanes), lanes);
+    }
+}
+
+/* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
+   several tokens share a tile, as those that a token does not see have the weight 0. */
+LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
+                                   const float *v, size_t column)
+{
+    size_t c;
+    for (c = 0; c < s->dv; c += LA_W)
+        la_store(b->panels + (c / 16 * s->band->columns + column) * 16 + c % 16,
+                 v ? la_load_part(v + c, la_lanes_left(s->dv, c)) : la_zero());
+}
+
+/* The maps whose denominators need z itself are read out token by token, from a state that holds
+   just the window. */
+LINATTN__INLINE int la_always_apart(const linattn__params *p)
+{
+    return p->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(p->map);
+}
+
+/* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
+static void la_put_left(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
+                        la_scratch *w, uint64_t key, size_t count, size_t column, uint64_t first,
+                        int masked)
+{
+    const size_t at = la_kept(s, key);
+    size_t t;
+    if (masked)
+        la_clear_columns(sum, column, count);
+    else
+        la_append(sum, w, b->keys + at * s->d, s->d, count, column);
+    for (t = 0; t < count; t++) {
+        const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
+        if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
+        la_put_values(s, b, v, column + t);
+    }
+}
+
+/* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
+   vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
+static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__span *sum,
+                                            const linattn__band_parts *b, la_scratch *w, uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const uint64_t there = s->seen + s->n_k;
+    uint64_t key, first, end;
+    size_t count, column;
+    linattn__span left = *s;
+    la_part_middle(s, b, b->sum, i);
+    la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
+    if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
+    *b->odd = 0.0f;
+    end = la_left_keys(s, i, &first);
+    column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
+    key = end - (band->left * LINATTN__BAND - column);
+    left.k_token = s->d;
+    left.n = LINATTN__BAND;
+    for (; key < end; key += count, column += count) {
+        const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
+        int masked = 1;
+        count = LA_BLOCK < 16 ? LA_BLOCK : 16;
+        if (key < there) {
+            if (count > there - key) count = (size_t)(there - key);
+            left.k = b->keys + (at - row) * s->d;
+            count = la_alike(&left, row, count, &masked);
+        }
+        la_put_left(s, sum, b, w, key, count, column, first, masked);
+    }
+}
+
+/* Tokens [key, end) of those that are kept, if they came at all, are added to a part. */
+static void la_add_kept(const linattn__span *s, const linattn__band_parts *b, float *part,
+                        uint64_t key, uint64_t end)
+{
+    linattn__span x = la_part(s, part);
+    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
+    x.k_token = s->d;
+    x.v_token = s->dv;
+    x.fetch = 0;
+    for (; key < end; key += x.n) {
+        const size_t at = la_kept(s, key), left = LINATTN__BAND - at % LINATTN__BAND;
+        x.k = b->keys + at * s->d;
+        x.v = b->values + at * s->dv;
+        x.n = end - key < left ? (size_t)(end - key) : left;
+        la_update(&x);
+    }
+}
+
+/* The sub-block that began with token i is complete. */
+static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn__band_parts *b,
+                                          uint64_t i)
+{
+    const linattn__band *band = s->band;
+    const size_t part = band->part_floats;
+    size_t at;
+
+    if (band->middle == 0) return;
+    at = (size_t)(i / LINATTN__BAND % band->middle);
+    la_part_clear(s, b->slots + at * part);
+    la_add_kept(s, b, b->slots + at * part, i, i + LINATTN__BAND);
+    la_part_add(s, b->prefix, b->slots + at * part);
+    if (at + 1 < band->middle) return;
+    for (; at > 0; at--) la_part_add(s, b->slots + (at - 1) * part, b->slots + at * part);
+    la_part_clear(s, b->prefix);
+}
+
+/* The read-out of token t, query by query from a state of its own. */
+static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linattn__band_parts *b,
+                                            la_scratch *w, size_t t)
+{
+    const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
+    uint64_t first, end = la_left_keys(s, i, &first);
+    size_t g;
+    linattn__span x = la_part(s, b->spare);
+    la_part_middle(s, b, b->spare, i);
+    la_add_kept(s, b, b->spare, first, end);
+    first = begin + s->window < i + 1 ? i + 1 - s->window : begin;
+    la_add_kept(s, b, b->spare, first, i + 1);
+    x.seen = la_visible(s, t);
+    x.band = NULL;
+    x.window = 0;
+    x.q = s->q + (t - s->lag) * s->q_token;
+    x.out = s->out + (t - s->lag) * s->out_token;
+    x.n = 1;
+    x.fetch = 0;
+    for (g = 0; g < s->group; g++) la_query_block(&x, w, 0, 1, g);
+}
+
+/* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
+   are known, so far that these would be lost? */
+static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, const la_chunk *c,
+                      const float *key)
+{
+    size_t f;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = la_lanes_left(c->f1, f);
+        la_vec near = la_load(b->exponents + f), e;
+        if (key)
+            near = la_max(near, la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params));
+        e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
+        near = la_max(la_set1(LINATTN__LOWEST), near);
+        if (la_any(la_gt(e, la_add(near, la_set1(32.0f))))) return 1;
+    }
+    return 0;
+}
+
+/* One run of a chunk: stages it, and reads out S and the columns. */
+static LINATTN__NOINLINE void la_band_run(const linattn__span *sum, la_scratch *w,
+                                          la_band_scratch *x, la_chunk *c, const la_tile *sums,
+                                          const la_tile *scores, const float *q)
+{
+    la_tile a;
+    size_t g;
+    for (g = 0; g < sums->heads; g++) {
+        c->row0 = g * c->count;
+        c->query = q + g * sum->q_head;
+        c->q.at =
+            sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
+        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
+        c->scores = x->p + c->row0 * LA_ROW;
+        if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
+        la_stage(sum, w, c, 0);
+    }
+    a = *scores;
+    a.begin = c->t;
+    a.end = c->end;
+    a.f0 = c->f0;
+    a.f1 = c->f1;
+    a.first = c->first;
+    a.last = 0;
+    la_read_tiles(&a);
+    a.span = sums->span;
+    a.out = sums->out;
+    if (sum->band->middle) la_read_tiles(&a);
+}
+
+/* Scores of keys that a token does not see become 0; the others enter the denominators. */
+static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch *x, size_t t0,
+                         size_t count, size_t heads, size_t column)
+{
+    const size_t left = s->band->left * LINATTN__BAND;
+    size_t g, t, j;
+    for (g = 0; g < heads; g++)
+        for (t = 0; t < count; t++) {
+            const uint64_t i = s->seen + t0 + t;
+            const size_t first = la_first_column(s, i);
+            const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
+            float *const p = x->p + row * LA_ROW, *const den = w->den + row * 16;
+            for (j = column; j < first; j++) p[j] = 0.0f;
+            for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
+            for (j = first / 16 * 16; j < end; j += LA_W)
+                la_store(den + j % 16, la_add(la_load(den + j % 16), la_load(p + j)));
+        }
+}
+
+/* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
+   to be added. */
+static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linattn__span *sum,
+                                            const linattn__band_parts *b, la_scratch *w,
+                                            la_band_scratch *x, size_t t0, size_t count, size_t g0,
+                                            size_t heads, int keys)
+{
+    const linattn__params *p = s->params;
+    const uint64_t i = s->seen + t0;
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
+    const size_t column = la_first_column(s, i) / 16 * 16;
+    const size_t step = linattn__chunk(s->m);
+    const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
+    linattn__span whole = *sum, single = *s, values = *s;
+    la_tile sums, scores;
+    la_chunk c;
+    size_t g, t;
+    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
+    single.dv = single.column_end = s->band->columns - column;
+    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
+    single.column_begin = 0;
+    single.out_token = LA_ROW;
+    single.out_head = count * LA_ROW;
+    whole.column_end = s->dv;
+    sums.span = &whole;
+    sums.k = sums.v = sums.q_in = sums.k_in = NULL;
+    sums.q = w->q;
+    sums.scale = w->scale;
+    sums.count = count;
+    sums.heads = heads;
+    sums.keep = sums.ahead = 0;
+    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
+    scores = sums;
+    scores.span = &single;
+    scores.out = x->p + column;
+    c.t0 = t0;
+    c.count = count;
+    c.keep = c.fresh = 0;
+    c.columns = s->band->columns;
+    c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
+    la_fill(w->den, count * heads * 16, 0.0f);
+    for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
+        c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
+        c.first = c.f0 == 0;
+        c.last = c.f1 == s->m;
+        if (keys)
+            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
+        for (g = 0; g < heads && p->source != LINATTN__DIRECT; g++)
+            (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                            w->q + g * count * LA_ROW, LA_ROW);
+        for (c.t = 0; c.t < count; c.t = c.end) {
+            c.end = count;
+            if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
+            for (t = c.t; t < c.end && LINATTN__IS_EXP(p->map); t++)
+                x->apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+            if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
+            la_band_run(sum, w, x, &c, &sums, &scores, q);
+        }
+    }
+    la_band_mask(s, w, x, t0, count, heads, column);
+    c.t = 0;
+    c.end = count;
+    for (g = 0; g < heads; g++) {
+        c.row0 = g * count;
+        c.query = q + g * s->q_head;
+        la_finish(s, w, &c, 1);
+    }
+    values.s = b->panels;
+    values.m = s->band->columns;
+    sums.span = &values;
+    sums.q = x->p + column;
+    sums.begin = 0;
+    sums.end = count;
+    sums.f0 = la_first_column(s, i);
+    sums.f1 = own + count;
+    sums.q = x->p + sums.f0;
+    sums.first = s->band->middle == 0;
+    sums.last = 1;
+    la_read_tiles(&sums);
+    for (g = 0; g < heads; g++)
+        la_end_rows(s, w->power + g * count, sums.out + g * s->out_head, count);
+}
+
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
+static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
+                           la_scratch *w, la_band_scratch *x, size_t t0, size_t count, int masked)
+{
+    const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    const uint64_t i = s->seen + t0;
+    const size_t at = la_kept(s, i);
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
+    size_t t, f, g;
+    for (t = 0; t < count; t++) {
+        const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
+        float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
+        x->apart[t] = apart;
+        if (absent) {
+            if (!apart) la_put_values(s, b, NULL, own + t);
+            continue;
+        }
+        la_copy(key, k, s->d);
+        if (masked) {
+            for (f = 0; f < s->dv; f++) value[f] = 0.0f;
+        } else {
+            la_copy(value, v, s->dv);
+            if (!la_all_finite(v, s->dv)) *b->odd = 1.0f;
+        }
+        if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
+    }
+    if (!apart && masked) la_clear_columns(sum, own, count);
+    if (t0 >= s->lag && !apart) {
+        for (g = 0; g < s->group; g += chunk) {
+            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
+            la_band_block(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
+        }
+    } else if (!apart && !masked) {
+        la_append(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
+    }
+    for (t = 0; t < count && t0 >= s->lag; t++)
+        if (x->apart[t]) la_band_apart(s, b, w, t0 + t);
+}
+
+/* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
+   where values are not finite, so that a 0 does not meet them. */
+static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b, size_t t,
+                            size_t most, int *masked)
+{
+    const size_t within = 16 - (size_t)((s->seen + t) % 16);
+    size_t count = within < most ? within : most, i;
+    if (count > s->n - t) count = s->n - t;
+    if (t < s->lag && count > s->lag - t) count = s->lag - t;
+    *masked = 1;
+    if (t >= s->n_k) return *b->odd > 0.0f ? 1 : count;
+    if (count > s->n_k - t) count = s->n_k - t;
+    count = la_alike(s, t, count, masked);
+    for (i = 0; i < count; i++)
+        if (!la_all_finite(s->v + (t + i) * s->v_token, s->dv)) return 1;
+    return *b->odd > 0.0f ? 1 : count;
+}
+
+static void la_band(const linattn__span *s)
+{
+    const linattn__band *band = s->band;
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    la_scratch w;
+    la_band_scratch x;
+    linattn__band_parts b;
+    linattn__span sum;
+    size_t t, count, i;
+    linattn__band_layout(s, s->z, &b);
+    sum = la_part(s, b.sum);
+    sum.column_end = (s->dv + 15) / 16 * 16 + band->columns;
+    if (s->seen == 0) {
+        for (i = 0; i < band->middle; i++) la_part_clear(s, b.slots + i * band->part_floats);
+        la_part_clear(s, b.prefix);
+    }
+    for (t = 0; t < s->n; t += count) {
+        const uint64_t at = s->seen + t;
+        int masked;
+        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params))
+            la_band_begin(s, &sum, &b, &w, at);
+        count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
+        la_band_tokens(s, &sum, &b, &w, &x, t, count, masked);
+        if ((at + count) % LINATTN__BAND == 0)
+            la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
+    }
+}
+#endif
+
+#if LINATTN__HAS_FEATURES
+/* ---- Features -------------------------------------------------------------------------------- */
+
+/* What a block of tokens needs to be projected. */
+typedef struct la_projection {
+    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
+
+    float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
+    float power[LA_BLOCK];  /* what that leaves out, or 0 */
+    float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
+} la_projection;
+
+/* The sum of (x factor)^2. */
+LINATTN__INLINE float la_square(const float *x, size_t d, float factor)
+{
+    la_vec sum[LA_PANEL_VECS];
+    size_t i, j;
+    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    for (i = 0; i < d; i += LA_W) {
+        const la_vec y = la_mul(la_load_part(x + i, la_lanes_left(d, i)), la_set1(factor));
+        j = (i / LA_W) % LA_PANEL_VECS;
+        sum[j] = la_fma(y, y, sum[j]);
+    }
+    return la_sum16(sum);
+}
+
+/* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
+static int la_measure(const linattn__span *s, la_projection *w, const float *x, size_t x_token,
+                      size_t count)
+{
+    const linattn__params *p = s->params;
+    size_t t;
+    int huge = 0;
+    for (t = 0; t < count; t++, x += x_token) {
+        float square = la_square(x, s->d, p->source_root);
+        w->factor[t] = p->source_root;
+        w->power[t] = 0.0f;
+        if (!(square < 1e24f)) {
+            w->factor[t] = linattn__tame(x, s->d, p->source_root, &w->power[t]);
+            square = 0.0f;
+            huge = 1;
+        }
+        w->lower[t] = p->lowered ? 0.5f * square : 0.0f;
+    }
+    return huge;
+}
+
+/* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
+static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
+                      size_t x_token, size_t t, size_t columns, float *y)
+{
+    float square = 0.0f;
+    size_t c;
+    if (w->power[t] == 0.0f) return;
+    if (s->params->lowered) square = la_square(x + t * x_token, s->d, w->factor[t]);
+    square = linattn__saturating_ldexp(0.5f * square, 2.0f * w->power[t]);
+    for (c = 0; c < columns; c++)
+        y[c] = linattn__clamp(linattn__saturating_ldexp(y[c], w->power[t]) - square);
+}
+
+/* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
+static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
+                          size_t c1)
+{
+    const la_vec least = la_set1(1e-18f);
+    size_t t, c;
+    for (t = 0; t < count; t++, x += x_token)
+        for (c = c0; c < c1; c += LA_W) {
+            const la_vec in = la_load_part(x + c, la_lanes_left(c1, c));
+            const la_vec y = la_mul(in, la_set1(w->factor[t]));
+            const la_vec size = la_max(y, la_sub(la_zero(), y));
+            la_store(w->x + t * LA_ROW + (c - c0), la_select(la_gt(least, size), la_zero(), y));
+        }
+}
+
+/* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
+   of the hyperbolic form with the other sign. */
+static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
+{
+    size_t f, c;
+    for (f = f0; f < f1; f++) {
+        const float *row = s->shared + f % s->rows * s->d;
+        for (c = c0; c < c1; c++) {
+            float x = row[c];
+            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            if (f >= s->rows) x = 0.0f - x;
+            s->panel[(c - c0) * 16 + (f - f0)] = x;
+        }
+    }
+    return s->panel;
+}
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
+   reads out S. */
+static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
+                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    la_projection w;
+    linattn__span view = *s;
+    la_tile a;
+    size_t c, t;
+    const int huge = la_measure(s, &w, x, x_token, count);
+    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
+    a.span = &view;
+    a.k = a.v = NULL;
+    a.q = w.x;
+    a.scale = NULL;
+    a.out = y;
+    a.count = a.end = count;
+    a.heads = 1;
+    a.begin = 0;
+    a.last = a.keep = a.ahead = 0; /* sums as they are */
+    view.m = s->d;
+    view.dv = view.column_end = f1 - f0;
+    view.column_begin = 0;
+    view.out_token = y_row;
+    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
+        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
+        la_scale_rows(&w, x, x_token, count, c, c1);
+        a.first = c == 0;
+        a.f0 = c;
+        a.f1 = c1;
+        view.s = (float *)(uintptr_t)panels;
+        if (s->rows) {
+            view.s = (float *)(uintptr_t)la_panel(s, f0, f1, c, c1);
+            a.f0 = 0;
+            a.f1 = c1 - c;
+        }
+        la_read_tiles(&a);
+    }
+    for (t = 0; t < count && s->params->lowered; t++)
+        for (c = 0; c < f1 - f0; c += LA_W) {
+            float *const at = y + t * y_row + c;
+            const int lanes = la_lanes_left(f1 - f0, c);
+            la_store_part(at, la_sub(la_load_part(at, lanes), la_set1(w.lower[t])), lanes);
+        }
+    for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
+}
+
+/* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
+   to LA_W - 1 floats more. */
+LINATTN__INLINE void la_products(float *y, const float *from, size_t length, float by, int raw,
+                                 float root)
+{
+    size_t i;
+    for (i = 0; i < length; i += LA_W) {
+        la_vec x;
+        if (raw)
+            x = la_mul(la_load_part(from + i, la_lanes_left(length, i)), la_set1(root));
+        else
+            x = la_load(from + i);
+        la_store(y + i, la_mul(x, la_set1(by)));
+    }
+}
+
+/* The lists of monomials of degrees 0 to base of one token: each from the one below, of the last
+   only what is taken. */
+static void la_lists(const linattn__recipe *r, const float *x, float root, float *list)
+{
+    size_t p, i;
+    list[0] = 1.0f;
+    la_products(list + 1, x, r->d, 1.0f, 1, root);
+    for (p = 2; p <= r->base; p++) {
+        const float *below = list + r->list[p - 1];
+        size_t to = r->list[p];
+        for (i = 0; i < r->d; i++) {
+            const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
+            if (p < r->base || (to < r->end && to + length > r->begin))
+                la_products(list + to, below + first, length, list[1 + i], 0, root);
+            to += length;
+        }
+    }
+}
+
+/* y[t][f - f0] = the monomials of `count` tokens with their weights. */
+static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
+                                          size_t count, size_t f0, size_t f1, float *y,
+                                          size_t y_row)
+{
+    const float *weights = s->shared + (f0 - s->shared_begin);
+    const float root = s->params->source_root;
+    float list[LINATTN__LOWER + 16], product[9];
+    linattn__recipe r;
+    size_t t, i, f, level;
+    int raw;
+    linattn__plan(&r, s->d, s->params->degree, f0, f1);
+    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
+    product[0] = 1.0f;
+    for (t = 0; t < count; t++, x += x_token, y += y_row) {
+        float *to = y;
+        if (!raw) la_lists(&r, x, root, list);
+        for (i = 0; i < r.count; i++) {
+            const linattn__segment *g = &r.segment[i];
+            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
+                product[level + 1] = product[level] * (x[g->index[level]] * root);
+            if (raw && g->from)
+                la_products(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
+            else if (raw)
+                *to = 1.0f;
+            else
+                la_products(to, list + g->from, g->length, product[g->prefix], 0, root);
+            to += g->length;
+        }
+        for (f = 0; f < f1 - f0; f += LA_W) {
+            const la_vec weight = la_load_part(weights + f, la_lanes_left(f1 - f0, f));
+            la_store(y + f, la_mul(la_load(y + f), weight));
+        }
+    }
+}
+#endif
+
+#if LINATTN__HAS_EXACT
 /* ---- Exact attention ------------------------------------------------------------------------- */
 
 /* Lanes are queries: NQ vectors of them meet LINATTN__EXACT_KEYS keys at a time. Scores, weights
@@ -2218,8 +3138,8 @@ static void LA_NAME(update)(const linattn__span *s)
    its own lane, and the running maximum and the denominator are vectors. */
 
 /* P[j][lane] = q.k_j for the keys listed. */
-LINATTN__INLINE void LA_NAME(scores)(const linattn__exact *x, const linattn__exact_scratch *w,
-                                     const float *const *key, size_t count, const size_t NQ)
+LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scratch *w,
+                               const float *const *key, size_t count, const size_t NQ)
 {
     size_t j, f, r, u;
     for (j = 0; j < count; j += LA_UPDATE_ROWS) {
@@ -2248,8 +3168,8 @@ LINATTN__INLINE void LA_NAME(scores)(const linattn__exact *x, const linattn__exa
 }
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
-LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scratch *w,
-                                    size_t count, const int masked, const size_t NQ)
+LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+                              const size_t NQ)
 {
     const size_t row = NQ * LA_W;
     size_t j, u, c;
@@ -2259,12 +3179,11 @@ LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scra
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
-            la_vec y = la_load(p + j * row);
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
-            top = la_max(top, y);
+            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
+            top = la_max(top, la_select(seen, la_load(p + j * row), before));
         }
         if (la_any(la_gt(top, before))) {
-            const la_vec shrink = LA_NAME(exp_negative)(la_sub(before, top));
+            const la_vec shrink = la_exp_negative(la_sub(before, top));
             sum = la_mul(sum, shrink);
             for (c = 0; c < x->dv; c++) {
                 float *const o = w->o + c * row + u * LA_W;
@@ -2273,8 +3192,9 @@ LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scra
             la_store(w->maximum + u * LA_W, top);
         }
         for (j = 0; j < count; j++) {
-            la_vec y = LA_NAME(exp_negative)(la_sub(la_load(p + j * row), top));
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
+            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
+            la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
+            y = la_select(seen, y, la_zero());
             la_store(p + j * row, y);
             sum = la_add(sum, y);
         }
@@ -2284,8 +3204,8 @@ LINATTN__INLINE void LA_NAME(weigh)(const linattn__exact *x, linattn__exact_scra
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
    leaves no trace in the order of the sums. Returns where to go on. */
-static size_t LA_NAME(gather)(const linattn__exact *x, linattn__exact_scratch *w, size_t j,
-                              size_t end, size_t *count)
+static size_t la_gather(const linattn__exact *x, linattn__exact_scratch *w, size_t j, size_t end,
+                        size_t *count)
 {
     size_t c = 0;
     for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
@@ -2299,8 +3219,8 @@ static size_t LA_NAME(gather)(const linattn__exact *x, linattn__exact_scratch *w
 }
 
 /* Where the values of a block lie: in place, or packed where masked tokens lie between. */
-static const float *LA_NAME(values)(const linattn__exact *x, linattn__exact_scratch *w,
-                                    size_t count, size_t *stride)
+static const float *la_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+                              size_t *stride)
 {
     size_t j, c;
     if (w->index[count - 1] - w->index[0] == count - 1) {
@@ -2314,7 +3234,7 @@ static const float *LA_NAME(values)(const linattn__exact *x, linattn__exact_scra
 }
 
 /* Query i of the span, counted over tokens and the heads of the group. */
-LINATTN__INLINE const float *LA_NAME(exact_query)(const linattn__exact *x, size_t i)
+LINATTN__INLINE const float *la_exact_query(const linattn__exact *x, size_t i)
 {
     if (x->group == 1) return x->q + i * x->q_token;
     return x->q + (i / x->group) * x->q_token + (i % x->group) * x->q_head;
@@ -2322,15 +3242,15 @@ LINATTN__INLINE const float *LA_NAME(exact_query)(const linattn__exact *x, size_
 
 /* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
    one. */
-static void LA_NAME(exact_queries)(const linattn__exact *x, float *to, size_t i0, size_t lanes,
-                                   size_t row)
+static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size_t lanes,
+                             size_t row)
 {
     const la_vec pre = la_set1(x->pre);
     const float *q[LA_W];
     size_t f, l;
-    for (l = 0; l < LA_W; l++) q[l] = LA_NAME(exact_query)(x, i0 + (l < lanes ? l : lanes - 1));
+    for (l = 0; l < LA_W; l++) q[l] = la_exact_query(x, i0 + (l < lanes ? l : lanes - 1));
     for (f = 0; f < x->d; f += LA_W) {
-        const int part = LA_NAME(lanes_left)(x->d, f);
+        const int part = la_lanes_left(x->d, f);
         la_vec a[LA_W];
         if (part == LA_W) {
             LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load(q[l] + f), pre);
@@ -2344,11 +3264,11 @@ static void LA_NAME(exact_queries)(const linattn__exact *x, float *to, size_t i0
     }
 }
 
-static void LA_NAME(exact_begin)(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
-                                 size_t lanes, size_t row)
+static void la_exact_begin(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
+                           size_t lanes, size_t row)
 {
     size_t l, f;
-    for (l = 0; l < row; l += LA_W) LA_NAME(exact_queries)(x, w->q + l, i0 + l, lanes - l, row);
+    for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
         const size_t i = i0 + (l < lanes ? l : lanes - 1);
         w->limit[l] = x->causal ? (float)(i / x->group - i0 / x->group) : 0.0f;
@@ -2359,13 +3279,13 @@ static void LA_NAME(exact_begin)(const linattn__exact *x, linattn__exact_scratch
 }
 
 /* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
-static void LA_NAME(exact_outputs)(const linattn__exact *x, const float *o, const float *scale,
-                                   float *const *out, size_t row)
+static void la_exact_outputs(const linattn__exact *x, const float *o, const float *scale,
+                             float *const *out, size_t row)
 {
     const la_vec by = la_load(scale);
     size_t c, l;
     for (c = 0; c < x->dv; c += LA_W) {
-        const int part = LA_NAME(lanes_left)(x->dv, c);
+        const int part = la_lanes_left(x->dv, c);
         la_vec a[LA_W];
         if (part == LA_W) {
             LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] =
@@ -2382,8 +3302,8 @@ static void LA_NAME(exact_outputs)(const linattn__exact *x, const float *o, cons
     }
 }
 
-static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
-                               size_t lanes, size_t row)
+static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
+                         size_t lanes, size_t row)
 {
     float scale[LINATTN__EXACT_LANES], *out[LINATTN__EXACT_LANES];
     size_t l;
@@ -2394,20 +3314,20 @@ static void LA_NAME(exact_end)(const linattn__exact *x, const linattn__exact_scr
             out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
         scale[l] = linattn__inverse(w->den[l]);
     }
-    for (l = 0; l < row; l += LA_W) LA_NAME(exact_outputs)(x, w->o + l, scale + l, out + l, row);
+    for (l = 0; l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
    so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
    limit is its token's distance from the first lane's. */
-LINATTN__INLINE void LA_NAME(exact_block)(const linattn__exact *x, linattn__exact_scratch *w,
-                                          size_t i0, size_t lanes, const size_t NQ)
+LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
+                                    size_t lanes, const size_t NQ)
 {
     const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
     const size_t end = x->causal ? (i0 + lanes - 1) / x->group + x->offset + 1 : x->n_k;
     size_t j = 0, i, count;
     linattn__outer a;
-    LA_NAME(exact_begin)(x, w, i0, lanes, NQ * LA_W);
+    la_exact_begin(x, w, i0, lanes, NQ * LA_W);
     a.c = w->o;
     a.c_row = a.b_row = NQ * LA_W;
     a.c_vec = LA_W;
@@ -2416,25 +3336,23 @@ LINATTN__INLINE void LA_NAME(exact_block)(const linattn__exact *x, linattn__exac
     a.order = w->order;
     a.limit = w->limit;
     while (j < end) {
-        j = LA_NAME(gather)(x, w, j, end, &count);
+        j = la_gather(x, w, j, end, &count);
         if (count == 0) break;
-        LA_NAME(scores)(x, w, w->key, count, NQ);
+        la_scores(x, w, w->key, count, NQ);
         a.count = count;
-        a.a = LA_NAME(values)(x, w, count, &a.a_row);
-        if (w->index[count - 1] < first) {
-            LA_NAME(weigh)(x, w, count, 0, NQ);
-            LA_NAME(outer)(&a, 0, NQ);
-        } else {
-            for (i = 0; i < count; i++)
-                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
-            LA_NAME(weigh)(x, w, count, 1, NQ);
-            LA_NAME(outer)(&a, 1, NQ);
-        }
+        a.a = la_values(x, w, count, &a.a_row);
+        for (i = 0; i < count; i++)
+            w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+        la_weigh(x, w, count, NQ);
+        if (w->index[count - 1] < first)
+            la_outer(&a, 0, NQ);
+        else
+            la_outer(&a, 1, NQ);
     }
-    LA_NAME(exact_end)(x, w, i0, lanes, NQ * LA_W);
+    la_exact_end(x, w, i0, lanes, NQ * LA_W);
 }
 
-static void LA_NAME(softmax)(const linattn__exact *x)
+static void la_softmax(const linattn__exact *x)
 {
     linattn__exact_scratch w;
     size_t i, lanes;
@@ -2444,20 +3362,22 @@ static void LA_NAME(softmax)(const linattn__exact *x)
         /* two blocks of two vectors are better than one of three and one of one */
         if (LA_EXACT_VECS == 3 && x->end - i > 3 * LA_W && x->end - i <= 4 * LA_W) lanes = 2 * LA_W;
         if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
-            LA_NAME(exact_block)(x, &w, i, lanes, LA_EXACT_VECS);
+            la_exact_block(x, &w, i, lanes, LA_EXACT_VECS);
         else if (lanes > LA_W)
-            LA_NAME(exact_block)(x, &w, i, lanes, 2);
+            la_exact_block(x, &w, i, lanes, 2);
         else
-            LA_NAME(exact_block)(x, &w, i, lanes, 1);
+            la_exact_block(x, &w, i, lanes, 1);
     }
 }
+#endif
 
+#if LINATTN__HAS_NYSTROM
 /* ---- Nystroem -------------------------------------------------------------------------------- */
 
 /* Sums of NR vectors of components from f over the tokens [t, end), in double; the number of tokens
    in them is the same for all f. */
-LINATTN__INLINE size_t LA_NAME(mean_vectors)(const linattn__means *x, size_t t, size_t end,
-                                             size_t f, float *mean, const size_t NR)
+LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t end, size_t f,
+                                       float *mean, const size_t NR)
 {
     la_dvec sum[8];
     double part[8 * LA_DW];
@@ -2478,8 +3398,8 @@ LINATTN__INLINE size_t LA_NAME(mean_vectors)(const linattn__means *x, size_t t, 
 }
 
 /* The same for one component. */
-static size_t LA_NAME(mean_component)(const linattn__means *x, size_t t, size_t end, size_t f,
-                                      float *mean)
+static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, size_t f,
+                                float *mean)
 {
     double sum = 0.0;
     size_t count = 0;
@@ -2493,16 +3413,16 @@ static size_t LA_NAME(mean_component)(const linattn__means *x, size_t t, size_t 
     return count;
 }
 
-static size_t LA_NAME(means)(const linattn__means *x)
+static size_t la_means(const linattn__means *x)
 {
     float *mean = x->mean;
     size_t t, f, count = 0, segments = 0;
     for (t = 0; t < x->n; t += x->length) {
         const size_t end = x->n - t < x->length ? x->n : t + x->length;
         for (f = 0; x->d - f >= 8 * LA_DW; f += 8 * LA_DW)
-            count = LA_NAME(mean_vectors)(x, t, end, f, mean, 8);
-        for (; x->d - f >= LA_DW; f += LA_DW) count = LA_NAME(mean_vectors)(x, t, end, f, mean, 1);
-        for (; f < x->d; f++) count = LA_NAME(mean_component)(x, t, end, f, mean);
+            count = la_mean_vectors(x, t, end, f, mean, 8);
+        for (; x->d - f >= LA_DW; f += LA_DW) count = la_mean_vectors(x, t, end, f, mean, 1);
+        for (; f < x->d; f++) count = la_mean_component(x, t, end, f, mean);
         if (count == 0) continue;
         mean += x->d;
         segments++;
@@ -2512,9 +3432,9 @@ static size_t LA_NAME(means)(const linattn__means *x)
 
 /* c[r][j] = sum over t < count of a[t][r] b[t][j], in order: MR rows, NR vectors. Rows of a and c
    and of b have strides of their own. */
-LINATTN__INLINE void LA_NAME(product_tile)(const double *a, size_t a_row, const double *b,
-                                           size_t b_row, double *c, size_t c_row, size_t count,
-                                           const size_t MR, const size_t NR)
+LINATTN__INLINE void la_product_tile(const double *a, size_t a_row, const double *b, size_t b_row,
+                                     double *c, size_t c_row, size_t count, const size_t MR,
+                                     const size_t NR)
 {
     la_dvec acc[LA_UPDATE_ROWS * LA_UPDATE_VECS];
     size_t t, r, j;
@@ -2535,20 +3455,19 @@ LINATTN__INLINE void LA_NAME(product_tile)(const double *a, size_t a_row, const 
 
 /* Rows [r0, r0 + MR) of c = a^T b, `columns` a multiple of 16. A symmetric c is computed right of
    its diagonal; what is computed is also what lies below. */
-LINATTN__INLINE void LA_NAME(product_rows)(const double *a, size_t a_row, const double *b,
-                                           size_t b_row, double *c, size_t columns, size_t count,
-                                           size_t r0, size_t symmetric, const size_t MR)
+LINATTN__INLINE void la_product_rows(const double *a, size_t a_row, const double *b, size_t b_row,
+                                     double *c, size_t columns, size_t count, size_t r0,
+                                     size_t symmetric, const size_t MR)
 {
     size_t j = symmetric ? r0 / LA_DW * LA_DW : 0, wide, end, i, r;
     for (; j < columns; j += wide) {
         wide = LA_UPDATE_VECS * LA_DW;
         if (j % wide == 0) {
-            LA_NAME(product_tile)
-            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, LA_UPDATE_VECS);
+            la_product_tile(a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR,
+                            LA_UPDATE_VECS);
         } else {
             wide = LA_DW;
-            LA_NAME(product_tile)
-            (a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, 1);
+            la_product_tile(a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, 1);
         }
         end = j + wide < symmetric ? j + wide : symmetric;
         for (i = j > r0 ? j : r0; i < end; i++)
@@ -2559,21 +3478,21 @@ LINATTN__INLINE void LA_NAME(product_rows)(const double *a, size_t a_row, const 
 /* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: 0, or the rows
    of a c that is. From the last row up, so that a tile across the diagonal is stored before those
    that know better. */
-static LINATTN__NOINLINE void LA_NAME(product)(const double *a, size_t a_row, const double *b,
-                                               size_t b_row, double *c, size_t rows, size_t columns,
-                                               size_t count, int symmetric)
+static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const double *b,
+                                         size_t b_row, double *c, size_t rows, size_t columns,
+                                         size_t count, int symmetric)
 {
     const size_t whole = rows / LA_UPDATE_ROWS * LA_UPDATE_ROWS, square = symmetric ? rows : 0;
     size_t r = rows;
-    for (; r > whole; r--)
-        LA_NAME(product_rows)(a, a_row, b, b_row, c, columns, count, r - 1, square, 1);
-    for (; r > 0; r -= LA_UPDATE_ROWS) LA_NAME(product_rows)
-    (a, a_row, b, b_row, c, columns, count, r - LA_UPDATE_ROWS, square, LA_UPDATE_ROWS);
+    for (; r > whole; r--) la_product_rows(a, a_row, b, b_row, c, columns, count, r - 1, square, 1);
+    for (; r > 0; r -= LA_UPDATE_ROWS)
+        la_product_rows(a, a_row, b, b_row, c, columns, count, r - LA_UPDATE_ROWS, square,
+                        LA_UPDATE_ROWS);
 }
 
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
-static void LA_NAME(columns)(const float *x, size_t rows, size_t d, double scale, double *to,
-                             size_t wide, size_t row)
+static void la_columns(const float *x, size_t rows, size_t d, double scale, double *to, size_t wide,
+                       size_t row)
 {
     size_t i, f;
     for (f = 0; f < d; f++, to += row) {
@@ -2584,7 +3503,7 @@ static void LA_NAME(columns)(const float *x, size_t rows, size_t d, double scale
 
 /* e^x for x <= 0, to 1e-14; about 1e-39 below -89. A NaN comes from floats: its low bits, which
    la_dscale shifts, are 0. */
-LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
+LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
 {
     static const double c[] = {2.50521083854417188e-8,
                                2.75573192239858907e-7,
@@ -2610,15 +3529,14 @@ LINATTN__INLINE la_dvec LA_NAME(double_exp)(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-static void LA_NAME(softmax_columns)(double *a, size_t wide, size_t row, size_t rows,
-                                     size_t columns)
+static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
         la_dvec top = la_dload(a + i), sum = la_dset1(0.0);
         for (j = 1; j < columns; j++) top = la_dmax(top, la_dload(a + j * row + i));
         for (j = 0; j < columns; j++) {
-            const la_dvec y = LA_NAME(double_exp)(la_dsub(la_dload(a + j * row + i), top));
+            const la_dvec y = la_double_exp(la_dsub(la_dload(a + j * row + i), top));
             la_dstore(a + j * row + i, y);
             sum = la_dadd(sum, y);
         }
@@ -2631,7 +3549,7 @@ static void LA_NAME(softmax_columns)(double *a, size_t wide, size_t row, size_t 
 
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
    along memory over 16 lanes, then in order. */
-static double LA_NAME(norms)(const double *a, size_t wide, size_t row, size_t columns)
+static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
@@ -2655,7 +3573,7 @@ static double LA_NAME(norms)(const double *a, size_t wide, size_t row, size_t co
 }
 
 /* E = I - X / c in place of X. */
-static void LA_NAME(residual)(double *x, size_t wide, size_t row, size_t rows, double c)
+static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
@@ -2667,8 +3585,8 @@ static void LA_NAME(residual)(double *x, size_t wide, size_t row, size_t rows, d
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_t wide, size_t row,
-                                 size_t rows)
+static void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
+                           size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
@@ -2685,13 +3603,13 @@ static void LA_NAME(polynomials)(double *e, double *p, const double *cube, size_
 }
 
 /* c = a b for symmetric matrices that commute. */
-static void LA_NAME(symmetric)(const linattn__inverse_scratch *w, size_t rows, const double *a,
-                               const double *b, double *c)
+static void la_symmetric(const linattn__inverse_scratch *w, size_t rows, const double *a,
+                         const double *b, double *c)
 {
-    LA_NAME(product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
+    la_product(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
 }
 
-static double LA_NAME(trace)(const double *a, size_t row, size_t rows)
+static double la_trace(const double *a, size_t row, size_t rows)
 {
     double sum = 0.0;
     size_t i;
@@ -2702,16 +3620,16 @@ static double LA_NAME(trace)(const double *a, size_t row, size_t rows)
 /* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
    E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
    in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
-static const double *LA_NAME(iterate)(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
     size_t step;
     for (step = 0; step < x->steps; step++) {
-        LA_NAME(symmetric)(w, x->rows, e, e, square);
-        if (step > 0 && LA_NAME(trace)(square, w->row, x->rows) <= LINATTN__CONVERGED) break;
-        LA_NAME(symmetric)(w, x->rows, square, e, cube);
-        LA_NAME(polynomials)(e, square, cube, w->wide, w->row, x->rows);
-        if (step > 0) LA_NAME(symmetric)(w, x->rows, g, square, next);
+        la_symmetric(w, x->rows, e, e, square);
+        if (step > 0 && la_trace(square, w->row, x->rows) <= LINATTN__CONVERGED) break;
+        la_symmetric(w, x->rows, square, e, cube);
+        la_polynomials(e, square, cube, w->wide, w->row, x->rows);
+        if (step > 0) la_symmetric(w, x->rows, g, square, next);
         swap = g;
         g = step > 0 ? next : square;
         if (step > 0)
@@ -2719,7 +3637,7 @@ static const double *LA_NAME(iterate)(const linattn__inverse_of *x, linattn__inv
         else
             square = swap;
         if (step + 1 == x->steps) break;
-        LA_NAME(symmetric)(w, x->rows, cube, e, square);
+        la_symmetric(w, x->rows, cube, e, square);
         swap = e;
         e = square;
         square = swap;
@@ -2729,18 +3647,18 @@ static const double *LA_NAME(iterate)(const linattn__inverse_of *x, linattn__inv
 }
 
 /* w = A^T (G bv) / c; limit keeps sums over w within floats. */
-static void LA_NAME(inverse_end)(const linattn__inverse_of *x, const linattn__inverse_scratch *w,
-                                 const double *g, double c)
+static void la_inverse_end(const linattn__inverse_of *x, const linattn__inverse_scratch *w,
+                           const double *g, double c)
 {
     const size_t dv = w->dv_row;
     const double limit = (double)LINATTN__FLT_MAX / (4.0 * (double)x->columns);
     size_t i, j;
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < dv; j++) w->x[i * dv + j] = j < x->dv ? (double)x->bv[i * x->dv + j] : 0.0;
-    LA_NAME(product)(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
+    la_product(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < x->columns; j++) w->e[0][i * w->row + j] = w->a[j * w->row + i];
-    LA_NAME(product)(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
+    la_product(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
     for (i = 0; i < x->columns; i++)
         for (j = 0; j < x->dv; j++) {
             double y = w->x[i * dv + j] / c;
@@ -2750,739 +3668,318 @@ static void LA_NAME(inverse_end)(const linattn__inverse_of *x, const linattn__in
         }
 }
 
-static void LA_NAME(inverse)(const linattn__inverse_of *x)
+static void la_inverse(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
     linattn__inverse_layout(x, &w);
-    LA_NAME(columns)(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
-    LA_NAME(columns)(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
-    LA_NAME(product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
-    LA_NAME(softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
-    c = LA_NAME(norms)(w.a, w.wide, w.row, x->columns);
-    LA_NAME(product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
-    LA_NAME(residual)(w.e[0], w.wide, w.row, x->rows, c);
-    LA_NAME(inverse_end)(x, &w, LA_NAME(iterate)(x, &w), c);
-}
-
-/* ---- merge ----------------------------------------------------------------------------------- */
-
-static void LA_NAME(merge_row)(float *dst, const float *src, const float *shrink_dst,
-                               const float *shrink_src, size_t columns)
-{
-    size_t c;
-    for (c = 0; c < columns; c++) {
-        const float a = linattn__rescale(dst[c], shrink_dst);
-        dst[c] = a + linattn__rescale(src[c], shrink_src);
-    }
-}
-
-/* One head: dst += src, the exponents of both aligned to the larger one first. */
-static void LA_NAME(merge)(const linattn__span *dst, const linattn__span *src)
-{
-    const size_t m = dst->m, panels = (dst->dv + 15) / 16;
-    size_t f, i, c;
-    if (dst->params->map != LINATTN_MAP_EXP) {
-        for (i = 0; i < m * panels * 16; i += LA_W)
-            la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
-        for (i = 0; i < m; i += LA_W) { /* z is padded to 16 */
-            la_vec low = la_add(la_load(dst->e + i), la_load(src->e + i));
-            const la_vec z =
-                LA_NAME(add_key)(la_load(dst->z + i), la_load(src->z + i), &low, dst->params->map);
-            la_store(dst->z + i, z);
-            la_store(dst->e + i, low);
-        }
-        return;
-    }
-    for (f = 0; f < m; f++) {
-        const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
-        float shrink_dst[2], shrink_src[2];
-        if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
-        linattn__two_factors(dst->e[f] - e, shrink_dst);
-        linattn__two_factors(src->e[f] - e, shrink_src);
-        LA_NAME(merge_row)(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
-        for (c = 0; c < panels; c++) LA_NAME(merge_row)
-        (dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst, shrink_src, 16);
-        dst->e[f] = e;
-    }
-}
-
-#if LINATTN__HAS_WINDOW
-/* ---- Windows --------------------------------------------------------------------------------- */
-
-/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
-typedef struct la_band {
-    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
-    int apart[LA_BLOCK];
-} la_band;
-
-/* The span of a part of a head: z, exponents and S one after the other. */
-LINATTN__INLINE linattn__span LA_NAME(part)(const linattn__span *s, float *part)
-{
-    linattn__span x = *s;
-    x.z = part;
-    x.e = part + (s->m + 15) / 16 * 16;
-    x.s = x.e + (s->m + 15) / 16 * 16;
-    return x;
-}
-
-LINATTN__INLINE void LA_NAME(fill)(float *to, size_t count, float value)
-{
-    size_t i;
-    for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
-}
-
-static void LA_NAME(part_clear)(const linattn__span *s, float *part)
-{
-    LA_NAME(fill)(part, s->band->part_floats, 0.0f);
-    if (s->params->map == LINATTN_MAP_EXP)
-        LA_NAME(fill)(LA_NAME(part)(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
-}
-
-static void LA_NAME(part_add)(const linattn__span *s, float *part, float *other)
-{
-    const linattn__span to = LA_NAME(part)(s, part), from = LA_NAME(part)(s, other);
-    LA_NAME(merge)(&to, &from);
-}
-
-/* part = the middle of the window of token i. */
-static void LA_NAME(part_middle)(const linattn__span *s, const linattn__band_parts *b, float *part,
-                                 uint64_t i)
-{
-    const linattn__band *band = s->band;
-    const float *slot = b->slots;
-    size_t at;
-    if (band->middle == 0) {
-        LA_NAME(part_clear)(s, part);
-        return;
-    }
-    slot += (size_t)(i / LINATTN__BAND % band->middle) * band->part_floats;
-    for (at = 0; at < band->part_floats; at += LA_W) la_store(part + at, la_load(slot + at));
-    LA_NAME(part_add)(s, part, b->prefix);
-}
-
-/* Where token i, counted from the first of all, is kept. */
-LINATTN__INLINE size_t LA_NAME(kept)(const linattn__span *s, uint64_t i)
-{
-    return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
-}
-
-/* The tokens of the left sub-blocks that token i may see: [*first, returned). */
-static uint64_t LA_NAME(left_keys)(const linattn__span *s, uint64_t i, uint64_t *first)
-{
-    const linattn__band *band = s->band;
-    const uint64_t block = i / LINATTN__BAND;
-    const uint64_t end = block > band->middle ? (block - band->middle) * LINATTN__BAND : 0;
-    *first = i + 1 > band->window ? i + 1 - band->window : 0;
-    if (*first > end) *first = end;
-    return end;
-}
-
-/* The column of the first key that token i sees. */
-static size_t LA_NAME(first_column)(const linattn__span *s, uint64_t i)
-{
-    const linattn__band *band = s->band;
-    uint64_t first;
-    const uint64_t end = LA_NAME(left_keys)(s, i, &first), begin = i - i % LINATTN__BAND;
-    const size_t left = band->left * LINATTN__BAND;
-    if (first < end) return left - (size_t)(end - first);
-    if (begin + band->window < i + 1) return left + (size_t)(i + 1 - band->window - begin);
-    return left;
-}
-
-/* phi(k) of the run's tokens, which are in w->k from now on, become columns, that of token 0 being
-   `column`. */
-static LINATTN__NOINLINE void LA_NAME(put_columns)(const linattn__span *sum, la_scratch *w,
-                                                   const la_chunk *c, size_t column)
-{
-    const linattn__params *p = sum->params;
-    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
-    size_t t, f, i;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(c->f1, f);
-        const la_vec e = LA_NAME(key_exponent)(la_load(sum->e + f));
-        for (t = c->t; t < c->end; t++)
-            la_store(w->k + t * LA_ROW + (f - c->f0),
-                     LA_NAME(phi_key)(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
-    }
-    for (t = c->t; t < c->end;) {
-        float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
-        const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
-        for (f = c->f0; f < c->f1; f += LA_W) {
-            const size_t lanes = (size_t)LA_NAME(lanes_left)(c->f1, f);
-            const float *from = w->k + t * LA_ROW + (f - c->f0);
-            la_vec a[LA_W];
-            if (count == 1) {
-                for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
-                continue;
-            }
-            LINATTN__UNROLL for (i = 0; i < LA_W; i++) a[i] = la_load(from + i * LA_ROW);
-            la_transpose(a);
-            for (i = 0; i < lanes; i++) la_store(to + (f + i) * 16, a[i]);
-        }
-        t += count;
-    }
-}
-
-/* Columns of tokens that are not there, or masked. */
-static void LA_NAME(clear_columns)(const linattn__span *sum, size_t column, size_t count)
-{
-    float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
-    size_t c, f;
-    for (c = column; c < column + count; c++)
-        for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
-}
-
-/* Columns for `count` tokens that are not masked, with no query that looks on. */
-static void LA_NAME(append)(const linattn__span *sum, la_scratch *w, const float *keys,
-                            size_t k_token, size_t count, size_t column)
-{
-    const size_t step = linattn__chunk(sum->m);
-    la_chunk c;
-    for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
-        c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
-        c.k = LA_NAME(inputs)(sum, keys, k_token, count, c.f0, c.f1, w->k, LA_ROW);
-        for (c.t = 0; c.t < count; c.t = c.end) {
-            c.end = count;
-            if (sum->params->map == LINATTN_MAP_EXP)
-                c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            LA_NAME(put_columns)(sum, w, &c, column);
-        }
-    }
-}
-
-LINATTN__INLINE int LA_NAME(all_finite)(const float *v, size_t n)
-{
-    la_vec sum = la_zero();
-    size_t c;
-    for (c = 0; c < n; c += LA_W) {
-        const la_vec x = la_load_part(v + c, LA_NAME(lanes_left)(n, c));
-        sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
-    }
-    return !la_any(LA_NAME(unordered)(sum));
-}
-
-LINATTN__INLINE void LA_NAME(copy)(float *to, const float *from, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(n, i);
-        la_store_part(to + i, la_load_part(from + i, lanes), lanes);
-    }
-}
-
-/* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
-   several tokens share a tile, as those that a token does not see have the weight 0. */
-LINATTN__INLINE void LA_NAME(put_values)(const linattn__span *s, const linattn__band_parts *b,
-                                         const float *v, size_t column)
-{
-    size_t c;
-    for (c = 0; c < s->dv; c += LA_W)
-        la_store(b->panels + (c / 16 * s->band->columns + column) * 16 + c % 16,
-                 v ? la_load_part(v + c, LA_NAME(lanes_left)(s->dv, c)) : la_zero());
-}
-
-/* The maps whose denominators need z itself are read out token by token, from a state that holds
-   just the window. */
-LINATTN__INLINE int LA_NAME(always_apart)(const linattn__params *p)
-{
-    return p->norm == LINATTN_NORM_FEATURE || p->map == LINATTN_MAP_IDENTITY;
-}
-
-/* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
-static void LA_NAME(put_left)(const linattn__span *s, linattn__span *sum,
-                              const linattn__band_parts *b, la_scratch *w, uint64_t key,
-                              size_t count, size_t column, uint64_t first, int masked)
-{
-    const size_t at = LA_NAME(kept)(s, key);
-    size_t t;
-    if (masked)
-        LA_NAME(clear_columns)(sum, column, count);
-    else
-        LA_NAME(append)(sum, w, b->keys + at * s->d, s->d, count, column);
-    for (t = 0; t < count; t++) {
-        const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
-        if (v && !LA_NAME(all_finite)(v, s->dv)) *b->odd = 1.0f;
-        LA_NAME(put_values)(s, b, v, column + t);
-    }
-}
-
-/* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
-   vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
-static LINATTN__NOINLINE void LA_NAME(band_begin)(const linattn__span *s, linattn__span *sum,
-                                                  const linattn__band_parts *b, la_scratch *w,
-                                                  uint64_t i)
-{
-    const linattn__band *band = s->band;
-    const uint64_t there = s->seen + s->n_k;
-    uint64_t key, first, end;
-    size_t count, column;
-    linattn__span left = *s;
-    LA_NAME(part_middle)(s, b, b->sum, i);
-    LA_NAME(copy)(b->exponents, sum->e, (s->m + 15) / 16 * 16);
-    if (*b->odd > 0.0f) LA_NAME(fill)(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
-    *b->odd = 0.0f;
-    end = LA_NAME(left_keys)(s, i, &first);
-    column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
-    key = end - (band->left * LINATTN__BAND - column);
-    left.k_token = s->d;
-    left.n = LINATTN__BAND;
-    for (; key < end; key += count, column += count) {
-        const size_t at = LA_NAME(kept)(s, key), row = at % LINATTN__BAND;
-        int masked = 1;
-        count = LA_BLOCK < 16 ? LA_BLOCK : 16;
-        if (key < there) {
-            if (count > there - key) count = (size_t)(there - key);
-            left.k = b->keys + (at - row) * s->d;
-            count = LA_NAME(alike)(&left, row, count, &masked);
-        }
-        LA_NAME(put_left)(s, sum, b, w, key, count, column, first, masked);
-    }
-}
-
-/* Tokens [key, end) of those that are kept, if they came at all, are added to a part. */
-static void LA_NAME(add_kept)(const linattn__span *s, const linattn__band_parts *b, float *part,
-                              uint64_t key, uint64_t end)
-{
-    linattn__span x = LA_NAME(part)(s, part);
-    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
-    x.k_token = s->d;
-    x.v_token = s->dv;
-    x.fetch = 0;
-    for (; key < end; key += x.n) {
-        const size_t at = LA_NAME(kept)(s, key), left = LINATTN__BAND - at % LINATTN__BAND;
-        x.k = b->keys + at * s->d;
-        x.v = b->values + at * s->dv;
-        x.n = end - key < left ? (size_t)(end - key) : left;
-        LA_NAME(update)(&x);
-    }
-}
-
-/* The sub-block that began with token i is complete. */
-static LINATTN__NOINLINE void LA_NAME(band_end)(const linattn__span *s,
-                                                const linattn__band_parts *b, uint64_t i)
-{
-    const linattn__band *band = s->band;
-    const size_t part = band->part_floats;
-    size_t at;
-
-    if (band->middle == 0) return;
-    at = (size_t)(i / LINATTN__BAND % band->middle);
-    LA_NAME(part_clear)(s, b->slots + at * part);
-    LA_NAME(add_kept)(s, b, b->slots + at * part, i, i + LINATTN__BAND);
-    LA_NAME(part_add)(s, b->prefix, b->slots + at * part);
-    if (at + 1 < band->middle) return;
-    for (; at > 0; at--) LA_NAME(part_add)(s, b->slots + (at - 1) * part, b->slots + at * part);
-    LA_NAME(part_clear)(s, b->prefix);
-}
-
-/* The read-out of token t, query by query from a state of its own. */
-static LINATTN__NOINLINE void
-LA_NAME(band_apart)(const linattn__span *s, const linattn__band_parts *b, la_scratch *w, size_t t)
-{
-    const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
-    uint64_t first, end = LA_NAME(left_keys)(s, i, &first);
-    size_t g;
-    linattn__span x = LA_NAME(part)(s, b->spare);
-    LA_NAME(part_middle)(s, b, b->spare, i);
-    LA_NAME(add_kept)(s, b, b->spare, first, end);
-    first = begin + s->band->window < i + 1 ? i + 1 - s->band->window : begin;
-    LA_NAME(add_kept)(s, b, b->spare, first, i + 1);
-    x.seen = LA_NAME(visible)(s, t);
-    x.band = NULL;
-    x.q = s->q + (t - s->lag) * s->q_token;
-    x.out = s->out + (t - s->lag) * s->out_token;
-    x.n = 1;
-    x.fetch = 0;
-    for (g = 0; g < s->group; g++) LA_NAME(query_block)(&x, w, 0, 1, g);
-}
-
-/* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
-   are known, so far that these would be lost? */
-static int LA_NAME(too_far)(const linattn__span *sum, const linattn__band_parts *b,
-                            const la_chunk *c, const float *key)
-{
-    size_t f;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(c->f1, f);
-        la_vec near = la_load(b->exponents + f), e;
-        if (key)
-            near = la_max(near,
-                          LA_NAME(exponent)(la_load_part(key + (f - c->f0), lanes), sum->params));
-        e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
-        near = la_max(la_set1(LINATTN__LOWEST), near);
-        if (la_any(la_gt(e, la_add(near, la_set1(32.0f))))) return 1;
-    }
-    return 0;
-}
-
-/* One run of a chunk: stages it, and reads out S and the columns. */
-static LINATTN__NOINLINE void LA_NAME(band_run)(const linattn__span *sum, la_scratch *w, la_band *x,
-                                                la_chunk *c, const la_tile *sums,
-                                                const la_tile *scores, const float *q)
-{
-    la_tile a;
-    size_t g;
-    for (g = 0; g < sums->heads; g++) {
-        c->row0 = g * c->count;
-        c->query = q + g * sum->q_head;
-        c->q.at =
-            sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
-        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
-        c->scores = x->p + c->row0 * LA_ROW;
-        if (sum->params->map == LINATTN_MAP_EXP) LA_NAME(peaks)(sum, w, c);
-        LA_NAME(stage)(sum, w, c, 0);
-    }
-    a = *scores;
-    a.begin = c->t;
-    a.end = c->end;
-    a.f0 = c->f0;
-    a.f1 = c->f1;
-    a.first = c->first;
-    a.last = 0;
-    LA_NAME(read_tiles)(&a);
-    a.span = sums->span;
-    a.out = sums->out;
-    if (sum->band->middle) LA_NAME(read_tiles)(&a);
-}
-
-/* Scores of keys that a token does not see become 0; the others enter the denominators. */
-static void LA_NAME(band_mask)(const linattn__span *s, la_scratch *w, la_band *x, size_t t0,
-                               size_t count, size_t heads, size_t column)
-{
-    const size_t left = s->band->left * LINATTN__BAND;
-    size_t g, t, j;
-    for (g = 0; g < heads; g++)
-        for (t = 0; t < count; t++) {
-            const uint64_t i = s->seen + t0 + t;
-            const size_t first = LA_NAME(first_column)(s, i);
-            const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
-            float *const p = x->p + row * LA_ROW, *const den = w->den + row * 16;
-            for (j = column; j < first; j++) p[j] = 0.0f;
-            for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
-            for (j = first / 16 * 16; j < end; j += LA_W)
-                la_store(den + j % 16, la_add(la_load(den + j % 16), la_load(p + j)));
-        }
-}
-
-/* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
-   to be added. */
-static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const linattn__span *sum,
-                                                  const linattn__band_parts *b, la_scratch *w,
-                                                  la_band *x, size_t t0, size_t count, size_t g0,
-                                                  size_t heads, int keys)
-{
-    const linattn__params *p = s->params;
-    const uint64_t i = s->seen + t0;
-    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    const size_t column = LA_NAME(first_column)(s, i) / 16 * 16;
-    const size_t step = linattn__chunk(s->m);
-    const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    linattn__span whole = *sum, single = *s, values = *s;
-    la_tile sums, scores;
-    la_chunk c;
-    size_t g, t;
-    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
-    single.dv = single.column_end = s->band->columns - column;
-    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
-    single.column_begin = 0;
-    single.out_token = LA_ROW;
-    single.out_head = count * LA_ROW;
-    whole.column_end = s->dv;
-    sums.span = &whole;
-    sums.k = sums.v = sums.q_in = sums.k_in = sums.lower = NULL;
-    sums.q = w->q;
-    sums.scale = w->scale;
-    sums.count = count;
-    sums.heads = heads;
-    sums.clamp = sums.keep = sums.ahead = 0;
-    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
-    scores = sums;
-    scores.span = &single;
-    scores.out = x->p + column;
-    c.t0 = t0;
-    c.count = count;
-    c.keep = c.fresh = 0;
-    c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
-    LA_NAME(fill)(w->den, count * heads * 16, 0.0f);
-    for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
-        c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
-        c.first = c.f0 == 0;
-        c.last = c.f1 == s->m;
-        if (keys)
-            c.k = LA_NAME(inputs)(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k,
-                                  LA_ROW);
-        for (g = 0; g < heads && p->source != LINATTN__DIRECT; g++)
-            (void)LA_NAME(inputs)(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
-                                  w->q + g * count * LA_ROW, LA_ROW);
-        for (c.t = 0; c.t < count; c.t = c.end) {
-            c.end = count;
-            if (keys && p->map == LINATTN_MAP_EXP)
-                c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            for (t = c.t; t < c.end && p->map == LINATTN_MAP_EXP; t++)
-                x->apart[t] |= LA_NAME(too_far)(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
-            if (keys) LA_NAME(put_columns)(sum, w, &c, own); /* over the inputs */
-            LA_NAME(band_run)(sum, w, x, &c, &sums, &scores, q);
-        }
-    }
-    LA_NAME(band_mask)(s, w, x, t0, count, heads, column);
-    c.t = 0;
-    c.end = count;
-    for (g = 0; g < heads; g++) {
-        c.row0 = g * count;
-        c.query = q + g * s->q_head;
-        LA_NAME(finish)(s, w, &c, 1);
-    }
-    values.s = b->panels;
-    values.m = s->band->columns;
-    sums.span = &values;
-    sums.q = x->p + column;
-    sums.begin = 0;
-    sums.end = count;
-    sums.f0 = LA_NAME(first_column)(s, i);
-    sums.f1 = own + count;
-    sums.q = x->p + sums.f0;
-    sums.first = s->band->middle == 0;
-    sums.last = 1;
-    LA_NAME(read_tiles)(&sums);
-    for (g = 0; g < heads; g++)
-        LA_NAME(shift_rows)(s, w->power + g * count, sums.out + g * s->out_head, count);
-}
-
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
-static void LA_NAME(band_tokens)(const linattn__span *s, linattn__span *sum,
-                                 const linattn__band_parts *b, la_scratch *w, la_band *x, size_t t0,
-                                 size_t count, int masked)
-{
-    const int apart = LA_NAME(always_apart)(s->params), absent = t0 >= s->n_k;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    const uint64_t i = s->seen + t0;
-    const size_t at = LA_NAME(kept)(s, i);
-    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    size_t t, f, g;
-    for (t = 0; t < count; t++) {
-        const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
-        float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
-        x->apart[t] = apart;
-        if (absent) {
-            if (!apart) LA_NAME(put_values)(s, b, NULL, own + t);
-            continue;
-        }
-        LA_NAME(copy)(key, k, s->d);
-        if (masked) {
-            for (f = 0; f < s->dv; f++) value[f] = 0.0f;
-        } else {
-            LA_NAME(copy)(value, v, s->dv);
-            if (!LA_NAME(all_finite)(v, s->dv)) *b->odd = 1.0f;
-        }
-        if (!apart) LA_NAME(put_values)(s, b, masked ? NULL : v, own + t);
-    }
-    if (!apart && masked) LA_NAME(clear_columns)(sum, own, count);
-    if (t0 >= s->lag && !apart) {
-        for (g = 0; g < s->group; g += chunk) {
-            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            LA_NAME(band_block)(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
-        }
-    } else if (!apart && !masked) {
-        LA_NAME(append)(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
-    }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (x->apart[t]) LA_NAME(band_apart)(s, b, w, t0 + t);
-}
-
-/* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
-   where values are not finite, so that a 0 does not meet them. */
-static size_t LA_NAME(band_count)(const linattn__span *s, const linattn__band_parts *b, size_t t,
-                                  size_t most, int *masked)
-{
-    const size_t within = 16 - (size_t)((s->seen + t) % 16);
-    size_t count = within < most ? within : most, i;
-    if (count > s->n - t) count = s->n - t;
-    if (t < s->lag && count > s->lag - t) count = s->lag - t;
-    *masked = 1;
-    if (t >= s->n_k) return *b->odd > 0.0f ? 1 : count;
-    if (count > s->n_k - t) count = s->n_k - t;
-    count = LA_NAME(alike)(s, t, count, masked);
-    for (i = 0; i < count; i++)
-        if (!LA_NAME(all_finite)(s->v + (t + i) * s->v_token, s->dv)) return 1;
-    return *b->odd > 0.0f ? 1 : count;
-}
-
-static void LA_NAME(band)(const linattn__span *s)
-{
-    const linattn__band *band = s->band;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    la_scratch w;
-    la_band x;
-    linattn__band_parts b;
-    linattn__span sum;
-    size_t t, count, i;
-    linattn__band_layout(s, s->z, &b);
-    sum = LA_NAME(part)(s, b.sum);
-    sum.column_end = (s->dv + 15) / 16 * 16 + band->columns;
-    if (s->seen == 0) {
-        for (i = 0; i < band->middle; i++) LA_NAME(part_clear)(s, b.slots + i * band->part_floats);
-        LA_NAME(part_clear)(s, b.prefix);
-    }
-    for (t = 0; t < s->n; t += count) {
-        const uint64_t at = s->seen + t;
-        int masked;
-        if (at % LINATTN__BAND == 0 && !LA_NAME(always_apart)(s->params))
-            LA_NAME(band_begin)(s, &sum, &b, &w, at);
-        count = LA_NAME(band_count)(s, &b, t, LA_BLOCK / chunk, &masked);
-        LA_NAME(band_tokens)(s, &sum, &b, &w, &x, t, count, masked);
-        if ((at + count) % LINATTN__BAND == 0)
-            LA_NAME(band_end)(s, &b, at / LINATTN__BAND * LINATTN__BAND);
-    }
+    la_columns(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
+    la_columns(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
+    la_product(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
+    la_softmax_columns(w.a, w.wide, w.row, x->rows, x->columns);
+    c = la_norms(w.a, w.wide, w.row, x->columns);
+    la_product(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
+    la_residual(w.e[0], w.wide, w.row, x->rows, c);
+    la_inverse_end(x, &w, la_iterate(x, &w), c);
 }
 #endif
 
+#if LINATTN__HAS_MAPS
 /* ---- The maps on arrays ---------------------------------------------------------------------- */
 
 /* `unit`: sqrt(s) is 1. */
-LINATTN__INLINE la_vec LA_NAME(map_vector)(la_vec x, const linattn__params *p, const int map,
-                                           const int unit)
+LINATTN__INLINE la_vec la_map_vector(la_vec x, const linattn__params *p, const int map,
+                                     const int unit)
 {
     la_vec n, y;
-    if (map == LINATTN_MAP_EXP && unit) return LA_NAME(exp_full)(x);
-    if (map == LINATTN_MAP_EXP) {
-        y = LA_NAME(split)(x, p, &n);
+    if (LINATTN__IS_EXP(map) && unit) return la_exp_full(x);
+    if (LINATTN__IS_EXP(map)) {
+        y = la_split(x, p, &n);
         return la_ldexp(y, la_min(la_set1(129.0f), n));
     }
     y = la_mul(x, la_set1(p->root));
-    if (map != LINATTN_MAP_ELU1) return LA_NAME(plain)(y, map);
+    if (!LINATTN__IS_ELU1(map)) return la_plain(y, p, map);
     /* as plain, but exact down to FLT_MIN */
-    return la_select(la_gt(la_zero(), y), LA_NAME(exp_full)(y), la_add(y, la_set1(1.0f)));
+    return la_select(la_gt(la_zero(), y), la_exp_full(y), la_add(y, la_set1(1.0f)));
 }
 
-LINATTN__INLINE void LA_NAME(map_as)(const float *x, float *y, size_t n,
-                                     const linattn__params *params, const int map, const int unit)
+LINATTN__INLINE void la_map_as(const float *x, float *y, size_t n, const linattn__params *params,
+                               const int map, const int unit)
 {
     const linattn__params local = *params, *p = &local; /* which no store can change */
     size_t i = 0;
     for (; n - i >= 2 * LA_W; i += 2 * LA_W) {
         const la_vec a = la_load(x + i), b = la_load(x + i + LA_W);
-        la_store(y + i, LA_NAME(map_vector)(a, p, map, unit));
-        la_store(y + i + LA_W, LA_NAME(map_vector)(b, p, map, unit));
+        la_store(y + i, la_map_vector(a, p, map, unit));
+        la_store(y + i + LA_W, la_map_vector(b, p, map, unit));
     }
     for (; i < n; i += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(n, i);
+        const int lanes = la_lanes_left(n, i);
         const la_vec a = la_load_part(x + i, lanes);
-        la_store_part(y + i, LA_NAME(map_vector)(a, p, map, unit), lanes);
+        la_store_part(y + i, la_map_vector(a, p, map, unit), lanes);
     }
 }
 
-static void LA_NAME(map)(const float *x, float *y, size_t n, const linattn__params *p)
+static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 {
     const int unit = p->root == 1.0f;
     switch (LA_CONSTANTS ? p->map : -1) {
-    case LINATTN_MAP_IDENTITY: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_IDENTITY, 0); break;
-    case LINATTN_MAP_RELU: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_RELU, 0); break;
-    case LINATTN_MAP_ELU1: LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_ELU1, 0); break;
+    case LINATTN_MAP_IDENTITY: la_map_as(x, y, n, p, LINATTN_MAP_IDENTITY, 0); break;
+    case LINATTN_MAP_RELU: la_map_as(x, y, n, p, LINATTN_MAP_RELU, 0); break;
+    case LINATTN_MAP_ELU1: la_map_as(x, y, n, p, LINATTN_MAP_ELU1, 0); break;
     case LINATTN_MAP_EXP:
         if (unit)
-            LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP, 1);
+            la_map_as(x, y, n, p, LINATTN_MAP_EXP, 1);
         else
-            LA_NAME(map_as)(x, y, n, p, LINATTN_MAP_EXP, 0);
+            la_map_as(x, y, n, p, LINATTN_MAP_EXP, 0);
         break;
-    default: LA_NAME(map_as)(x, y, n, p, p->map, unit); break;
+    default: la_map_as(x, y, n, p, p->map, unit); break;
     }
 }
 
 #if LINATTN__HAS_FEATURES
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-static void LA_NAME(map_features)(const linattn__span *s)
+static void la_map_features(const linattn__span *s)
 {
     const size_t f0 = s->row_begin, f1 = s->row_end;
-    const int exponential = s->params->map == LINATTN_MAP_EXP;
+    const int exponential = LINATTN__IS_EXP(s->params->map);
     float y[LA_BLOCK * LA_ROW];
     size_t t, f, i, count;
     for (t = 0; t < s->n; t += count) {
         const float *x = s->k + t * s->k_token;
         count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
-        (void)LA_NAME(inputs)(s, x, s->k_token, count, f0, f1, y, LA_ROW);
+        (void)la_inputs(s, x, s->k_token, count, f0, f1, y, LA_ROW);
         for (i = 0; i < count; i++)
             for (f = f0; f < f1; f += LA_W) {
                 la_vec phi = la_load(y + i * LA_ROW + (f - f0));
                 if (exponential && linattn__masked(x + i * s->k_token, s->d))
                     phi = la_zero();
                 else if (exponential)
-                    phi = la_mul(LA_NAME(exp_full)(phi), la_set1(s->params->rest_root));
-                la_store_part(s->out + (t + i) * s->out_token + f, phi, LA_NAME(lanes_left)(f1, f));
+                    phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
+                la_store_part(s->out + (t + i) * s->out_token + f, phi, la_lanes_left(f1, f));
             }
     }
 }
 #endif
 
 /* y = softmax over the span's m features of one query. */
-static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *y)
+static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
     float top;
-    const la_vec mass = la_set1(LA_NAME(mass)(s, x, &top));
+    const la_vec mass = la_set1(la_mass(s, x, &top));
     size_t f;
     for (f = 0; f < s->m; f += LA_W) {
-        const int lanes = LA_NAME(lanes_left)(s->m, f);
-        la_vec n, e = LA_NAME(split)(la_load_part(x + f, lanes), s->params, &n);
+        const int lanes = la_lanes_left(s->m, f);
+        la_vec n, e = la_split(la_load_part(x + f, lanes), s->params, &n);
         e = la_scale(e, la_sub(n, la_set1(top)));
         e = la_select(la_eq(mass, la_zero()), la_zero(), la_div(e, mass));
         la_store_part(y + f, e, lanes);
     }
 }
-
-/* ==== (C) The table =========================================================================== */
-
-#define LA_LINE(name, type) LA_NAME(name),
-static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) LINATTN__ISA};
-#undef LA_LINE
+#endif
 
 /* Nothing of the vocabulary outlives the inclusion. */
 #undef LA_NAME
-#undef la_scratch
-#undef la_rows
-#undef la_projection
-#undef la_chunk
-#undef la_band
-#undef la_tile
-#undef la_zero
-#undef la_set1
-#undef la_load
-#undef la_store
-#undef la_load_part
-#undef la_store_part
-#undef la_first
 #undef la_add
-#undef la_sub
-#undef la_mul
+#undef la_add_kept
+#undef la_add_key
+#undef la_alike
+#undef la_all_finite
+#undef la_always_apart
+#undef la_any
+#undef la_append
+#undef la_band
+#undef la_band_apart
+#undef la_band_begin
+#undef la_band_block
+#undef la_band_count
+#undef la_band_end
+#undef la_band_mask
+#undef la_band_run
+#undef la_band_scratch
+#undef la_band_tokens
+#undef la_block
+#undef la_block_chunk
+#undef la_block_run
+#undef la_capped
+#undef la_causal
+#undef la_causal_tile
+#undef la_causal_tiles
+#undef la_choose
+#undef la_chunk
+#undef la_clamp
+#undef la_clear_columns
+#undef la_column
+#undef la_columns
+#undef la_copy
+#undef la_dadd
+#undef la_ddiv
+#undef la_denominator
+#undef la_dflush
+#undef la_dfma
 #undef la_div
+#undef la_dload
+#undef la_dmax
+#undef la_dmul
+#undef la_double_exp
+#undef la_dscale
+#undef la_dset1
+#undef la_dstore
+#undef la_dsub
+#undef la_dwiden
+#undef la_edge
+#undef la_edge_begin
+#undef la_edge_end
+#undef la_edge_rows
+#undef la_end_rows
+#undef la_eq
+#undef la_exact_begin
+#undef la_exact_block
+#undef la_exact_end
+#undef la_exact_outputs
+#undef la_exact_queries
+#undef la_exact_query
+#undef la_exp_core
+#undef la_exp_end
+#undef la_exp_full
+#undef la_exp_negative
+#undef la_exponent
+#undef la_factor
+#undef la_fill
+#undef la_finish
+#undef la_first
+#undef la_first_column
 #undef la_fma
 #undef la_fms
 #undef la_fnma
-#undef la_max
-#undef la_min
+#undef la_gather
+#undef la_group_columns
 #undef la_gt
-#undef la_eq
-#undef la_select
-#undef la_any
-#undef la_scale
-#undef la_scalable
-#undef la_capped
-#undef la_exp_end
+#undef la_high
+#undef la_inputs
+#undef la_inverse
+#undef la_inverse_end
+#undef la_invert
+#undef la_iterate
+#undef la_kept
+#undef la_key_exponent
+#undef la_keys
+#undef la_keys_vectors
+#undef la_lanes
+#undef la_lanes_left
 #undef la_ldexp
-#undef la_sum16
+#undef la_left_keys
+#undef la_lists
+#undef la_load
+#undef la_load_part
+#undef la_map
+#undef la_map_as
+#undef la_map_features
+#undef la_map_softmax
+#undef la_map_vector
+#undef la_masked_block
+#undef la_mass
+#undef la_max
 #undef la_max16
+#undef la_mean_component
+#undef la_mean_vectors
+#undef la_means
+#undef la_measure
+#undef la_merge
+#undef la_merge_row
+#undef la_min
+#undef la_moves
+#undef la_moving
+#undef la_mul
+#undef la_multiply
+#undef la_norms
+#undef la_offset
+#undef la_outer
+#undef la_outer_tile
+#undef la_pack
+#undef la_panel
+#undef la_part
+#undef la_part_add
+#undef la_part_clear
+#undef la_part_middle
+#undef la_peak
+#undef la_peaks
+#undef la_phi_key
+#undef la_phi_query
+#undef la_place
+#undef la_plain
+#undef la_plain_factor
+#undef la_polynomials
+#undef la_pow2
+#undef la_product
+#undef la_product_rows
+#undef la_product_tile
+#undef la_products
+#undef la_project
+#undef la_projection
+#undef la_put_columns
+#undef la_put_left
+#undef la_put_values
+#undef la_query
+#undef la_query_block
+#undef la_query_tile
+#undef la_raise
+#undef la_read_tiles
+#undef la_reduce
+#undef la_rescale_row
+#undef la_residual
+#undef la_rows
+#undef la_run
+#undef la_scalable
+#undef la_scale
+#undef la_scale_rows
+#undef la_scores
+#undef la_scratch
+#undef la_select
+#undef la_set1
+#undef la_settle
+#undef la_shrink
+#undef la_softmax
+#undef la_softmax_columns
+#undef la_split
+#undef la_square
+#undef la_stage
+#undef la_stage_key
+#undef la_stage_vectors
+#undef la_stage_wide
+#undef la_step
+#undef la_step_columns
+#undef la_step_finish
+#undef la_step_head
+#undef la_step_map
+#undef la_step_tile
+#undef la_store
+#undef la_store_part
+#undef la_sub
+#undef la_sum16
+#undef la_symmetric
+#undef la_take
+#undef la_take_columns
+#undef la_take_heads
+#undef la_tile
+#undef la_tile_begin
+#undef la_tile_end
+#undef la_tile_fetch
+#undef la_token
+#undef la_too_far
+#undef la_trace
 #undef la_transpose
-#undef la_dset1
-#undef la_dload
-#undef la_dstore
-#undef la_dwiden
-#undef la_dadd
-#undef la_dsub
-#undef la_dmul
-#undef la_ddiv
-#undef la_dfma
-#undef la_dmax
-#undef la_dscale
-#undef la_dflush
+#undef la_two_sum
+#undef la_unordered
+#undef la_untame
+#undef la_update
+#undef la_update_block
+#undef la_update_run
+#undef la_values
+#undef la_visible
+#undef la_weigh
+#undef la_weigh_query
+#undef la_zero
 #undef LA_W
 #undef la_vec
 #undef la_mask
@@ -3490,7 +3987,11 @@ static const linattn__kernels LA_NAME(kernels) = {LINATTN__KERNEL_LIST(LA_LINE) 
 #undef la_dvec
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
-#undef LA_DECODE_VECS
+#undef LA_CAUSAL_FEW
+#undef LA_QUERY_FEW
+#undef LA_STEP
+#undef LA_EACH_VEC
+#undef LA_ACCUMULATORS
 #undef LA_GROUP_TOKENS
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
