@@ -940,8 +940,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #if LINATTN__COUNT == 1 /* direct calls */
 #define LINATTN__KERNEL(name)                                                                      \
     LINATTN__ON_AVX512(linattn__##name##_avx512)                                                   \
-    LINATTN__ON_AVX2(linattn__##name##_avx2) LINATTN__ON_NEON(linattn__##name##_neon)              \
-        LINATTN__ON_SCALAR(linattn__##name##_scalar)
+    LINATTN__ON_AVX2(linattn__##name##_avx2)                                                       \
+    LINATTN__ON_NEON(linattn__##name##_neon) LINATTN__ON_SCALAR(linattn__##name##_scalar)
 #else
 #define LINATTN__KERNEL(name) LINATTN__KERNEL_OF(linattn__isa(), name)
 #define LINATTN__KERNEL_OF(isa, name)                                                              \
@@ -1186,15 +1186,16 @@ typedef struct linattn__extent {
     size_t floats; /* that it spans */
 } linattn__extent;
 
-static linattn_status linattn__read_view(linattn__extent *e, linattn_view view, size_t sequences,
-                                         size_t n, size_t heads, size_t dim)
+LINATTN__INLINE linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
+                                                  size_t sequences, size_t n, size_t heads,
+                                                  size_t dim)
 {
-    const size_t head = view.stride_head ? view.stride_head : dim;
-    const size_t token = view.stride_token ? view.stride_token : linattn__times(heads, head);
-    const size_t sequence =
-        view.stride_sequence && sequences > 1 ? view.stride_sequence : linattn__times(n, token);
-    int i;
-    e->data = view.data;
+    const size_t head = view->stride_head ? view->stride_head : dim;
+    size_t token = view->stride_token, sequence = view->stride_sequence, floats = dim;
+    if (!token && n > 1) token = linattn__times(heads, head);
+    if (sequences > 1 && !sequence)
+        sequence = linattn__times(n, token ? token : linattn__times(heads, head));
+    e->data = view->data;
     e->dim = dim;
     e->count[LINATTN__SEQUENCE] = sequences;
     e->count[LINATTN__TOKEN] = n;
@@ -1203,13 +1204,14 @@ static linattn_status linattn__read_view(linattn__extent *e, linattn_view view, 
     e->stride[LINATTN__TOKEN] = n > 1 ? token : 0;
     e->stride[LINATTN__HEAD] = heads > 1 ? head : 0;
     e->floats = 0;
-    if (n == 0 || sequences == 0) return LINATTN_OK;
-    if (!view.data) return LINATTN_ERROR_NULL;
-    e->floats = dim;
-    for (i = 0; i < 3; i++)
-        e->floats = linattn__plus(e->floats, linattn__times(e->count[i] - 1, e->stride[i]));
-    if (e->floats == SIZE_MAX) return LINATTN_ERROR_SIZE;
-    if ((uintptr_t)view.data > UINTPTR_MAX - e->floats * sizeof(float)) return LINATTN_ERROR_SIZE;
+    if (n == 0) return LINATTN_OK;
+    if (!view->data) return LINATTN_ERROR_NULL;
+    if (heads > 1) floats = linattn__plus(floats, linattn__times(heads - 1, head));
+    if (n > 1) floats = linattn__plus(floats, linattn__times(n - 1, token));
+    if (sequences > 1) floats = linattn__plus(floats, linattn__times(sequences - 1, sequence));
+    if (floats == SIZE_MAX || (uintptr_t)view->data > UINTPTR_MAX - floats * sizeof(float))
+        return LINATTN_ERROR_SIZE;
+    e->floats = floats;
     return LINATTN_OK;
 }
 
@@ -1276,17 +1278,21 @@ static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *
            ahead + i_span * sizeof(float) <= bytes;
 }
 
-/* Is the input clear of the output? Slices of one interleaved buffer are, whatever they are
-   interleaved by. */
-static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
+/* Slices of one interleaved buffer do not touch, whatever they are interleaved by. */
+static LINATTN__NOINLINE int linattn__interleaved(const linattn__extent *o,
+                                                  const linattn__extent *i)
 {
     int k;
-    if (linattn__disjoint(o->data, o->floats * sizeof(float), i->data, i->floats * sizeof(float)))
-        return 1;
     for (k = 0; k < 3; k++)
         if (o->stride[k] && o->stride[k] == i->stride[k] && linattn__fold_apart(o, i, o->stride[k]))
             return 1;
     return 0;
+}
+
+/* Is the input clear of the output? */
+LINATTN__INLINE int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
+{
+    return linattn__apart(o, i->data, i->floats * sizeof(float)) || linattn__interleaved(o, i);
 }
 
 LINATTN_API linattn_view linattn_rows(const float *data)
@@ -1559,9 +1565,11 @@ static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s, linatt
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root_all = linattn__sqrt((double)linattn__scale(s));
     const double root = s->source == LINATTN__DIRECT ? root_all : 1.0;
-    const double cell = ln2 / root;
+    double cell;
     p->source_root = (float)root_all;
     p->root = (float)root;
+    if (!LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map)) return;
+    cell = ln2 / root;
     p->root_low = (float)(root - (double)p->root);
     p->rate = (float)(root * log2e);
     p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
@@ -1650,13 +1658,11 @@ typedef struct linattn__header {
     uint32_t heads, kv_heads, d, dv, map, norm;
     uint32_t scale, epsilon; /* bits */
     uint32_t features, degree, window;
-    uint32_t zero[15];
-} linattn__header;
+} linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
 static void linattn__make_header(const linattn__shape *s, linattn__header *h)
 {
     const uint64_t bytes = s->state_bytes;
-    size_t i;
     h->magic = LINATTN__MAGIC;
     h->version = LINATTN__STATE_VERSION;
     h->bytes_low = (uint32_t)bytes;
@@ -1673,7 +1679,6 @@ static void linattn__make_header(const linattn__shape *s, linattn__header *h)
     h->features = (uint32_t)s->features;
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
-    for (i = 0; i < 15; i++) h->zero[i] = 0;
 }
 
 LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
@@ -1769,6 +1774,7 @@ static void linattn__clear(void *state, const linattn__shape *s, const linattn__
 {
     const size_t m16 = linattn__round16(s->m), floats = s->head_floats;
     size_t head, i;
+    for (i = 0; i < LINATTN__HEADER_FLOATS; i++) ((float *)state)[i] = 0.0f;
     linattn__copy(state, h, sizeof *h);
     for (head = 0; head < s->kv_heads; head++) {
         float *const p = linattn__head(state, s, head);
@@ -2255,8 +2261,9 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *
 
 /* The operands of a call for `sequences` sequences, checked against one another. */
 static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
-                                             linattn_view q, size_t n_q, linattn_view k,
-                                             linattn_view v, size_t n_k, linattn_output out,
+                                             const linattn_view *q, size_t n_q,
+                                             const linattn_view *k, const linattn_view *v,
+                                             size_t n_k, const linattn_view *out,
                                              linattn__operands *x)
 {
     linattn_status status = LINATTN_OK;
@@ -2269,10 +2276,10 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
     status = linattn__read_view(&x->q, q, sequences, n_q, s->heads, s->d);
     if (status != LINATTN_OK) return status;
-    status = linattn__read_view(&x->out, linattn__view_of(out), sequences, n_q, s->heads, s->dv);
+    status = linattn__read_view(&x->out, out, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
-    if (!linattn__rows_apart(&x->out) || !linattn__clear_of(&x->out, &x->q))
-        return LINATTN_ERROR_OVERLAP;
+    if (x->out.floats > s->dv && !linattn__rows_apart(&x->out)) return LINATTN_ERROR_OVERLAP;
+    if (!linattn__clear_of(&x->out, &x->q)) return LINATTN_ERROR_OVERLAP;
     if ((verb & LINATTN__KEYS) &&
         !(linattn__clear_of(&x->out, &x->k) && linattn__clear_of(&x->out, &x->v)))
         return LINATTN_ERROR_OVERLAP;
@@ -2280,8 +2287,8 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 }
 
 /* Do the operands lie apart from memory that is written, or read while the output is? */
-static int linattn__operands_apart(const linattn__operands *x, int verb, const void *block,
-                                   size_t bytes)
+LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, const int verb,
+                                            const void *block, size_t bytes)
 {
     if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->out, block, bytes)) return 0;
     if (!(verb & LINATTN__KEYS)) return 1; /* the block is only read */
@@ -2290,20 +2297,23 @@ static int linattn__operands_apart(const linattn__operands *x, int verb, const v
 }
 
 /* Runs one of the three verbs on a state, or says why not. */
-LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, linattn_view q,
-                                             linattn_view k, linattn_view v, linattn_output out,
-                                             size_t n, const linattn_context *context)
+LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
+                                             const linattn_view *k, const linattn_view *v,
+                                             const linattn_output *out, size_t n,
+                                             const linattn_context *context)
 {
     linattn__shape s;
     linattn__header h;
     linattn__operands x;
     linattn__work w;
     linattn__environment environment;
+    linattn_view to;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
     /* windows forget by tokens: sums without the tokens cannot */
     if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
-    status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
+    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
+    status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status != LINATTN_OK) return status;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
@@ -2326,20 +2336,21 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, linatt
 LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
                                           const linattn_context *context)
 {
-    return linattn__call(state, LINATTN__KEYS, k, k, v, linattn_output_rows(NULL), n, context);
+    return linattn__call(state, LINATTN__KEYS, NULL, &k, &v, NULL, n, context);
 }
 
 LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
                                          size_t n, const linattn_context *context)
 {
-    return linattn__call((void *)(uintptr_t)state, LINATTN__QUERIES, q, q, q, out, n, context);
+    return linattn__call((void *)(uintptr_t)state, LINATTN__QUERIES, &q, NULL, NULL, &out, n,
+                         context);
 }
 
 LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context)
 {
-    return linattn__call(state, LINATTN__KEYS | LINATTN__QUERIES, q, k, v, out, n, context);
+    return linattn__call(state, LINATTN__KEYS | LINATTN__QUERIES, &q, &k, &v, &out, n, context);
 }
 
 /* Do two states of one config have the same projection? */
@@ -2396,7 +2407,8 @@ static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q,
                                         size_t need, linattn__operands *x)
 {
     const int verb = LINATTN__KEYS | LINATTN__QUERIES;
-    const linattn_status status = linattn__read_operands(s, verb, 1, q, n_q, k, v, n_k, out, x);
+    const linattn_view to = linattn__view_of(out);
+    const linattn_status status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &to, x);
     if (status != LINATTN_OK) return status;
     if (!workspace) return LINATTN_ERROR_NULL;
     if (need == 0) return LINATTN_ERROR_SIZE;
