@@ -1225,10 +1225,11 @@ LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
     return view;
 }
 
+/* Differences of addresses wrap: one of the two is the distance, the other one is huge. */
 LINATTN__INLINE int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return a_bytes == 0 || b_bytes == 0 || (x < y ? y - x >= a_bytes : x - y >= b_bytes);
+    return (y - x >= a_bytes && x - y >= b_bytes) || a_bytes == 0 || b_bytes == 0;
 }
 
 /* Does a block of memory that the call writes or keeps lie apart from this operand? */
@@ -1400,6 +1401,8 @@ static size_t linattn__band_floats(const linattn__shape *s, size_t window);
 /* The floats of z, exponents and S in panels, of one head. */
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 {
+    if (SIZE_MAX >> 31 >> 31 && s->source == LINATTN__DIRECT) /* far from an overflow */
+        return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
 
@@ -1688,10 +1691,9 @@ LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
 
 static void linattn__set_tokens(void *state, uint64_t tokens)
 {
-    uint32_t parts[2];
-    parts[0] = (uint32_t)tokens;
-    parts[1] = (uint32_t)(tokens >> 32);
-    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), parts, sizeof parts);
+    const uint32_t low = (uint32_t)tokens, high = (uint32_t)(tokens >> 32);
+    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), &low, sizeof low);
+    linattn__copy((char *)state + offsetof(linattn__header, tokens_high), &high, sizeof high);
 }
 
 /* Same config, whatever the tokens seen. */
@@ -1955,8 +1957,9 @@ static size_t linattn__chunk(size_t m)
 }
 
 typedef void linattn__span_kernel(const linattn__span *s);
+typedef void linattn__step_kernel(linattn__span *s); /* moves it to behind its heads */
 typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
-LINATTN__DECLARE(linattn__span_kernel, step)
+LINATTN__DECLARE(linattn__step_kernel, step)
 LINATTN__DECLARE(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
 LINATTN__DECLARE(linattn__span_kernel, update)
@@ -2181,7 +2184,7 @@ static void linattn__step_job(void *arg, size_t index)
     linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
     linattn__move(&s, head);
     s.heads = end - head;
-    w->kernel(&s);
+    LINATTN__KERNEL(step)(&s);
 }
 #endif
 
@@ -2194,10 +2197,9 @@ LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_conte
 
 static void linattn__do_step(linattn__work *w, const linattn_context *context)
 {
-    w->kernel = LINATTN__KERNEL(step);
 #if LINATTN__HAS_PREFILL
     (void)context;
-    w->kernel(&w->span);
+    LINATTN__KERNEL(step)(&w->span);
 #else
     w->jobs = linattn__threads(context, w->span.heads);
     linattn__run_jobs(linattn__step_job, w, w->jobs, context);

@@ -104,6 +104,7 @@
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
+#define la_head LA_NAME(head)
 #define la_high LA_NAME(high)
 #define la_inputs LA_NAME(inputs)
 #define la_inverse LA_NAME(inverse)
@@ -197,11 +198,15 @@
 #define la_stage_vectors LA_NAME(stage_vectors)
 #define la_stage_wide LA_NAME(stage_wide)
 #define la_step LA_NAME(step)
+#define la_step_both LA_NAME(step_both)
+#define la_step_chunk LA_NAME(step_chunk)
 #define la_step_columns LA_NAME(step_columns)
 #define la_step_finish LA_NAME(step_finish)
 #define la_step_head LA_NAME(step_head)
 #define la_step_map LA_NAME(step_map)
+#define la_step_query LA_NAME(step_query)
 #define la_step_tile LA_NAME(step_tile)
+#define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
@@ -2218,21 +2223,29 @@ typedef struct la_token {
     float top, scale, power; /* as in la_scratch */
 } la_token;
 
+/* What the loops over a head need. A copy that no store can change. */
+typedef struct la_head {
+    const linattn__params *params;
+    float *z, *e, *s;
+    size_t m, dv, begin, end; /* columns */
+    int map, feature, plain, stream;
+} la_head;
+
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
-LINATTN__INLINE void la_step_map(const linattn__span *s, la_token *w, const float *key,
-                                 const float *query, size_t f0, size_t f1)
+static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const float *key,
+                                          const float *query, size_t f0, size_t f1)
 {
-    const linattn__params *p = s->params;
-    const int map = p->map, feature = p->norm == LINATTN_NORM_FEATURE;
+    const int map = h->map, feature = h->feature;
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
     float top = 0.0f;
     size_t f, j;
     if (LINATTN__IS_EXP(map) && query && w->top > -LINATTN__INF) top = w->top;
-    for (j = 0; j < LA_PANEL_VECS; j++) {
-        den[j] = la_load(w->den + j * LA_W);
-        lost[j] = la_zero();
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        den[j] = lost[j] = la_zero();
+        if (f0 > 0) den[j] = la_load(w->den + j * LA_W);
 #if LINATTN__HAS_SIGNED
-        lost[j] = la_load(w->lost + j * LA_W);
+        if (f0 > 0) lost[j] = la_load(w->lost + j * LA_W);
 #endif
     }
     for (f = f0; f < f1; f += 16) {
@@ -2241,24 +2254,30 @@ LINATTN__INLINE void la_step_map(const linattn__span *s, la_token *w, const floa
             const size_t at = f + j * LA_W;
             if (at < f1) {
                 const int lanes = la_lanes_left(f1, at);
-                la_vec z = la_load(s->z + at), low = la_load(s->e + at), phi;
+                la_vec z = la_load(h->z + at), low = la_load(h->e + at), phi;
                 const la_vec e = low;
                 if (key) {
-                    phi = la_phi_key(p, key + at, lanes, la_key_exponent(e), map);
+                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e), map);
                     la_store(w->k + (at - f0), phi);
                     z = la_add_key(z, phi, &low, map);
-                    la_store(s->z + at, z);
-                    if (LINATTN__IS_SIGNED(map)) la_store(s->e + at, low);
+                    la_store(h->z + at, z);
+                    if (LINATTN__IS_SIGNED(map)) la_store(h->e + at, low);
                 }
                 if (query) {
-                    phi = la_phi_query(p, query + at, lanes, feature ? la_zero() : e, top, map);
+                    phi = la_phi_query(h->params, query + at, lanes, feature ? la_zero() : e, top,
+                                       map);
                     phi = la_weigh_query(phi, z, low, &den[j], &lost[j], map, feature);
                     la_store(w->q + (at - f0), phi);
                 }
             }
         }
     }
-    for (j = 0; j < LA_PANEL_VECS; j++) {
+    if (h->plain && f1 == h->m) {
+        w->scale = linattn__inverse(la_sum16(den));
+        return;
+    }
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+    {
         la_store(w->den + j * LA_W, den[j]);
 #if LINATTN__HAS_SIGNED
         la_store(w->lost + j * LA_W, lost[j]);
@@ -2268,13 +2287,13 @@ LINATTN__INLINE void la_step_map(const linattn__span *s, la_token *w, const floa
 
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
-LINATTN__INLINE void la_step_tile(const linattn__span *s, const la_token *w, const float *value,
+LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const float *value,
                                   float *out, size_t f0, size_t f1, size_t u, const int keys,
                                   const int queries, const size_t NR)
 {
-    const int lanes = la_lanes_left(s->dv, (u + NR - 1) * LA_W), stream = s->stream;
-    const size_t m = s->m, count = f1 - f0;
-    float *row = la_column(s, u) + f0 * 16;
+    const int lanes = la_lanes_left(h->dv, (u + NR - 1) * LA_W), stream = h->stream;
+    const size_t m = h->m, count = f1 - f0;
+    float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
     la_vec v[4], o[4], x[4];
     size_t f, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -2307,18 +2326,35 @@ LINATTN__INLINE void la_step_tile(const linattn__span *s, const la_token *w, con
     }
 }
 
-LINATTN__INLINE void la_step_columns(const linattn__span *s, const la_token *w, const float *value,
+LINATTN__INLINE void la_step_columns(const la_head *h, const la_token *w, const float *value,
                                      float *out, size_t f0, size_t f1, const int keys,
                                      const int queries)
 {
-    const size_t end = (s->column_end + LA_W - 1) / LA_W;
-    size_t u = s->column_begin / LA_W;
-    for (; end - u >= 4; u += 4) la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 4);
-    if (end - u >= 2) {
-        la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 2);
+    size_t u = h->begin;
+    for (; h->end - u >= 4; u += 4) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 4);
+    if (h->end - u >= 2) {
+        la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 2);
         u += 2;
     }
-    if (u < end) la_step_tile(s, w, value, out, f0, f1, u, keys, queries, 1);
+    if (u < h->end) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
+}
+
+static LINATTN__NOINLINE void la_step_both(const la_head *h, const la_token *w, const float *value,
+                                           float *out, size_t f0, size_t f1)
+{
+    la_step_columns(h, w, value, out, f0, f1, 1, 1);
+}
+
+static LINATTN__NOINLINE void la_step_update(const la_head *h, const la_token *w,
+                                             const float *value, size_t f0, size_t f1)
+{
+    la_step_columns(h, w, value, NULL, f0, f1, 1, 0);
+}
+
+static LINATTN__NOINLINE void la_step_query(const la_head *h, const la_token *w, float *out,
+                                            size_t f0, size_t f1)
+{
+    la_step_columns(h, w, NULL, out, f0, f1, 0, 1);
 }
 
 static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
@@ -2332,63 +2368,80 @@ static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w
     w->scale = la_factor(s, query, w->den, lost, w->top, seen, &w->power);
 }
 
-/* One token of one key/value head and one query head; no key or no query where these are NULL. */
-LINATTN__INLINE void la_step_head(const linattn__span *s, la_token *w, const float *key,
-                                  const float *value, const float *query, float *out, uint64_t seen)
-{
-    const int exponents = LINATTN__IS_EXP(s->params->map), plain = la_plain_factor(s->params);
-    const size_t m = s->m, step = exponents ? linattn__chunk(m) : m;
-    size_t c0, c1, f0, f1, i;
-    for (i = 0; i < 16; i += LA_W) {
-        la_store(w->den + i, la_zero());
-#if LINATTN__HAS_SIGNED
-        la_store(w->lost + i, la_zero());
-#endif
-    }
-    for (c0 = 0; c0 < m; c0 = c1) {
-        c1 = m - c0 < step ? m : c0 + step;
 #if LINATTN__HAS_EXP
-        if (exponents && key) la_settle(s, c0, c1, key + c0);
-        if (exponents && query)
-            la_raise(s, &w->top, la_peak(s, query + c0, c0, c1), c0 == 0, w->den, out);
+/* Exponents and peaks of features [f0, f1), a chunk. */
+static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w, const float *key,
+                                            const float *query, float *out, size_t f0, size_t f1)
+{
+    if (key) la_settle(s, f0, f1, key + f0);
+    if (query) la_raise(s, &w->top, la_peak(s, query + f0, f0, f1), f0 == 0, w->den, out);
+}
 #endif
-        for (f0 = c0; f0 < c1; f0 = f1) {
-            f1 = c1 - f0 < LA_STEP ? c1 : f0 + LA_STEP;
-            la_step_map(s, w, key, query, f0, f1);
-            if (query && f1 == m && plain)
-                w->scale = linattn__inverse(la_denominator(w->den));
-            else if (query && f1 == m)
-                la_step_finish(s, w, query, seen);
-            if (key && query)
-                la_step_columns(s, w, value, out, f0, f1, 1, 1);
-            else if (key)
-                la_step_columns(s, w, value, out, f0, f1, 1, 0);
-            else
-                la_step_columns(s, w, value, out, f0, f1, 0, 1);
+
+/* One token of one key/value head and one query head; no key or no query where these are NULL. */
+LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_token *w,
+                                  const float *key, const float *value, const float *query,
+                                  float *out, uint64_t seen)
+{
+    const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : m;
+    size_t f0, f1, end = 0;
+    for (f0 = 0; f0 < m; f0 = f1) {
+        if (f0 == end) {
+            end = m - f0 < chunk ? m : f0 + chunk;
+#if LINATTN__HAS_EXP
+            if (LINATTN__IS_EXP(h->map)) la_step_chunk(s, w, key, query, out, f0, end);
+#endif
         }
+        f1 = end - f0 < LA_STEP ? end : f0 + LA_STEP;
+        la_step_map(h, w, key, query, f0, f1);
+        if (f1 == m && query && !h->plain) la_step_finish(s, w, query, seen);
+        if (!query)
+            la_step_update(h, w, value, f0, f1);
+        else if (key)
+            la_step_both(h, w, value, out, f0, f1);
+        else
+            la_step_query(h, w, out, f0, f1);
     }
-    if (query && !plain) la_end_rows(s, &w->power, out, 1);
+    if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
 }
 
 /* Tokens one by one, each with all its query heads. A masked token adds nothing: it only queries,
    but counts for the norm length. */
-static void la_step(const linattn__span *s)
+static void la_step(linattn__span *s)
 {
-    linattn__span x = *s;
     la_token w;
+    la_head h;
     size_t head, t, g;
-    for (head = 0; head < s->heads; head++) {
+    h.params = s->params;
+    h.m = s->m;
+    h.dv = s->dv;
+    h.begin = s->column_begin / LA_W;
+    h.end = (s->column_end + LA_W - 1) / LA_W;
+    h.map = s->params->map;
+    h.feature = s->params->norm == LINATTN_NORM_FEATURE;
+    h.stream = s->stream;
+    h.plain = la_plain_factor(s->params);
+    for (head = s->heads; head > 0; head--) {
+        h.z = s->z;
+        h.e = s->e;
+        h.s = s->s;
         for (t = 0; t < s->n; t++) {
-            const float *key = x.k ? x.k + t * x.k_token : NULL;
-            const float *value = x.k ? x.v + t * x.v_token : NULL;
-            const uint64_t seen = x.seen + (key ? t + 1 : 0);
-            if (key && !LINATTN__IS_SIGNED(x.params->map) && linattn__masked(key, x.d)) key = NULL;
-            if (!x.q && key) la_step_head(&x, &w, key, value, NULL, NULL, seen);
-            for (g = 0; x.q && g < x.group; g++)
-                la_step_head(&x, &w, g == 0 ? key : NULL, value, x.q + t * x.q_token + g * x.q_head,
-                             x.out + t * x.out_token + g * x.out_head, seen);
+            const float *key = s->k ? s->k + t * s->k_token : NULL;
+            const float *value = s->k ? s->v + t * s->v_token : NULL;
+            const float *query = s->q ? s->q + t * s->q_token : NULL;
+            float *out = s->q ? s->out + t * s->out_token : NULL;
+            const uint64_t seen = s->seen + (key ? t + 1 : 0);
+            if (key && !LINATTN__IS_SIGNED(h.map) && linattn__masked(key, h.m)) key = NULL;
+            if (!key && !query) continue;
+            for (g = s->q ? s->group : 1; g > 0; g--) {
+                la_step_head(s, &h, &w, key, value, query, out, seen);
+                if (g == 1) break;
+                key = NULL; /* S has it now */
+                query += s->q_head;
+                out += s->out_head;
+            }
         }
-        linattn__move(&x, 1);
+        linattn__move(s, 1);
     }
 }
 
@@ -3855,6 +3908,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_gather
 #undef la_group_columns
 #undef la_gt
+#undef la_head
 #undef la_high
 #undef la_inputs
 #undef la_inverse
@@ -3948,11 +4002,15 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_stage_vectors
 #undef la_stage_wide
 #undef la_step
+#undef la_step_both
+#undef la_step_chunk
 #undef la_step_columns
 #undef la_step_finish
 #undef la_step_head
 #undef la_step_map
+#undef la_step_query
 #undef la_step_tile
+#undef la_step_update
 #undef la_store
 #undef la_store_part
 #undef la_sub
