@@ -103,6 +103,22 @@ with_cmake_too_old() {
     grep -q 'version: 0' "$log"
 }
 
+# It exports what linattn.h declares, under a name that changes with the version.
+shared_library() {
+    local tree=$work/shared library
+    meson setup "$tree/build" --prefix "$tree/prefix" --libdir lib -Dshared=enabled -Dwerror=true \
+        -Dtests=disabled -Dexamples=disabled -Dc_args="$scalar" -Doptimization=0
+    meson install -C "$tree/build"
+    library=$tree/prefix/lib/liblinattn.so
+    test -L "$library"
+    test -e "$tree/prefix/include/linattn.h"
+    nm -D --defined-only "$library" | awk '{ print $NF }' | sort | diff <(declared_functions) -
+    objdump -p "$library" | grep -E 'SONAME +liblinattn\.so\.(0\.)?[0-9]+$'
+    gcc tests/consumer/isas.c -I "$tree/prefix/include" -L "${library%/*}" -llinattn \
+        -o "$tree/isas"
+    LD_LIBRARY_PATH=${library%/*} "$tree/isas"
+}
+
 as_subproject() {
     local program=$work/subproject file
     mkdir -p "$program/subprojects/linattn"
@@ -128,3 +144,10 @@ else
     report_not_run 'install / CMake' 'it is not installed'
 fi
 job 'install / meson subproject' as_subproject
+if [[ $(uname -s) != Linux ]]; then
+    report_not_run 'install / shared library' 'its symbols are looked at on Linux alone'
+elif command -v nm >/dev/null; then
+    job 'install / shared library' shared_library
+else
+    report_not_run 'install / shared library' 'nm is not installed'
+fi
