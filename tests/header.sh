@@ -235,8 +235,8 @@ formatted() { # CLANG_FORMAT
 
 # At most 100 characters, comments too: clang-format leaves comments alone.
 narrow() {
-    local files long
-    files=$(files_named '\.(c|h|cc|sh|py|ld|S|cmake\.in|build)$|^tools/|(CMakeLists|meson_options)\.txt$')
+    local files long text='\.(c|h|cc|sh|py|ld|S|cmake\.in|build)$'
+    files=$(files_named "$text|^tools/|(CMakeLists|meson_options)\.txt$")
     grep -qx tools/test <<<"$files"
     long=$(LC_ALL=C.UTF-8 grep -nE '^.{101}' $files | cut -c 1-140 || true)
     echo "$long"
