@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each method of linattn is worth: measures it, writes the numbers and pictures of docs/study.md.
+"""What each method of linattn is worth: measures it, writes the numbers and pictures of study.md.
 
     docs/study.py                       measure everything, then write (some minutes)
     docs/study.py --errors              measure all but the times, which stay as they were

@@ -50,7 +50,8 @@ same_bytes() {
     local here=$work/bin/attend there=$work/bin/attend-aarch64 map options
     await "$here" "$there"
     for map in elu1 softmax favor; do
-        for options in '--dir examples/data/lm --causal' '--dir examples/data/encoder --isa scalar'; do
+        for options in '--dir examples/data/lm --causal' \
+            '--dir examples/data/encoder --isa scalar'; do
             "$here" ${options% --isa*} --map $map --out "$work/here.npy"
             qemu-aarch64 -L $sysroot "$there" $options --map $map --out "$work/there.npy"
             cmp "$work/here.npy" "$work/there.npy"
@@ -85,7 +86,8 @@ aarch64() {
 
     for cc in $compilers; do
         flags=-ffast-math
-        if [[ $cc == clang ]] && ! compiles aarch64-clang '-std=c99 -ffast-math' >/dev/null 2>&1; then
+        if [[ $cc == clang ]] &&
+            ! compiles aarch64-clang '-std=c99 -ffast-math' >/dev/null 2>&1; then
             flags=
             contradiction aarch64-clang -ffast-math
         fi

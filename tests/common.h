@@ -116,8 +116,8 @@ void parallel_threads(void *user, size_t count, linattn_job *job, void *arg);
 
 /* ---- Problems ------------------------------------------------------------------------------- */
 
-/* A config whose every default but the scale is spelt out, and dense [tokens][heads][dim] inputs for
-   it. */
+/* A config whose every default but the scale is spelt out, and dense [tokens][heads][dim] inputs
+   for it. */
 typedef struct problem {
     linattn_config config;
     size_t n_q, n_k;

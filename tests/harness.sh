@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Sourced by tools/test: a pool of jobs that reports one line per test, and the ways in which the
-# tests are compiled, linked and run. Flags are kept in strings and split at spaces; globbing is off.
+# tests are compiled, linked and run. Flags are kept in strings and split at spaces; there is no
+# globbing.
 
-# ---- Jobs ------------------------------------------------------------------------------------------
+# ---- Jobs ----------------------------------------------------------------------------------------
 #
 # Jobs start in the order in which they are queued, never more than $cores at once. A job may wait
 # for what an earlier one builds, and only for that: so the pool cannot lock up.
@@ -197,8 +198,8 @@ matrix_flags() { # OPTIMISATION
     esac
 }
 
-# Every pair of compiler, language and flags, rather than every triple: a slip in one of them shows in
-# each library that has it. gcc -O2 are the stages unit and amalgamated.
+# Every pair of compiler, language and flags, rather than every triple: a slip in one of them shows
+# in each library that has it. gcc -O2 are the stages unit and amalgamated.
 matrix_builds() { # COMPILER
     case $compilers/$1 in
     *clang/gcc) echo 'c99-fast c++11-O0' ;;
@@ -263,7 +264,8 @@ run_test() { # PROGRAM TOOLCHAIN ISA [NAME=VALUE...]
     await "$program"
     if has_isa "$isa"; then export LINATTN_REQUIRE_ISA=1; fi
     # In the foreground, that is in the job's process group, which stop_jobs ends.
-    env LINATTN_TEST_ISA="$isa" "$@" timeout --foreground "$time_limit" ${runner[$chain]} "$program" || status=$?
+    env LINATTN_TEST_ISA="$isa" "$@" timeout --foreground "$time_limit" ${runner[$chain]} \
+        "$program" || status=$?
     if ((status == 77)) && has_isa "$isa"; then
         echo "it was skipped, although this machine has $isa"
         return 1
@@ -291,8 +293,8 @@ cpu_flags=$(sed -n 's/^flags[[:space:]]*:\(.*\)/\1 /p' /proc/cpuinfo 2>/dev/null
 # ---- Preprocessor options ------------------------------------------------------------------------
 
 # The library with an option must have just these instruction sets, and the same bits on all but
-# INEXACT_ISAS. An option leaves code out or calls it in another way: with the bits of the fixed runs
-# there is nothing left that could differ.
+# INEXACT_ISAS. An option leaves code out or calls it in another way: with the bits of the fixed
+# runs there is nothing left that could differ.
 option() { # VARIANT TOOLCHAIN FLAGS ISAS [INEXACT_ISAS]
     local variant=$1 chain=$2 flags=$3 isas=$4 inexact=${5-} isa exact=''
     for isa in $isas; do
@@ -347,6 +349,12 @@ direct_includes() { # COMPILER FLAGS...
             if (depth > 1 && header[depth - 1] ~ /^(.*\/)?linattn[^\/]*\.h$/ &&
                 $2 !~ /^(.*\/)?linattn[^\/]*\.h$/) print $2
         }' | sort -u
+}
+
+# The functions that linattn.h declares.
+declared_functions() {
+    sed -n '/^#endif .* LINATTN_H /q; s/^LINATTN_API .*[ *]\(linattn_[a-z0-9_]*\)(.*/\1/p' \
+        linattn.h | sort -u
 }
 
 language_of() { # COMPILER FLAGS...

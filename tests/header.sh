@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Stage of tools/test: what a program that includes linattn.h is promised. No warnings; C and C++ in
 # one program; nothing leaks out of the header; nothing else is needed to link it, and it has no
-# variable but one pointer.
+# variable but one pointer. And how all files are written: clang-format, 100 columns.
 
 # ---- Warnings ------------------------------------------------------------------------------------
 
@@ -172,12 +172,6 @@ header_leaks() { # COMPILER
 
 # ---- Objects -------------------------------------------------------------------------------------
 
-# The functions that linattn.h declares.
-declared_functions() {
-    sed -n '/^#endif .* LINATTN_H /q; s/^LINATTN_API .*[ *]\(linattn_[a-z0-9_]*\)(.*/\1/p' linattn.h |
-        sort -u
-}
-
 # Defined: what linattn.h declares and no more. Undefined: what any compiler may call by itself.
 # Writable: one pointer. Nothing runs before main.
 good_symbols() { # VARIANT
@@ -215,11 +209,54 @@ every_test_is_run() {
         name=${file#tests/test_}
         name=${name%.c}
         [[ " $all_tests " == *" $name "* ]] || { echo "tests/harness.sh lacks $name" && return 1; }
-        grep -q "^    '$name':" tests/meson.build || { echo "tests/meson.build lacks $name" && return 1; }
+        grep -q "^    '$name':" tests/meson.build ||
+            { echo "tests/meson.build lacks $name" && return 1; }
     done
 }
 
+# ---- Style ---------------------------------------------------------------------------------------
+
+# Files of the project whose names match, without what was built.
+files_named() { # REGULAR_EXPRESSION
+    if git rev-parse --git-dir >/dev/null 2>&1; then
+        git ls-files --cached --others --exclude-standard
+    else
+        find . -path './build*' -prune -o -type f -print | sed 's/^\.\///'
+    fi | grep -E "$1" | while read -r file; do [[ ! -e $file ]] || echo "$file"; done
+}
+
+# Version 14's, as others break lines elsewhere.
+formatted() { # CLANG_FORMAT
+    local files
+    files=$(files_named '\.(c|h|cc)$')
+    grep -qx linattn.h <<<"$files"
+    "$1" --dry-run -Werror $files
+}
+
+# At most 100 characters, comments too: clang-format leaves comments alone.
+narrow() {
+    local files long text='\.(c|h|cc|sh|py|ld|S|cmake\.in|build)$'
+    files=$(files_named "$text|^tools/|(CMakeLists|meson_options)\.txt$")
+    grep -qx tools/test <<<"$files"
+    long=$(LC_ALL=C.UTF-8 grep -nE '^.{101}' $files | cut -c 1-140 || true)
+    echo "$long"
+    [[ -z $long ]]
+}
+
+style() {
+    local candidate
+    job 'header / 100 columns' narrow
+    for candidate in clang-format-14 clang-format; do
+        if [[ $("$candidate" --version 2>/dev/null) == *'version 14.'* ]]; then
+            job 'header / clang-format' formatted "$candidate"
+            return
+        fi
+    done
+    report_not_run 'header / clang-format' 'version 14 of it is not installed'
+}
+
 job 'header / every test is run' every_test_is_run
+style
 matrix matrix_library
 for cc in $compilers; do
     header_warnings "$cc"

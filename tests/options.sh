@@ -35,7 +35,7 @@ left_out() { # COMPILER FLAGS
     "$program"
 }
 
-# The hosted library is out of reach of a freestanding build; the compiler's own headers are allowed.
+# Freestanding, it includes nothing of the hosted library: only the compiler's own headers.
 freestanding_includes() { # COMPILER
     local found
     found=$(direct_includes "$1" -std=c99 -ffreestanding -DLINATTN_FREESTANDING \
@@ -78,7 +78,9 @@ tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_is
 # Whatever the laws and the fuzzing reach keeps the invariants.
 run_tests option-assert-gcc gcc '' "${host_isas/scalar /}" 'laws fuzz' LINATTN_TEST_QUICK=1
 tested freestanding gcc '-DLINATTN_FREESTANDING -ffreestanding' "$host_isas"
-for cc in $compilers; do job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"; done
+for cc in $compilers; do
+    job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"
+done
 if pkg-config --exists sleef; then # the stage unit runs it
     quiet use-sleef -DLINATTN_USE_SLEEF
 else

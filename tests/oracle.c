@@ -79,9 +79,9 @@ static double series_weight(const linattn_config *config, size_t p)
     return weight;
 }
 
-/* Every monomial once: from one of degree p whose largest index is `last`, there `repeats` times, to
-   those of degree p + 1 with an index that is not smaller. value is the product of all coordinates
-   over the root of the factorials of how often each occurs. */
+/* Every monomial once: from one of degree p whose largest index is `last`, there `repeats` times,
+   to those of degree p + 1 with an index that is not smaller. value is the product of all
+   coordinates over the root of the factorials of how often each occurs. */
 typedef struct monomials {
     size_t dim, degree;
     double root, weight[9]; /* of a degree, its root taken */

@@ -37,6 +37,24 @@ readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
 }
 
+# The library that the README's line makes, and its example of ctypes, which compares.
+readme_python() {
+    local command place=$work/python
+    command=$(grep -x 'cc .* -shared .* -o liblinattn\.so' README.md)
+    mkdir -p "$place"
+    cp linattn.h linattn_simd.h "$place"
+    readme_block python 1 >"$place/example.py"
+    cd "$place"
+    eval "$command"
+    "$python" example.py | tee output
+    grep -E 'largest difference [0-9]e-0[67]$' output
+}
+
 job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
 job 'readme / quickstart.c is the one printed' readme_quickstart
+if [[ -n $python ]]; then
+    job 'readme / Python' readme_python
+else
+    report_not_run 'readme / Python' 'NumPy is not installed'
+fi

@@ -36,7 +36,9 @@ unit_run() { # SKIPPED: report_not_run or report_failed; SUITES...
         fi
     done < <(PYTHONUNBUFFERED=1 meson test -C "$build/unit" --no-rebuild --print-errorlogs \
         --num-processes "$cores" $suites 2>&1)
-    if ((failed > before)); then grep -v '^\[ RUN  \|^\[       OK' "$work/unit.log" | sed 's/^/          | /'; fi
+    if ((failed > before)); then
+        grep -v '^\[ RUN  \|^\[       OK' "$work/unit.log" | sed 's/^/          | /'
+    fi
 }
 
 # An instruction set that this machine is known to have must not be passed over.

@@ -7,9 +7,12 @@
 #include "linattn.h" /* a second inclusion changes nothing */
 
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
 size_t consumer_state(const linattn_config *config, void *state, size_t bytes);
+#ifdef __cplusplus
+}
+#endif
 
 static float memory[1024];
 

@@ -6,9 +6,12 @@
 #include "linattn.h"
 
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
 size_t consumer_state(const linattn_config *config, void *state, size_t bytes);
+#ifdef __cplusplus
+}
+#endif
 
 /* The size of the state that was made, 0 if none was. */
 size_t consumer_state(const linattn_config *config, void *state, size_t bytes)
