@@ -2468,6 +2468,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     if (n_k) {
         linattn__use_keys(&w, &x.k, &x.v);
         linattn__do_update(&w, context);
+        linattn__use_state(&w.span, &s, state); /* again: a single key moves it */
         w.span.seen = n_k;
         w.span.k = NULL;
     }
