@@ -4,8 +4,8 @@
        ./attend --dir examples/data/lm --causal --compare
        ./attend --dir examples/data/lm --causal --map exp --out out.npy
 
-   Needs linattn.h and a POSIX C library, nothing else. Where pthreads are a library of their own
-   (glibc before 2.34), add -pthread to have --threads. */
+   Needs the headers beside it, linattn.h and a POSIX C library, nothing else. Where pthreads are a
+   library of their own (glibc before 2.34), add -pthread to have --threads. */
 
 #define PROGRAM "attend"
 #include "npy.h"
@@ -29,7 +29,8 @@ static const char help[] =
     "\n"
     "  --dir D             read D/q.npy, D/k.npy and D/v.npy\n"
     "  --q F --k F --v F   or each from its own file\n"
-    "  --out F             write the outputs here; F changes only when all has succeeded\n"
+    "  --out F             write the outputs here. F changes only when all has succeeded, keeps\n"
+    "                      its mode, and may be an input, a link, a device or /dev/stdout\n"
     "  --causal            token i sees keys 0..i only (default: every query sees every key, and\n"
     "                      there may be more or fewer queries than keys)\n"
     "  --attention KIND    linear (default), softmax: exact attention, or nystrom: Nystromformer\n"
@@ -50,7 +51,7 @@ static const char help[] =
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
-    "  --state-out F       save the state after the last key\n"
+    "  --state-out F       save the state after the last key, in the same manner as --out\n"
     "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
     "                      as many queries as keys are needed, and no --split or state is taken\n"
     "\n"
