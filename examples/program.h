@@ -279,7 +279,7 @@ static inline double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere. *state begins with any seed. */
+/* SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere. *state begins as any seed. */
 static inline uint64_t random_bits(uint64_t *state)
 {
     uint64_t x = *state += 0x9e3779b97f4a7c15;
