@@ -224,10 +224,11 @@ static inline int keep_mode(const output_file *file)
 {
     int descriptor = fileno(file->stream);
     mode_t mode = file->about.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
-    if (file->exists && fchown(descriptor, file->about.st_uid, file->about.st_gid) != 0) {
+    int kept = !file->exists || fchmod(descriptor, mode) == 0;
+    if (file->exists && kept && fchown(descriptor, file->about.st_uid, file->about.st_gid) != 0) {
         errno = 0; /* it belongs to who runs this, like a new file */
     }
-    return !file->exists || fchmod(descriptor, mode) == 0;
+    return kept;
 }
 
 /* Some file systems have no fsync; a disk that is full may tell nobody earlier. */
@@ -242,11 +243,11 @@ static inline void write_temporary(output_file *file)
     int descriptor;
     file->temporary = make_beside(file, &descriptor);
     file->stream = file->temporary ? fdopen(descriptor, "wb") : NULL;
-    if (!file->stream) {
+    if (!file->stream || !keep_mode(file)) {
         fail("%s: cannot be created: %s", file->path, strerror(errno));
     }
     file->write(file, file->content);
-    int written = keep_mode(file) && is_on_disk(file->stream);
+    int written = is_on_disk(file->stream);
     int reason = errno;
     if (fclose(file->stream) != 0 || !written) {
         fail("%s: cannot be written: %s", file->path, strerror(written ? errno : reason));
