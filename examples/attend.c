@@ -4,39 +4,16 @@
        ./attend --dir examples/data/lm --causal --compare
        ./attend --dir examples/data/lm --causal --map exp --out out.npy
 
-   Needs linattn.h and a POSIX C library, nothing else. Where pthreads are a library of their own
-   (glibc before 2.34), add -pthread to have --threads. */
+   Needs the headers beside it, linattn.h and a POSIX C library, nothing else. Where pthreads are a
+   library of their own (glibc before 2.34), add -pthread to have --threads. */
 
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE 1 /* POSIX under -std=c11 too */
-#endif
+#define PROGRAM "attend"
+#include "npy.h"
 
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
 
-#include <errno.h>
-#include <float.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#if !defined(__GLIBC__) || defined(_REENTRANT)
-#define ATTEND_THREADS 1
-#elif __GLIBC_PREREQ(2, 34)
-#define ATTEND_THREADS 1
-#else
-#define ATTEND_THREADS 0
-#endif
-#if ATTEND_THREADS
-#include <pthread.h>
-#endif
-
-enum { MAX_THREADS = 256, MAX_DEGREE = 8 };
+enum { MAX_DEGREE = 8 };
 
 /* The library's own, where it leaves the choice to the caller or the comparison tells it. */
 enum { FEATURES_PER_DIM = 4, DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
@@ -52,7 +29,8 @@ static const char help[] =
     "\n"
     "  --dir D             read D/q.npy, D/k.npy and D/v.npy\n"
     "  --q F --k F --v F   or each from its own file\n"
-    "  --out F             write the outputs here; F changes only when all has succeeded\n"
+    "  --out F             write the outputs here. F changes only when all has succeeded, keeps\n"
+    "                      its mode, and may be an input, a link, a device or /dev/stdout\n"
     "  --causal            token i sees keys 0..i only (default: every query sees every key, and\n"
     "                      there may be more or fewer queries than keys)\n"
     "  --attention KIND    linear (default), softmax: exact attention, or nystrom: Nystromformer\n"
@@ -73,7 +51,7 @@ static const char help[] =
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
-    "  --state-out F       save the state after the last key\n"
+    "  --state-out F       save the state after the last key, in the same manner as --out\n"
     "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
     "                      as many queries as keys are needed, and no --split or state is taken\n"
     "\n"
@@ -97,61 +75,6 @@ static const char help[] =
     "                      the methods that have it\n"
     "\n"
     "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
-
-/* ---- Failure -------------------------------------------------------------------------------- */
-
-/* Files under way. Each is written under a temporary name beside its target and renamed at the end,
-   so that nobody sees half a file; `present` is the name under which it exists by now, to be
-   removed if anything fails, or NULL for what must stay (a device, a pipe, a symbolic link). */
-typedef struct output_file {
-    const char *path;
-    FILE *stream;
-    char *temporary;
-    const char *present;
-} output_file;
-
-static output_file outputs[2];
-static size_t output_count;
-
-/* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
-static void fail(const char *format, ...)
-{
-    char line[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    for (char *c = line; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127) {
-            *c = '?';
-        }
-    }
-    fprintf(stderr, "attend: %s\n", line);
-    for (size_t i = 0; i < output_count; i++) {
-        if (outputs[i].present) {
-            remove(outputs[i].present);
-        }
-    }
-    exit(2);
-}
-
-static void require(linattn_status status, const char *what)
-{
-    if (status != LINATTN_OK) {
-        fail("%s: %s", what, linattn_status_string(status));
-    }
-}
-
-/* Aligned to a cache line: values that straddle lines cost some speed. */
-static void *allocate(size_t bytes)
-{
-    const size_t line = 64;
-    void *memory;
-    if (posix_memalign(&memory, line, bytes ? bytes : 1) != 0) {
-        fail("out of memory: %zu bytes are needed", bytes);
-    }
-    return memory;
-}
 
 /* ---- Options -------------------------------------------------------------------------------- */
 
@@ -214,11 +137,6 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_HELP] = "--help",
 };
 
-/* What was given: the text of the value, "" for an option without one, NULL for not given. */
-typedef struct options {
-    const char *text[OPTION_COUNT];
-} options;
-
 static const struct {
     option a, b;
     const char *why;
@@ -236,60 +154,6 @@ static const struct {
     {OPTION_PROJECTION, OPTION_SEED, "the rows are read or drawn"},
     {OPTION_PROJECTION, OPTION_ORTHOGONAL, "the rows are read or drawn"},
 };
-
-static option option_named(const char *text, size_t length)
-{
-    int i = 0;
-    while (i < OPTION_COUNT &&
-           !(strlen(option_names[i]) == length && memcmp(option_names[i], text, length) == 0)) {
-        i++;
-    }
-    return (option)i;
-}
-
-static void print_help(void)
-{
-    if (fputs(help, stdout) == EOF || fflush(stdout) == EOF) {
-        fail("standard output: cannot be written: %s", strerror(errno));
-    }
-    exit(0);
-}
-
-/* Takes `--name value` and `--name=value`. */
-static options read_options(int count, char **arguments)
-{
-    options given = {{NULL}};
-    for (int i = 1; i < count; i++) {
-        const char *text = arguments[i];
-        size_t length = strcspn(text, "=");
-        option o = option_named(text, length);
-        if (o == OPTION_COUNT) {
-            fail("unknown option '%s', see --help", text);
-        }
-        if (given.text[o]) {
-            fail("%s is given twice", option_names[o]);
-        }
-        const char *value = text[length] ? text + length + 1 : NULL;
-        if (o >= OPTION_CAUSAL) {
-            if (value) {
-                fail("%s takes no value", option_names[o]);
-            }
-            value = "";
-        } else {
-            if (!value && i + 1 < count && strncmp(arguments[i + 1], "--", 2) != 0) {
-                value = arguments[++i];
-            }
-            if (!value || !*value) {
-                fail("%s needs a value, see --help", option_names[o]);
-            }
-        }
-        if (o == OPTION_HELP) {
-            print_help();
-        }
-        given.text[o] = value;
-    }
-    return given;
-}
 
 static void check_conflicts(const options *given)
 {
@@ -311,66 +175,9 @@ static void check_conflicts(const options *given)
     if (!given->text[OPTION_OUT] && !given->text[OPTION_COMPARE]) {
         fail("--out is missing: give --out, or --compare (see --help)");
     }
-    const char *out = given->text[OPTION_OUT], *state_out = given->text[OPTION_STATE_OUT];
-    if (out && state_out && strcmp(out, state_out) == 0) {
-        fail("--out and --state-out name the same file");
-    }
 }
 
 /* ---- Numbers and names ---------------------------------------------------------------------- */
-
-/* Reads decimal digits and moves on behind them; 0 if there are none, or too many for the type. */
-static int read_whole(const char **at, uint64_t *value)
-{
-    const char *c = *at;
-    *value = 0;
-    for (; *c >= '0' && *c <= '9'; c++) {
-        unsigned digit = (unsigned)(*c - '0');
-        if (*value > (UINT64_MAX - digit) / 10) {
-            return 0;
-        }
-        *value = *value * 10 + digit;
-    }
-    int any = c != *at;
-    *at = c;
-    return any;
-}
-
-static int read_size(const char **at, size_t *value)
-{
-    uint64_t whole;
-    int legal = read_whole(at, &whole) && whole <= SIZE_MAX;
-    *value = legal ? (size_t)whole : 0;
-    return legal;
-}
-
-/* The option's number, or `absent` if it is not given. */
-static uint64_t whole_option(const options *given, option o, uint64_t least, uint64_t most,
-                             uint64_t absent)
-{
-    const char *text = given->text[o], *at = text;
-    uint64_t value = absent;
-    if (text && (!read_whole(&at, &value) || *at || value < least || value > most)) {
-        fail("%s: '%s' is not a whole number from %" PRIu64 " to %" PRIu64, option_names[o], text,
-             least, most);
-    }
-    return value;
-}
-
-/* 0, the default of the library, if it is not given. */
-static size_t size_option(const options *given, option o, size_t most)
-{
-    return (size_t)whole_option(given, o, 1, most, 0);
-}
-
-static size_t read_threads(const options *given)
-{
-    size_t threads = (size_t)whole_option(given, OPTION_THREADS, 1, MAX_THREADS, 1);
-    if (threads > 1 && !ATTEND_THREADS) {
-        fail("--threads: this build has none, compile it with -pthread");
-    }
-    return threads;
-}
 
 static void check_split(const char *text)
 {
@@ -400,22 +207,6 @@ static size_t next_piece(const char **split, size_t left)
         *split = at + 1;
     }
     return n < left ? n : left;
-}
-
-static float parse_float(option o, const char *text, int zero_allowed)
-{
-    /* strtod alone would also take inf, nan, hexadecimals and leading blanks. */
-    int decimal = text[strspn(text, "0123456789.eE+-")] == '\0';
-    char *end;
-    double x = strtod(text, &end);
-    if (decimal && !*end && x == 0 && zero_allowed) {
-        return 0;
-    }
-    if (!decimal || *end || !(x >= FLT_MIN && x <= FLT_MAX)) {
-        fail("%s: '%s' is not a number from %.3g to %.3g%s", option_names[o], text, (double)FLT_MIN,
-             (double)FLT_MAX, zero_allowed ? ", or 0" : "");
-    }
-    return (float)x;
 }
 
 static const char *const map_names[] = {
@@ -468,89 +259,7 @@ static linattn_normaliser effective_norm(const linattn_config *config)
     return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
 }
 
-typedef struct name_list {
-    char text[128];
-} name_list;
-
-/* Those of the names that are in the set; gaps are NULL. */
-static name_list list_names(const char *const *names, int count, unsigned set)
-{
-    name_list list = {""};
-    for (int i = 0; i < count; i++) {
-        if (names[i] && (set >> i & 1)) {
-            size_t used = strlen(list.text);
-            snprintf(list.text + used, sizeof list.text - used, "%s%s", used ? ", " : "", names[i]);
-        }
-    }
-    return list;
-}
-
-/* The index of the option's value among the names, 0 if it is not given. */
-static int name_option(const options *given, option o, const char *const *names, int count)
-{
-    const char *text = given->text[o];
-    for (int i = 0; text && i < count; i++) {
-        if (names[i] && strcmp(names[i], text) == 0) {
-            return i;
-        }
-    }
-    if (text) {
-        fail("%s: unknown name '%s', expected one of: %s", option_names[o], text,
-             list_names(names, count, ~0u).text);
-    }
-    return 0;
-}
-
-static void select_isa(const options *given)
-{
-    const char *names[LINATTN_ISA_COUNT];
-    for (int i = 0; i < LINATTN_ISA_COUNT; i++) {
-        names[i] = linattn_isa_name((linattn_isa)i);
-    }
-    linattn_isa isa = (linattn_isa)name_option(given, OPTION_ISA, names, LINATTN_ISA_COUNT);
-    if (linattn_isa_select(isa) != LINATTN_OK) {
-        fail("--isa: this CPU or this build lacks %s, available: %s", names[isa],
-             list_names(names, LINATTN_ISA_COUNT, linattn_isa_available()).text);
-    }
-}
-
-/* ---- Reading files -------------------------------------------------------------------------- */
-
-/* A file whose size is known before anything is allocated for it. */
-typedef struct input_file {
-    const char *path;
-    FILE *stream;
-    size_t bytes;
-} input_file;
-
-static input_file open_input(const char *path)
-{
-    struct stat about;
-    if (stat(path, &about) != 0) {
-        fail("%s: cannot be opened: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(about.st_mode)) {
-        fail("%s: not a regular file", path);
-    }
-    if ((uintmax_t)about.st_size > SIZE_MAX) {
-        fail("%s: too large", path);
-    }
-    input_file in = {path, fopen(path, "rb"), (size_t)about.st_size};
-    if (!in.stream) {
-        fail("%s: cannot be opened: %s", path, strerror(errno));
-    }
-    return in;
-}
-
-static void read_bytes(const input_file *in, void *to, size_t bytes, const char *what)
-{
-    if (fread(to, 1, bytes, in->stream) != bytes) {
-        if (ferror(in->stream)) {
-            fail("%s: cannot be read: %s", in->path, strerror(errno));
-        }
-        fail("%s: truncated, it ends within its %s", in->path, what);
-    }
-}
+/* ---- Tensors -------------------------------------------------------------------------------- */
 
 /* Queries, keys or values: [tokens][heads][dim], dense. */
 typedef struct tensor {
@@ -560,221 +269,42 @@ typedef struct tensor {
     int has_heads; /* the file has an axis for them */
 } tensor;
 
-/* How many axes a file may have, and what they are. */
-typedef struct npy_layout {
-    size_t most_axes; /* and 2 at least */
-    const char *axes;
-} npy_layout;
-
-static const npy_layout tokens_layout = {3, "(tokens, heads, dim) or (tokens, dim)"};
-static const npy_layout projection_layout = {2, "(features, dim)"};
-
-/* What the header of a .npy file says: a Python dictionary like
-   {'descr': '<f4', 'fortran_order': False, 'shape': (512, 4, 64), } and padding. */
-typedef struct npy_header {
-    const char *path, *begin, *at;
-    const npy_layout *layout;
-    int has_descr, has_order, has_shape;
-    size_t shape[3], rank;
-} npy_header;
-
-static void skip_blanks(npy_header *h) { h->at += strspn(h->at, " \t\r\n"); }
-
-static int accept(npy_header *h, char c)
-{
-    skip_blanks(h);
-    int accepted = *h->at == c;
-    h->at += accepted;
-    return accepted;
-}
-
-static void fail_header(const npy_header *h, const char *expected)
-{
-    fail("%s: malformed .npy header at its character %td, expected %s", h->path,
-         h->at - h->begin + 1, expected);
-}
-
-static void expect(npy_header *h, char c, const char *name)
-{
-    if (!accept(h, c)) {
-        fail_header(h, name);
-    }
-}
-
-static void parse_string(npy_header *h, char text[32])
-{
-    skip_blanks(h);
-    char quote = *h->at;
-    size_t length = quote == '\'' || quote == '"' ? strcspn(h->at + 1, "'\"\\") : 32;
-    if (length >= 32 || h->at[1 + length] != quote) {
-        fail_header(h, "a short quoted string");
-    }
-    memcpy(text, h->at + 1, length);
-    text[length] = '\0';
-    h->at += length + 2;
-}
-
-static void parse_descr(npy_header *h)
-{
-    char descr[32];
-    if (h->has_descr++) {
-        fail_header(h, "'descr' only once");
-    }
-    parse_string(h, descr);
-    if (strcmp(descr, "<f4") != 0) {
-        fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
-    }
-}
-
-static void parse_order(npy_header *h)
-{
-    if (h->has_order++) {
-        fail_header(h, "'fortran_order' only once");
-    }
-    skip_blanks(h);
-    if (strncmp(h->at, "True", 4) == 0) {
-        fail("%s: Fortran order, expected C order", h->path);
-    }
-    if (strncmp(h->at, "False", 5) != 0) {
-        fail_header(h, "True or False");
-    }
-    h->at += 5;
-}
-
-static void parse_shape(npy_header *h)
-{
-    int comma = 1;
-    if (h->has_shape++) {
-        fail_header(h, "'shape' only once");
-    }
-    expect(h, '(', "'('");
-    while (!accept(h, ')')) {
-        size_t size;
-        skip_blanks(h);
-        int leading_zero = h->at[0] == '0' && h->at[1] >= '0' && h->at[1] <= '9';
-        if (!comma || leading_zero || !read_size(&h->at, &size)) {
-            fail_header(h, "a tuple of sizes");
-        }
-        if (h->rank < 3) {
-            h->shape[h->rank] = size;
-        }
-        h->rank++;
-        comma = accept(h, ',');
-    }
-    if (h->rank < 2 || h->rank > h->layout->most_axes) {
-        fail("%s: shape of %zu dimensions, expected %s", h->path, h->rank, h->layout->axes);
-    }
-}
-
-static void parse_header(npy_header *h, size_t length)
-{
-    h->at = h->begin;
-    expect(h, '{', "'{'");
-    int comma = 1;
-    while (!accept(h, '}')) {
-        char key[32];
-        if (!comma) {
-            fail_header(h, "',' or '}'");
-        }
-        parse_string(h, key);
-        expect(h, ':', "':'");
-        if (strcmp(key, "descr") == 0) {
-            parse_descr(h);
-        } else if (strcmp(key, "fortran_order") == 0) {
-            parse_order(h);
-        } else if (strcmp(key, "shape") == 0) {
-            parse_shape(h);
-        } else {
-            fail("%s: unknown key '%s' in the .npy header", h->path, key);
-        }
-        comma = accept(h, ',');
-    }
-    skip_blanks(h);
-    if (h->at != h->begin + length) {
-        fail_header(h, "blanks to its end");
-    }
-    if (!h->has_descr || !h->has_order || !h->has_shape) {
-        fail("%s: malformed .npy header, expected descr, fortran_order and shape", h->path);
-    }
-}
-
-/* Leaves the stream at the data and returns its offset. */
-static size_t read_header(const input_file *in, const npy_layout *layout, npy_header *h)
-{
-    enum { LONGEST = 10000 }; /* NumPy's own limit */
-    char text[LONGEST + 1];
-    unsigned char start[12];
-    if (in->bytes < 8 || fread(start, 1, 8, in->stream) != 8 || memcmp(start, "\x93NUMPY", 6)) {
-        fail("%s: not a .npy file, its first bytes are not \\x93NUMPY", in->path);
-    }
-    if (start[6] < 1 || start[6] > 3 || start[7] != 0) {
-        fail("%s: .npy version %d.%d, expected 1.0, 2.0 or 3.0", in->path, start[6], start[7]);
-    }
-    size_t length = 0, offset = start[6] == 1 ? 10 : 12;
-    read_bytes(in, start + 8, offset - 8, "header");
-    for (size_t i = offset; i-- > 8;) {
-        length = length << 8 | start[i];
-    }
-    if (length > LONGEST) {
-        fail("%s: .npy header of %zu bytes, expected at most %d", in->path, length, LONGEST);
-    }
-    read_bytes(in, text, length, "header");
-    text[length] = '\0';
-    *h = (npy_header){.path = in->path, .begin = text, .layout = layout};
-    parse_header(h, length);
-    h->begin = h->at = NULL;
-    return offset + length;
-}
-
-/* The bytes of a dense array of floats, or 0 where that overflows. */
-static int array_bytes(size_t tokens, size_t heads, size_t dim, size_t *bytes)
-{
-    size_t most = SIZE_MAX / sizeof(float);
-    if ((dim && heads > most / dim) || (tokens && heads * dim > most / tokens)) {
-        return 0;
-    }
-    *bytes = tokens * heads * dim * sizeof(float);
-    return 1;
-}
-
-/* From the byte order of the file to that of the machine, or back. */
-static void swap_if_big_endian(float *data, size_t count)
-{
-    const uint16_t one = 1;
-    unsigned char low;
-    memcpy(&low, &one, 1);
-    for (size_t i = 0; i < count && !low; i++) {
-        unsigned char b[4];
-        memcpy(b, &data[i], 4);
-        const unsigned char swapped[4] = {b[3], b[2], b[1], b[0]};
-        memcpy(&data[i], swapped, 4);
-    }
-}
+static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)"};
+static const npy_layout projection_layout = {2, 2, "(features, dim)"};
 
 static tensor read_tensor(const char *path, const npy_layout *layout)
 {
-    npy_header h;
-    input_file in = open_input(path);
-    size_t offset = read_header(&in, layout, &h), bytes;
-    int has_heads = h.rank == 3;
-    tensor t = {path, NULL, h.shape[0], has_heads ? h.shape[1] : 1, h.shape[h.rank - 1], has_heads};
+    npy_array a = npy_read(path, layout);
+    int has_heads = a.rank == 3;
+    tensor t = {path,     a.data, a.shape[0], has_heads ? a.shape[1] : 1, a.shape[a.rank - 1],
+                has_heads};
     if (t.heads < 1 || t.dim < 1 || t.dim > LINATTN_MAX_DIM) {
         fail("%s: %zu heads of dimension %zu, expected at least 1 head of dimension 1 to %d", path,
              t.heads, t.dim, LINATTN_MAX_DIM);
     }
-    if (!array_bytes(t.tokens, t.heads, t.dim, &bytes)) {
-        fail("%s: its shape (%zu, %zu, %zu) is too large", path, t.tokens, t.heads, t.dim);
-    }
-    if (in.bytes < offset || in.bytes - offset != bytes) {
-        fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
-             in.bytes - offset < bytes ? "truncated" : "bytes behind its end", in.bytes - offset,
-             bytes);
-    }
-    t.data = allocate(bytes);
-    read_bytes(&in, t.data, bytes, "data");
-    fclose(in.stream);
-    swap_if_big_endian(t.data, bytes / sizeof(float));
     return t;
+}
+
+/* A write_function. */
+static void write_tensor(output_file *file, const void *content)
+{
+    const tensor *t = content;
+    npy_array a = {.data = t->data, .rank = t->has_heads ? 3 : 2};
+    a.shape[0] = t->tokens;
+    a.shape[1] = t->heads;
+    a.shape[a.rank - 1] = t->dim;
+    npy_write(file, &a);
+}
+
+/* Memory for the data of a tensor; `what` is to be that. */
+static float *allocate_tensor(const char *what, size_t tokens, size_t heads, size_t dim)
+{
+    const size_t shape[] = {tokens, heads, dim};
+    size_t bytes;
+    if (!npy_bytes(shape, 3, &bytes)) {
+        fail("%s of shape (%zu, %zu, %zu) is too large", what, tokens, heads, dim);
+    }
+    return allocate(bytes);
 }
 
 /* What the library takes, in size. Compared as bits, in whose order NaN is the largest, because
@@ -811,150 +341,7 @@ static tensor read_projection(const char *path, size_t features, size_t dim)
     return w;
 }
 
-/* ---- Writing files -------------------------------------------------------------------------- */
-
-static void create_temporary(output_file *file)
-{
-    size_t size = strlen(file->path) + 16;
-    file->temporary = allocate(size);
-    for (int i = 0; i < 1000 && !file->stream; i++) {
-        snprintf(file->temporary, size, "%s.tmp%d", file->path, i);
-        file->stream = fopen(file->temporary, "wbx"); /* x: never one that somebody else made */
-        if (!file->stream && errno != EEXIST) {
-            break;
-        }
-    }
-    file->present = file->stream ? file->temporary : NULL;
-}
-
-/* Renaming onto a device, a pipe or a symbolic link would put a plain file in its place: these are
-   written directly. */
-static output_file *open_output(const char *path)
-{
-    struct stat about;
-    int exists = lstat(path, &about) == 0;
-    output_file *file = &outputs[output_count++];
-    *file = (output_file){.path = path};
-    if (exists && S_ISDIR(about.st_mode)) {
-        fail("%s: is a directory, expected a file", path);
-    }
-    if (exists && !S_ISREG(about.st_mode)) {
-        file->stream = fopen(path, "wb");
-    } else if (!exists || access(path, W_OK) == 0) {
-        create_temporary(file);
-    }
-    if (!file->stream) {
-        fail("%s: cannot be created: %s", path, strerror(errno));
-    }
-    return file;
-}
-
-static void write_bytes(const output_file *file, const void *from, size_t bytes)
-{
-    if (fwrite(from, 1, bytes, file->stream) != bytes) {
-        fail("%s: cannot be written: %s", file->path, strerror(errno));
-    }
-}
-
-/* Gives every file its name, once all are whole. */
-static void publish_outputs(void)
-{
-    for (size_t i = 0; i < output_count; i++) {
-        if (fclose(outputs[i].stream) != 0) {
-            fail("%s: cannot be written: %s", outputs[i].path, strerror(errno));
-        }
-    }
-    for (size_t i = 0; i < output_count; i++) {
-        if (outputs[i].temporary && rename(outputs[i].temporary, outputs[i].path) != 0) {
-            fail("%s: cannot be created: %s", outputs[i].path, strerror(errno));
-        }
-        outputs[i].present = outputs[i].temporary ? outputs[i].path : NULL;
-    }
-    for (size_t i = 0; i < output_count; i++) {
-        free(outputs[i].temporary);
-    }
-    output_count = 0;
-}
-
-static void write_tensor(const tensor *t)
-{
-    enum { START = 10, BLOCK = 64 };
-    char header[4 * BLOCK] = "\x93NUMPY\x01";
-    char heads[32] = "";
-    if (t->has_heads) {
-        snprintf(heads, sizeof heads, "%zu, ", t->heads);
-    }
-    int length = snprintf(header + START, sizeof header - START,
-                          "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %s%zu), }",
-                          t->tokens, heads, t->dim);
-    size_t used = START + (size_t)length;
-    size_t size = (used / BLOCK + 1) * BLOCK;
-    memset(header + used, ' ', size - used - 1);
-    header[size - 1] = '\n';
-    header[8] = (char)(size - START);
-    header[9] = 0;
-
-    size_t count = t->tokens * t->heads * t->dim;
-    output_file *file = open_output(t->path);
-    write_bytes(file, header, size);
-    swap_if_big_endian(t->data, count);
-    write_bytes(file, t->data, count * sizeof(float));
-}
-
 /* ---- Attending ------------------------------------------------------------------------------ */
-
-#if ATTEND_THREADS
-typedef struct thread_job {
-    linattn_job *job;
-    void *arg;
-    size_t index;
-} thread_job;
-
-static void *run_thread(void *p)
-{
-    const thread_job *mine = p;
-    mine->job(mine->arg, mine->index);
-    return NULL;
-}
-
-/* The callback of linattn_context: job 0 here, each other one in a thread of its own, or here too
-   if the system gives no thread. */
-static void parallel_for(void *user, size_t count, linattn_job *job, void *arg)
-{
-    pthread_t threads[MAX_THREADS];
-    thread_job jobs[MAX_THREADS];
-    int started[MAX_THREADS];
-    (void)user;
-    for (size_t i = 1; i < count; i++) {
-        jobs[i] = (thread_job){job, arg, i};
-        started[i] = pthread_create(&threads[i], NULL, run_thread, &jobs[i]) == 0;
-    }
-    if (count > 0) {
-        job(arg, 0);
-    }
-    for (size_t i = 1; i < count; i++) {
-        if (started[i]) {
-            pthread_join(threads[i], NULL);
-        } else {
-            job(arg, i);
-        }
-    }
-}
-#endif
-
-static linattn_context make_context(size_t threads)
-{
-    linattn_context context = {0};
-#if ATTEND_THREADS
-    if (threads > 1) {
-        context.parallel_for = parallel_for;
-        context.threads = threads;
-    }
-#else
-    (void)threads;
-#endif
-    return context;
-}
 
 static tensor draw_projection(const options *given, size_t features, size_t dim)
 {
@@ -963,12 +350,7 @@ static tensor draw_projection(const options *given, size_t features, size_t dim)
     linattn_random_kind kind = whole_option(given, OPTION_ORTHOGONAL, 0, 1, 0)
                                    ? LINATTN_RANDOM_ORTHOGONAL
                                    : LINATTN_RANDOM_INDEPENDENT;
-    size_t bytes;
-    if (!array_bytes(features, 1, dim, &bytes)) {
-        fail("%s: %zu rows of dimension %zu are too large", option_names[OPTION_FEATURES], features,
-             dim);
-    }
-    w.data = allocate(bytes);
+    w.data = allocate_tensor("a projection", features, 1, dim);
     require(linattn_random_features(seed, kind, features, dim, w.data), "the random features");
     return w;
 }
@@ -1092,15 +474,10 @@ static void prepare(task *t)
     }
 }
 
-static tensor make_output(const task *t, const char *path)
+static tensor make_output(const task *t)
 {
-    tensor out = {path, NULL, t->q.tokens, t->q.heads, t->v.dim, t->q.has_heads};
-    size_t bytes;
-    if (!array_bytes(out.tokens, out.heads, out.dim, &bytes)) {
-        fail("the output of %zu tokens, %zu heads and dimension %zu is too large", out.tokens,
-             out.heads, out.dim);
-    }
-    out.data = allocate(bytes);
+    tensor out = {NULL, NULL, t->q.tokens, t->q.heads, t->v.dim, t->q.has_heads};
+    out.data = allocate_tensor("an output", out.tokens, out.heads, out.dim);
     return out;
 }
 
@@ -1122,21 +499,14 @@ static void read_state(const task *t, const char *path)
 
 /* ---- The comparison ------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double run_seconds(const task *t, const tensor *out)
 {
-    double begin = now();
+    double begin = seconds_now();
     if (t->with_state) {
         require(linattn_state_reset(t->memory), "the state");
     }
     attend(t, out);
-    return now() - begin;
+    return seconds_now() - begin;
 }
 
 static int by_size(const void *a, const void *b)
@@ -1270,7 +640,7 @@ static void compare(task *t, const char *from, size_t threads)
     other.config.window = 0;
     t->with_state = t->causal;
     check_maps(t);
-    tensor exact = make_output(t, NULL), out = make_output(t, NULL);
+    tensor exact = make_output(t), out = make_output(t);
     print_setting(t, from, threads);
     double exact_seconds = median_seconds(&other, &exact);
     printf("%-17s -        %14s %10.3f %10.2f\n", "exact", "-",
@@ -1356,14 +726,10 @@ static linattn_config read_config(const options *given)
     config.map = (linattn_feature_map)name_option(given, OPTION_MAP, map_names, LINATTN_MAP_COUNT);
     config.normaliser =
         (linattn_normaliser)name_option(given, OPTION_NORM, norm_names, LINATTN_NORM_COUNT);
-    if (given->text[OPTION_SCALE]) {
-        config.scale = parse_float(OPTION_SCALE, given->text[OPTION_SCALE], 0);
-    }
-    if (given->text[OPTION_EPS]) {
-        config.epsilon = parse_float(OPTION_EPS, given->text[OPTION_EPS], 1);
-        if (effective_norm(&config) != LINATTN_NORM_SUM) {
-            fail("--eps belongs to --norm sum alone");
-        }
+    config.scale = float_option(given, OPTION_SCALE, 0, 0);
+    config.epsilon = float_option(given, OPTION_EPS, 1, 0);
+    if (given->text[OPTION_EPS] && effective_norm(&config) != LINATTN_NORM_SUM) {
+        fail("--eps belongs to --norm sum alone");
     }
     config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
     config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
@@ -1466,18 +832,25 @@ static task read_task(const options *given)
     return t;
 }
 
+/* A write_function. */
+static void write_state(output_file *file, const void *content)
+{
+    const task *t = content;
+    write_bytes(file, t->memory, t->bytes);
+}
+
 static void run_and_write(task *t, const options *given)
 {
-    tensor out = make_output(t, given->text[OPTION_OUT]);
+    tensor out = make_output(t);
+    add_output(given->text[OPTION_OUT], write_tensor, &out);
+    if (given->text[OPTION_STATE_OUT]) {
+        add_output(given->text[OPTION_STATE_OUT], write_state, t);
+    }
     prepare(t);
     if (given->text[OPTION_STATE_IN]) {
         read_state(t, given->text[OPTION_STATE_IN]);
     }
     attend(t, &out);
-    write_tensor(&out);
-    if (given->text[OPTION_STATE_OUT]) {
-        write_bytes(open_output(given->text[OPTION_STATE_OUT]), t->memory, t->bytes);
-    }
     publish_outputs();
     free(t->memory);
     free(out.data);
@@ -1485,23 +858,23 @@ static void run_and_write(task *t, const options *given)
 
 int main(int argc, char **argv)
 {
-    options given = read_options(argc, argv);
+    options given = {option_names, OPTION_COUNT, OPTION_CAUSAL, help, {NULL}};
+    read_options(&given, argc, argv);
     check_conflicts(&given);
-    select_isa(&given);
-    size_t threads = read_threads(&given);
+    select_isa(&given, OPTION_ISA);
+    size_t threads = read_threads(&given, OPTION_THREADS);
     task t = read_task(&given);
-    t.context = make_context(threads);
+    t.context = start_threads(threads);
     if (given.text[OPTION_COMPARE]) {
         compare(&t, given.text[OPTION_DIR] ? given.text[OPTION_DIR] : t.q.path, threads);
     } else {
         run_and_write(&t, &given);
     }
+    stop_threads(&t.context);
     free(t.q.data);
     free(t.k.data);
     free(t.v.data);
     free(t.projection.data);
-    if (fflush(stdout) == EOF) {
-        fail("standard output: cannot be written: %s", strerror(errno));
-    }
+    finish_printing();
     return 0;
 }

@@ -8,11 +8,14 @@ DATA_DIR (examples/data beside this file's folder) holds lm/ and encoder/ with q
 ATTEND_RUN is put before the command, say "qemu-aarch64 -L /usr/aarch64-linux-gnu". Prints one line
 for each check and exits with 1 if any failed. Needs Python 3 and NumPy.
 """
+import contextlib
+import ctypes
 import functools
 import itertools
 import math
 import os
 import pathlib
+import resource
 import shlex
 import shutil
 import subprocess
@@ -386,6 +389,8 @@ def test_scale_and_epsilon(_, real, square):
           plain == square[1].attend(map="elu1", norm="sum", scale=1, eps=0, attention="linear"))
     check("the default norm of the softmax map is feature",
           square[1].attend(map="softmax") == square[1].attend(map="softmax", norm="feature"))
+    for zero in ["0.0", ".0", "0e5", "-0", "0E-999"]:
+        check(f"an epsilon of {zero} is zero", plain == square[1].attend(eps=zero))
     folder = square[1].folder
     run(*[f"--{x}={folder / (x + '.npy')}" for x in "qkv"], f"--out={folder / 'named.npy'}")
     check("a file per option, and --name=value", plain == bytes_of(folder / "named.npy"))
@@ -861,8 +866,10 @@ def test_options(work):
     refuse("an empty value", *base, "--map=")
     wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor-hyper"],
              "--norm": ["default", "rows"], "--isa": ["sse2", "AVX2", "1"],
-             "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1x", " 1", "0x1p3", "1e", "."],
-             "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "0.1.2", "--"],
+             "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1e-999", "1e999", "1x",
+                         " 1", "0x1p3", "1e", "."],
+             "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "1e-999", "0.00001e-50", "0.1.2",
+                       "--"],
              "--threads": ["0", "-2", "257", "2.0", "two", "18446744073709551617", "+2"],
              "--split": ["0", "3,0", "3,", ",3", "3,,4", "-1", "3;4", "3 4", "x", "1e3",
                          "99999999999999999999"]}
@@ -938,6 +945,9 @@ def test_paths(work, case):
         check("a link to a device stays one", device.is_symlink())
 
 
+TEMPORARY = ".attend0.tmp"
+
+
 def test_replacing(folder, case):
     out, link = folder / "out.npy", folder / "link.npy"
     expected = case.attend()
@@ -951,18 +961,208 @@ def test_replacing(folder, case):
     link.symlink_to(out)
     run("--dir", case.folder, "--out", link)
     check("a symbolic link is written through", link.is_symlink() and bytes_of(out) == expected)
-    (folder / "out.npy.tmp0").write_bytes(b"someone else's")
+    (folder / TEMPORARY).write_bytes(b"someone else's")
     run("--dir", case.folder, "--out", out)
     check("a file with the temporary's name is left alone",
-          bytes_of(folder / "out.npy.tmp0") == b"someone else's"
-          and sorted(os.listdir(folder)) == ["link.npy", "out.npy", "out.npy.tmp0"])
+          bytes_of(folder / TEMPORARY) == b"someone else's"
+          and sorted(os.listdir(folder)) == [TEMPORARY, "link.npy", "out.npy"])
     run("--dir", case.folder, "--out", "plain.npy", cwd=folder)
     check("an output in the current folder", bytes_of(folder / "plain.npy") == expected)
+    v = folder / "v.npy"
+    shutil.copy(case.folder / "v.npy", v)
+    run("--q", case.folder / "q.npy", "--k", case.folder / "k.npy", "--v", v, "--out", v)
+    check("an output may take the place of an input", bytes_of(v) == expected)
+    for length in [252, 255]:
+        name = folder / ("n" * length)
+        run("--dir", case.folder, "--out", name, "--state-out", folder / ("s" * length))
+        check(f"names of {length} bytes", bytes_of(name) == expected
+              and bytes_of(folder / ("s" * length)))
+    refuse("a name of 256 bytes", "--dir", case.folder, "--out", folder / ("n" * 256))
+
+
+def test_links(folder, case):
+    """A symbolic link is as good as what it leads to, and stays."""
+    folder, expected = pathlib.Path(folder).resolve(), case.attend()
+    target, away = folder / "target.npy", folder / "away"
+    away.mkdir()
+    links = {"absolute": target, "relative": "target.npy", "of a link": folder / "relative",
+             "by a folder": "away/../target.npy"}
+    for name, to in links.items():
+        link = folder / name
+        link.symlink_to(to)
+        target.write_bytes(b"older")
+        done = run("--dir", case.folder, "--out", link, "--state-out", folder / "nowhere" / "x")
+        check(f"what a link leads to survives a failure: {name}",
+              done.returncode == 2 and target.read_bytes() == b"older" and link.is_symlink())
+        for content in [b"older", None]:
+            target.unlink() if content is None else target.write_bytes(content)
+            run("--dir", case.folder, "--out", link)
+            check(f"written through a link to {'a file' if content else 'none as yet'}: {name}",
+                  link.is_symlink() and os.readlink(link) == str(to)
+                  and bytes_of(target) == expected)
+    other = away / "into"
+    other.symlink_to("../target.npy")
+    target.unlink()
+    run("--dir", case.folder, "--out", other)
+    check("a relative link is read from its own folder", bytes_of(target) == expected)
+    (folder / "loop").symlink_to("loop")
+    refuse("a link to itself", "--dir", case.folder, "--out", folder / "loop", says=[b"loop"])
+    (folder / "lost").symlink_to(folder / "nowhere" / "x")
+    refuse("a link into a missing folder", "--dir", case.folder, "--out", folder / "lost",
+           says=[b"lost"])
+    (folder / "slash").symlink_to("absent/")
+    refuse("a link to a missing folder", "--dir", case.folder, "--out", folder / "slash",
+           says=[b"slash"])
+    check("no temporary stays behind", sorted(os.listdir(folder)) == sorted(
+        [*links, "target.npy", "away", "loop", "lost", "slash"]))
+
+
+def test_two_outputs(folder, case):
+    """Two outputs that are one file would leave one."""
+    folder = pathlib.Path(folder).resolve()
+    (folder / "sub").mkdir()
+    for exists in [False, True]:
+        a = folder / f"a{exists}"
+        pairs = {"./a": f"{folder}/./a{exists}", "sub/../a": f"{folder}/sub/../a{exists}",
+                 "a link": folder / f"link{exists}",
+                 "a link to its folder": folder / f"folder{exists}" / f"a{exists}"}
+        (folder / f"link{exists}").symlink_to(a)
+        (folder / f"folder{exists}").symlink_to(folder)
+        if exists:
+            a.write_bytes(b"older")
+            pairs["a hard link"] = folder / "hard"
+            os.link(a, folder / "hard")
+        for name, b in pairs.items():
+            for out, state in [(a, b), (b, a)]:
+                refuse(f"one file for two outputs, {'old' if exists else 'new'}: {name}", "--dir",
+                       case.folder, "--out", out, "--state-out", state, says=[b"same file"])
+        check("an output of two names is left alone",
+              bytes_of(a) == (b"older" if exists else None))
+    done = run("--dir", case.folder, "--out", "/dev/null", "--state-out", "/dev/null")
+    check("/dev/null takes both outputs", done.returncode == 0 and not done.stderr)
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o7777
+
+
+def test_modes(folder, case):
+    out, state = folder / "out.npy", folder / "state"
+    expected = case.attend()
+    for umask, mode in [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)]:
+        out.unlink(missing_ok=True)
+        before = os.umask(umask)
+        run("--dir", case.folder, "--out", out)
+        os.umask(before)
+        check(f"a new file, umask {umask:03o}", mode_of(out) == mode)
+    for mode in [0o600, 0o640, 0o666, 0o755]:
+        for path in [out, state]:
+            path.write_bytes(b"older")
+            path.chmod(mode)
+        run("--dir", case.folder, "--out", out, "--state-out", state)
+        check(f"a file of mode {mode:03o} keeps it",
+              mode_of(out) == mode_of(state) == mode and bytes_of(out) == expected)
+    with contextlib.suppress(OSError):  # it takes root
+        os.chown(out, 1234, 1235)
+        run("--dir", case.folder, "--out", out)
+        check("a file keeps its owner",
+              (out.stat().st_uid, out.stat().st_gid) == (1234, 1235) and mode_of(out) == 0o755)
+
+
+def limited(bytes):
+    """No file may become longer than this: a disk that is full after so much."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))
+
+
+def test_full_disk(folder, case):
+    out, state = folder / "out.npy", folder / "state"
+    size = len(case.attend())
+    for name, limit in {"nothing": 0, "the header": 130, "half": size // 2,
+                        "all but a byte": size - 1, "the output but not the state": size}.items():
+        out.write_bytes(b"older")
+        done = run("--dir", case.folder, "--out", out, "--state-out", state, "--map", "taylor",
+                   preexec_fn=limited(limit))
+        check(f"a disk that holds {name}",
+              done.returncode == 2 and done.stderr.startswith(b"attend: ")
+              and done.stderr.count(b"\n") == 1 and bytes_of(out) == b"older"
+              and os.listdir(folder) == ["out.npy"], repr(done.stderr))
+
+
+def may_not_replace():
+    """Takes root's rights over others' files in a sticky folder from a process to be."""
+    drop_from_bounding_set, chown, fowner = 24, 0, 3
+    for right in [chown, fowner]:
+        if ctypes.CDLL(None).prctl(drop_from_bounding_set, right, 0, 0, 0) != 0:
+            raise OSError("prctl")
+
+
+def test_renaming(folder, case):
+    """A file that can be written, but not replaced, as shows only when all else is done."""
+    ours, sticky = folder / "out.npy", folder / "sticky"
+    theirs = sticky / "state"
+    sticky.mkdir()
+    theirs.write_bytes(b"older")
+    try:
+        for path, mode in {theirs: 0o666, sticky: 0o1777}.items():
+            path.chmod(mode)
+            os.chown(path, 1234, 1234)
+        run("--help", preexec_fn=may_not_replace)
+    except (OSError, AttributeError, subprocess.SubprocessError):
+        return  # it takes a Linux, and root on it
+    for content in [b"older", None]:
+        if content:
+            ours.write_bytes(content)
+        done = run("--dir", case.folder, "--out", ours, "--state-out", theirs,
+                   preexec_fn=may_not_replace)
+        check(f"an output is taken back if a later one fails: {'old' if content else 'new'}",
+              done.returncode == 2 and b"sticky/state: cannot be created" in done.stderr
+              and bytes_of(ours) == content and bytes_of(theirs) == b"older"
+              and os.listdir(sticky) == ["state"]
+              and sorted(os.listdir(folder)) == ["out.npy"] * bool(content) + ["sticky"],
+              repr(done.stderr))
+        ours.unlink(missing_ok=True)
+
+
+def test_streams(folder, case):
+    """Devices, pipes and standard output are written directly."""
+    expected = case.attend()
     os.mkfifo(folder / "pipe")
     pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     run("--dir", case.folder, "--out", folder / "pipe")
     check("an output to a pipe, which holds all of it", os.read(pipe, 65536) == expected)
+    done = run("--dir", case.folder, "--out", folder / "pipe", "--state-out",
+               folder / "nowhere" / "state")
+    check("nothing of a failure goes into a pipe",
+          done.returncode == 2 and os.read(pipe, 65536) == b"")
+    done = run("--dir", case.folder, "--out", folder / "pipe", "--state-out", folder / "state",
+               preexec_fn=limited(10))
+    check("nothing goes into a pipe before the files are written",
+          done.returncode == 2 and os.read(pipe, 65536) == b"" and not (folder / "state").exists())
     os.close(pipe)
+    refuse("a pipe for both outputs", "--dir", case.folder, "--out", folder / "pipe",
+           "--state-out", folder / "pipe", says=[b"same file"])
+    if not os.path.exists("/dev/stdout"):
+        return
+    done = run("--dir", case.folder, "--out", "/dev/stdout")
+    check("an output to /dev/stdout, a pipe", done.stdout == expected and not done.stderr)
+    path = folder / "printed"
+    path.write_bytes(b"before")
+    with open(path, "ab") as printed:
+        subprocess.run([*command, "--dir", case.folder, "--out", "/dev/stdout"], stdout=printed)
+    check("an output to /dev/stdout, the end of a file", path.read_bytes() == b"before" + expected)
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*command, "--dir", case.folder, "--out", "/dev/stdout", "--state-out",
+                           folder / "state"], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    check("a reader that went away",
+          done.returncode == 2 and b"Broken pipe" in done.stderr
+          and sorted(os.listdir(folder)) == ["pipe", "printed"], repr(done.stderr))
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            refuse("an output to /dev/stdout, a full device", "--dir", case.folder, "--out",
+                   "/dev/stdout", "--state-out", folder / "state", stdout=full)
+        check("no state is left then", not (folder / "state").exists())
 
 
 # ---- The comparison ----------------------------------------------------------------------------
@@ -1070,7 +1270,11 @@ def main():
                  test_states: (real["lm"],),
                  test_foreign_states: (real["lm"], real["encoder"]), test_files: (),
                  test_projections: (), test_shapes: (), test_options: (), test_paths: (square[2],),
-                 test_replacing: (square[2],), test_compare: (real, square), test_help: ()}
+                 test_replacing: (square[2],), test_links: (square[2],),
+                 test_two_outputs: (square[2],), test_modes: (square[2],),
+                 test_full_disk: (square[2],), test_renaming: (square[2],),
+                 test_streams: (square[2],),
+                 test_compare: (real, square), test_help: ()}
         for test, cases in tests.items():
             own = work / test.__name__
             own.mkdir()

@@ -1,0 +1,277 @@
+/* npy.h: NumPy's .npy files of little-endian float32 in C order.  SPDX: MIT */
+#ifndef NPY_H
+#define NPY_H
+
+#include "files.h"
+
+enum { NPY_MOST_AXES = 4 };
+
+/* Dense: the last axis is contiguous. */
+typedef struct npy_array {
+    const char *path;
+    float *data; /* to be freed */
+    size_t rank, shape[NPY_MOST_AXES];
+} npy_array;
+
+/* How many axes a file may have, and what they are. */
+typedef struct npy_layout {
+    size_t fewest_axes, most_axes;
+    const char *axes;
+} npy_layout;
+
+/* The bytes of a dense array of floats; 0 where that overflows. */
+static inline int npy_bytes(const size_t *shape, size_t rank, size_t *bytes)
+{
+    size_t most = SIZE_MAX / sizeof(float), product = 1;
+    int empty = 0;
+    for (size_t i = 0; i < rank; i++) {
+        empty |= shape[i] == 0;
+        if (shape[i] > most / product) {
+            return 0;
+        }
+        product *= shape[i] ? shape[i] : 1;
+    }
+    *bytes = empty ? 0 : product * sizeof(float);
+    return 1;
+}
+
+/* ---- The header ----------------------------------------------------------------------------- */
+
+/* What it says: a Python dictionary like
+   {'descr': '<f4', 'fortran_order': False, 'shape': (512, 4, 64), } and padding. */
+typedef struct npy_header {
+    const char *path, *begin, *at;
+    const npy_layout *layout;
+    int has_descr, has_order, has_shape;
+    size_t rank, shape[NPY_MOST_AXES];
+} npy_header;
+
+static inline void npy_skip_blanks(npy_header *h) { h->at += strspn(h->at, " \t\r\n"); }
+
+static inline int npy_accept(npy_header *h, char c)
+{
+    npy_skip_blanks(h);
+    int accepted = *h->at == c;
+    h->at += accepted;
+    return accepted;
+}
+
+static inline void npy_fail(const npy_header *h, const char *expected)
+{
+    fail("%s: malformed .npy header at its character %td, expected %s", h->path,
+         h->at - h->begin + 1, expected);
+}
+
+static inline void npy_expect(npy_header *h, char c, const char *name)
+{
+    if (!npy_accept(h, c)) {
+        npy_fail(h, name);
+    }
+}
+
+static inline void npy_parse_string(npy_header *h, char text[32])
+{
+    npy_skip_blanks(h);
+    char quote = *h->at;
+    size_t length = quote == '\'' || quote == '"' ? strcspn(h->at + 1, "'\"\\") : 32;
+    if (length >= 32 || h->at[1 + length] != quote) {
+        npy_fail(h, "a short quoted string");
+    }
+    memcpy(text, h->at + 1, length);
+    text[length] = '\0';
+    h->at += length + 2;
+}
+
+static inline void npy_parse_descr(npy_header *h)
+{
+    char descr[32];
+    if (h->has_descr++) {
+        npy_fail(h, "'descr' only once");
+    }
+    npy_parse_string(h, descr);
+    if (strcmp(descr, "<f4") != 0) {
+        fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
+    }
+}
+
+static inline void npy_parse_order(npy_header *h)
+{
+    if (h->has_order++) {
+        npy_fail(h, "'fortran_order' only once");
+    }
+    npy_skip_blanks(h);
+    if (strncmp(h->at, "True", 4) == 0) {
+        fail("%s: Fortran order, expected C order", h->path);
+    }
+    if (strncmp(h->at, "False", 5) != 0) {
+        npy_fail(h, "True or False");
+    }
+    h->at += 5;
+}
+
+static inline void npy_parse_shape(npy_header *h)
+{
+    int comma = 1;
+    if (h->has_shape++) {
+        npy_fail(h, "'shape' only once");
+    }
+    npy_expect(h, '(', "'('");
+    while (!npy_accept(h, ')')) {
+        size_t size;
+        npy_skip_blanks(h);
+        int leading_zero = h->at[0] == '0' && h->at[1] >= '0' && h->at[1] <= '9';
+        if (!comma || leading_zero || !read_size(&h->at, &size)) {
+            npy_fail(h, "a tuple of sizes");
+        }
+        if (h->rank < NPY_MOST_AXES) {
+            h->shape[h->rank] = size;
+        }
+        h->rank++;
+        comma = npy_accept(h, ',');
+    }
+    if (h->rank < h->layout->fewest_axes || h->rank > h->layout->most_axes) {
+        fail("%s: shape of %zu dimensions, expected %s", h->path, h->rank, h->layout->axes);
+    }
+}
+
+static inline void npy_parse_entry(npy_header *h)
+{
+    char key[32];
+    npy_parse_string(h, key);
+    npy_expect(h, ':', "':'");
+    if (strcmp(key, "descr") == 0) {
+        npy_parse_descr(h);
+    } else if (strcmp(key, "fortran_order") == 0) {
+        npy_parse_order(h);
+    } else if (strcmp(key, "shape") == 0) {
+        npy_parse_shape(h);
+    } else {
+        fail("%s: unknown key '%s' in the .npy header", h->path, key);
+    }
+}
+
+static inline void npy_parse(npy_header *h, size_t length)
+{
+    h->at = h->begin;
+    npy_expect(h, '{', "'{'");
+    int comma = 1;
+    while (!npy_accept(h, '}')) {
+        if (!comma) {
+            npy_fail(h, "',' or '}'");
+        }
+        npy_parse_entry(h);
+        comma = npy_accept(h, ',');
+    }
+    npy_skip_blanks(h);
+    if (h->at != h->begin + length) {
+        npy_fail(h, "blanks to its end");
+    }
+    if (!h->has_descr || !h->has_order || !h->has_shape) {
+        fail("%s: malformed .npy header, expected descr, fortran_order and shape", h->path);
+    }
+}
+
+/* Leaves the stream at the data and returns its offset. */
+static inline size_t npy_read_header(const input_file *in, const npy_layout *layout, npy_header *h)
+{
+    enum { LONGEST = 10000 }; /* NumPy's own limit */
+    char text[LONGEST + 1];
+    unsigned char start[12];
+    if (in->bytes < 8 || fread(start, 1, 8, in->stream) != 8 || memcmp(start, "\x93NUMPY", 6)) {
+        fail("%s: not a .npy file, its first bytes are not \\x93NUMPY", in->path);
+    }
+    if (start[6] < 1 || start[6] > 3 || start[7] != 0) {
+        fail("%s: .npy version %d.%d, expected 1.0, 2.0 or 3.0", in->path, start[6], start[7]);
+    }
+    size_t length = 0, offset = start[6] == 1 ? 10 : 12;
+    read_bytes(in, start + 8, offset - 8, "header");
+    for (size_t i = offset; i-- > 8;) {
+        length = length << 8 | start[i];
+    }
+    if (length > LONGEST) {
+        fail("%s: .npy header of %zu bytes, expected at most %d", in->path, length, LONGEST);
+    }
+    read_bytes(in, text, length, "header");
+    text[length] = '\0';
+    *h = (npy_header){.path = in->path, .begin = text, .layout = layout};
+    npy_parse(h, length);
+    h->begin = h->at = NULL;
+    return offset + length;
+}
+
+/* ---- Reading and writing -------------------------------------------------------------------- */
+
+/* From the byte order of the file to that of the machine, or back. */
+static inline void npy_swap_if_big_endian(float *data, size_t count)
+{
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    for (size_t i = 0; i < count && !low; i++) {
+        unsigned char b[4];
+        memcpy(b, &data[i], 4);
+        const unsigned char swapped[4] = {b[3], b[2], b[1], b[0]};
+        memcpy(&data[i], swapped, 4);
+    }
+}
+
+static inline npy_array npy_read(const char *path, const npy_layout *layout)
+{
+    npy_header h;
+    input_file in = open_input(path);
+    size_t offset = npy_read_header(&in, layout, &h), bytes;
+    npy_array a = {.path = path, .rank = h.rank};
+    memcpy(a.shape, h.shape, sizeof a.shape);
+    if (!npy_bytes(a.shape, a.rank, &bytes)) {
+        fail("%s: its shape is too large", path);
+    }
+    if (in.bytes < offset || in.bytes - offset != bytes) {
+        fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
+             in.bytes - offset < bytes ? "truncated" : "bytes behind its end", in.bytes - offset,
+             bytes);
+    }
+    a.data = allocate(bytes);
+    read_bytes(&in, a.data, bytes, "data");
+    fclose(in.stream);
+    npy_swap_if_big_endian(a.data, bytes / sizeof(float));
+    return a;
+}
+
+/* Writes the header for a shape into 4 blocks of 64 bytes, and returns its length. */
+static inline size_t npy_print_header(const npy_array *a, char *header)
+{
+    enum { START = 10, BLOCK = 64 };
+    char shape[24 * NPY_MOST_AXES] = "";
+    for (size_t i = 0, used = 0; i < a->rank; i++) {
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%zu", i ? ", " : "",
+                                 a->shape[i]);
+    }
+    size_t used = (size_t)sprintf(
+        header, "%cNUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%s%s), }", 0x93,
+        1, 0, 0, 0, shape, a->rank == 1 ? "," : "");
+    size_t size = (used / BLOCK + 1) * BLOCK;
+    memset(header + used, ' ', size - used - 1);
+    header[size - 1] = '\n';
+    header[8] = (char)(size - START);
+    return size;
+}
+
+/* A write_function for a npy_array, whose path does not matter. */
+static inline void npy_write(output_file *file, const void *content)
+{
+    enum { LONGEST_HEADER = 256, FLOATS = 4096 };
+    const npy_array *a = content;
+    char header[LONGEST_HEADER];
+    float block[FLOATS];
+    size_t bytes = 0;
+    npy_bytes(a->shape, a->rank, &bytes);
+    write_bytes(file, header, npy_print_header(a, header));
+    for (size_t left = bytes / sizeof(float), at = 0, n; left; left -= n, at += n) {
+        n = left < FLOATS ? left : FLOATS;
+        memcpy(block, a->data + at, n * sizeof(float));
+        npy_swap_if_big_endian(block, n);
+        write_bytes(file, block, n * sizeof(float));
+    }
+}
+
+#endif
