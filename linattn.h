@@ -185,7 +185,10 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 /* A strided view of [tokens][heads][dim] floats: element (t, h, i) is
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
-   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's.
+   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. A stride that is
+   smaller than a row makes the rows of an input overlap: each is read as it stands there.
+   stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
+   too: n * stride_token.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
@@ -226,6 +229,14 @@ typedef struct linattn_context {
    favor: and one copy of the projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
+
+/* The same as a constant expression, for the maps that act on each coordinate and no window, so that
+   a state can be a static array:
+       static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
+#define LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value)                                          \
+    (128 + (size_t)4 * (kv_heads) *                                                                \
+               (2 * (((size_t)(dim_key) + 15) / 16 * 16) +                                         \
+                (dim_key) * (((size_t)(dim_value) + 15) / 16 * 16)))
 
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
@@ -277,6 +288,23 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
 
+/* The same for many sequences, each with a state of its own: agents of a game, requests of a server.
+   Operands have one part for each state, stride_sequence apart; n tokens each. Checked once, the
+   bits of separate calls, shared out over the threads by states, and states that do not stay in the
+   caches are fetched ahead. All states must be of one config (STATE), no two of those that are
+   written may overlap (OVERLAP): found at once where their addresses ascend or descend, by sorting
+   otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other errors as
+   for one state. Cost: that of the tokens, and some 10 ns for each state. */
+LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
+                                               linattn_view v, size_t n,
+                                               const linattn_context *context);
+LINATTN_API linattn_status linattn_query_many(const void *const *states, size_t count,
+                                              linattn_view q, linattn_output out, size_t n,
+                                              const linattn_context *context);
+LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count, linattn_view q,
+                                               linattn_view k, linattn_view v, linattn_output out,
+                                               size_t n, const linattn_context *context);
+
 /* dst += src: the state of both token sets. Same config required (STATE). The order of the sums
    differs from that of one pass, so the bits do, too. Errors: NULL, ALIGNMENT, STATE, OVERLAP
    (the two blocks overlap without being disjoint). */
@@ -292,6 +320,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
                                                  size_t workspace_bytes,
                                                  const linattn_context *context);
 
+#ifndef LINATTN_NO_EXACT
 /* Exact attention, the baseline: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming
    over the keys with a running maximum; no n x n matrix is stored. causal != 0: query i sees keys
    j <= i + (n_k - n_q), the last query all keys (so a decode step passes n_q = 1 and the whole key
@@ -302,7 +331,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
                                            size_t workspace_bytes, const linattn_context *context);
+#endif
 
+#if !defined(LINATTN_NO_NYSTROM) && !defined(LINATTN_NO_EXACT)
 /* Nystroemformer (Xiong et al. 2021): out = F A^+ (B V) with F = softmax(s Q K~^T), A =
    softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is UNSUPPORTED.
    Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be shorter, each
@@ -324,6 +355,7 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
                                            size_t workspace_bytes, const linattn_context *context);
+#endif
 
 typedef enum linattn_workspace {
     LINATTN_WORKSPACE_BIDIRECTIONAL = 0,
@@ -335,6 +367,7 @@ typedef enum linattn_workspace {
 LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
                                           const linattn_context *context);
 
+#ifndef LINATTN_NO_MAPS
 /* ---- The maps on plain arrays --------------------------------------------------------------- */
 
 /* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
@@ -349,7 +382,9 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
 LINATTN_API linattn_status linattn_exp(const float *x, float *y, size_t n);
 LINATTN_API linattn_status linattn_elu1(const float *x, float *y, size_t n);
 LINATTN_API linattn_status linattn_relu(const float *x, float *y, size_t n);
+#endif
 
+#ifndef LINATTN_NO_RANDOM
 /* ---- Random features ------------------------------------------------------------------------ */
 
 typedef enum linattn_random_kind {
@@ -371,6 +406,7 @@ typedef enum linattn_random_kind {
    Scalar code in the calling thread: 2 ms for 256 x 64. */
 LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random_kind kind,
                                                    size_t features, size_t dim, float *projection);
+#endif
 
 /* ---- Instruction sets ----------------------------------------------------------------------- */
 
@@ -1543,11 +1579,13 @@ static double linattn__sqrt(double x)
     return y;
 }
 
+#if LINATTN__HAS_EXACT || LINATTN__HAS_FEATURES
 static float linattn__exact_scale(const linattn__shape *s)
 {
     if (linattn__to_bits(s->scale) << 1) return s->scale;
     return (float)(1.0 / linattn__sqrt((double)s->d));
 }
+#endif
 
 /* s of the map: 1 for those that act on each coordinate unless given. */
 static float linattn__scale(const linattn__shape *s)
@@ -2354,6 +2392,214 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
 {
     return linattn__call(state, LINATTN__KEYS | LINATTN__QUERIES, &q, &k, &v, &out, n, context);
 }
+
+/* ---- Many states: one call for a sequence each ----------------------------------------------- */
+
+/* One call for `count` states, shared by its jobs. */
+typedef struct linattn__crowd {
+    linattn__work work; /* as for the first state */
+    linattn__shape shape;
+    void *const *states;
+    size_t count, jobs, n;
+    size_t k, v, q, out; /* strides from one sequence to the next */
+    int verb, from_memory;
+} linattn__crowd;
+
+/* Fetches the state that comes next: its lines do not follow from those of this one. */
+static void linattn__fetch_state(const void *state, size_t bytes)
+{
+    const char *const at = (const char *)state;
+    size_t i;
+    for (i = 0; i < bytes && i < 16384; i += 64) LINATTN__FETCH(at + i);
+}
+
+static uint64_t linattn__seen(const void *state)
+{
+    uint32_t low, high;
+    linattn__copy(&low, (const char *)state + offsetof(linattn__header, tokens_low), sizeof low);
+    linattn__copy(&high, (const char *)state + offsetof(linattn__header, tokens_high), sizeof high);
+    return (uint64_t)high << 32 | low;
+}
+
+/* One of the states, in the calling thread. */
+static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t index)
+{
+    void *const state = c->states[index];
+    linattn__span *const span = &w->span;
+    const linattn__span *const first = &c->work.span;
+    linattn__use_state(span, &c->shape, state);
+    span->seen = linattn__seen(state);
+    if (c->verb & LINATTN__KEYS) {
+        span->k = first->k + index * c->k;
+        span->v = first->v + index * c->v;
+    }
+    if (c->verb & LINATTN__QUERIES) {
+        span->q = first->q + index * c->q;
+        span->out = first->out + index * c->out;
+    }
+    if (c->verb == LINATTN__KEYS)
+        linattn__do_update(w, NULL);
+    else if (c->verb == LINATTN__QUERIES)
+        linattn__do_query(w, NULL);
+    else
+        linattn__do_causal(w, &c->shape, NULL);
+    if (c->verb & LINATTN__KEYS) linattn__set_tokens(state, span->seen + c->n);
+}
+
+static void linattn__crowd_job(void *arg, size_t index)
+{
+    const linattn__crowd *c = (const linattn__crowd *)arg;
+    linattn__work w = c->work;
+    size_t i, end;
+    w.span.params = &w.params;
+    linattn__share(c->count, 1, index, c->jobs, &i, &end);
+    for (; i < end; i++) {
+        if (c->from_memory && i + 1 < end)
+            linattn__fetch_state(c->states[i + 1], c->shape.state_bytes);
+        linattn__crowd_one(c, &w, i);
+    }
+}
+
+#define LINATTN__CROWD 128 /* states that are sorted at a time */
+
+/* Does state `at` lie clear of the sorted ones? Where it belongs is left in *place. */
+static int linattn__beside(const uintptr_t *sorted, size_t count, uintptr_t at, size_t bytes,
+                           size_t *place)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (sorted[middle] < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *place = low;
+    return (low == count || sorted[low] - at >= bytes) &&
+           (low == 0 || at - sorted[low - 1] >= bytes);
+}
+
+/* Do the states lie clear of one another? At once where they ascend or descend, as those of one
+   array do; else some of them at a time are sorted, and all that follow are looked up there. */
+static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t count, size_t bytes)
+{
+    uintptr_t sorted[LINATTN__CROWD];
+    size_t up = 1, down = 1, i, j, begin, held, place;
+    for (i = 1; i < count; i++) {
+        const uintptr_t before = (uintptr_t)states[i - 1], at = (uintptr_t)states[i];
+        up &= at > before && at - before >= bytes;
+        down &= at < before && before - at >= bytes;
+    }
+    if (up || down) return 1;
+    for (begin = 0; begin < count; begin += held) {
+        for (held = 0; held < LINATTN__CROWD && begin + held < count; held++) {
+            const uintptr_t at = (uintptr_t)states[begin + held];
+            if (!linattn__beside(sorted, held, at, bytes, &place)) return 0;
+            for (j = held; j > place; j--) sorted[j] = sorted[j - 1];
+            sorted[place] = at;
+        }
+        for (i = begin + held; i < count; i++)
+            if (!linattn__beside(sorted, held, (uintptr_t)states[i], bytes, &place)) return 0;
+    }
+    return 1;
+}
+
+/* States of one config, clear of one another where they are written, and of the operands: at once
+   where all of these lie outside of what the states span. */
+static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
+                                           const linattn__header *first, const linattn__shape *s,
+                                           const linattn__operands *x)
+{
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    size_t i;
+    for (i = 0; i < count; i++) {
+        linattn__header h;
+        const linattn_status status = linattn__read_header(states[i], &h);
+        if (status != LINATTN_OK) return status;
+        if (!linattn__same_config(&h, first)) return LINATTN_ERROR_STATE;
+        if ((uintptr_t)states[i] < low) low = (uintptr_t)states[i];
+        if ((uintptr_t)states[i] > high) high = (uintptr_t)states[i];
+    }
+    if ((verb & LINATTN__KEYS) && !linattn__states_apart(states, count, s->state_bytes))
+        return LINATTN_ERROR_OVERLAP;
+    if (linattn__operands_apart(x, verb, (const void *)low, (size_t)(high - low) + s->state_bytes))
+        return LINATTN_OK;
+    for (i = 0; i < count; i++)
+        if (!linattn__operands_apart(x, verb, states[i], s->state_bytes))
+            return LINATTN_ERROR_OVERLAP;
+    return LINATTN_OK;
+}
+
+static linattn_status linattn__call_many(void *const *states, size_t count, int verb,
+                                         const linattn_view *q, const linattn_view *k,
+                                         const linattn_view *v, const linattn_output *out, size_t n,
+                                         const linattn_context *context)
+{
+    linattn__crowd c;
+    linattn__header h;
+    linattn__operands x;
+    linattn__environment environment;
+    linattn_view to;
+    linattn_status status;
+    if (count == 0) return LINATTN_OK;
+    if (!states) return LINATTN_ERROR_NULL;
+    if (count > LINATTN__MAX_FLOATS / sizeof *states) return LINATTN_ERROR_SIZE;
+    status = linattn__read_state(states[0], &h, &c.shape);
+    if (status != LINATTN_OK) return status;
+    if (c.shape.window && verb != (LINATTN__KEYS | LINATTN__QUERIES))
+        return LINATTN_ERROR_UNSUPPORTED;
+    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
+    status = linattn__read_operands(&c.shape, verb, count, q, n, k, v, n, &to, &x);
+    if (status == LINATTN_OK) status = linattn__read_states(states, count, verb, &h, &c.shape, &x);
+    if (status != LINATTN_OK || n == 0) return status;
+    environment = linattn__enter();
+    linattn__start(&c.work, &c.shape, &h, states[0]);
+    c.k = c.v = c.q = c.out = 0;
+    if (verb & LINATTN__KEYS) {
+        linattn__use_keys(&c.work, &x.k, &x.v);
+        c.k = x.k.stride[LINATTN__SEQUENCE];
+        c.v = x.v.stride[LINATTN__SEQUENCE];
+    }
+    if (verb & LINATTN__QUERIES) {
+        linattn__use_query(&c.work, &x.q, &x.out);
+        c.q = x.q.stride[LINATTN__SEQUENCE];
+        c.out = x.out.stride[LINATTN__SEQUENCE];
+    }
+    c.states = states;
+    c.count = count;
+    c.n = n;
+    c.verb = verb;
+    c.from_memory = c.shape.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
+    c.jobs = linattn__threads(context, count);
+    linattn__run_jobs(linattn__crowd_job, &c, c.jobs, context);
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
+                                               linattn_view v, size_t n,
+                                               const linattn_context *context)
+{
+    return linattn__call_many(states, count, LINATTN__KEYS, NULL, &k, &v, NULL, n, context);
+}
+
+LINATTN_API linattn_status linattn_query_many(const void *const *states, size_t count,
+                                              linattn_view q, linattn_output out, size_t n,
+                                              const linattn_context *context)
+{
+    return linattn__call_many((void *const *)(uintptr_t)states, count, LINATTN__QUERIES, &q, NULL,
+                              NULL, &out, n, context);
+}
+
+LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count, linattn_view q,
+                                               linattn_view k, linattn_view v, linattn_output out,
+                                               size_t n, const linattn_context *context)
+{
+    return linattn__call_many(states, count, LINATTN__KEYS | LINATTN__QUERIES, &q, &k, &v, &out, n,
+                              context);
+}
+
+/* ---- Merging --------------------------------------------------------------------------------- */
 
 /* Do two states of one config have the same projection? */
 static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
@@ -3350,7 +3596,7 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
 LINATTN__DECLARE(linattn__map_kernel, map)
-#if LINATTN__HAS_EXP
+#if LINATTN__HAS_SOFTMAX
 LINATTN__DECLARE(linattn__row_kernel, map_softmax)
 #endif
 #if LINATTN__HAS_FEATURES
@@ -3426,6 +3672,7 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     row.m = s.m;
     row.d = s.d;
     (void)i;
+    (void)row;
     (void)keys;
 #if LINATTN__HAS_FEATURES
     if (s.source != LINATTN__DIRECT) {
@@ -3439,7 +3686,7 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
         return LINATTN_OK;
     }
 #endif
-#if LINATTN__HAS_EXP
+#if LINATTN__HAS_SOFTMAX
     if (p.softmax && !keys) {
         for (i = 0; i < n; i++) LINATTN__KERNEL(map_softmax)(&row, x + i * s.m, y + i * s.m);
         linattn__leave(environment);

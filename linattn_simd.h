@@ -386,6 +386,7 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_SLEEF Sleef_expf_u10
 #endif
 
+#if LINATTN__HAS_NYSTROM
 #define LA_DW 1
 #define la_dvec double
 LINATTN__INLINE double la_dset1(double x) { return x; }
@@ -421,6 +422,7 @@ LINATTN__INLINE double la_dflush(double x)
     if (x < LINATTN__TINY && x > -LINATTN__TINY) x = 0.0;
     return x;
 }
+#endif
 
 #elif LINATTN__ISA == LINATTN__ISA_AVX512
 
@@ -567,6 +569,7 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_SLEEF Sleef_expf16_u10avx512f
 #endif
 
+#if LINATTN__HAS_NYSTROM
 #define LA_DW 8
 #define la_dvec __m512d
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
@@ -597,6 +600,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
     const __m512i tiny = _mm512_and_si512(below, (__m512i)(x > la_dset1(-LINATTN__TINY)));
     return _mm512_castsi512_pd(_mm512_andnot_si512(tiny, _mm512_castpd_si512(x)));
 }
+#endif
 
 #elif LINATTN__ISA == LINATTN__ISA_AVX2
 
@@ -737,6 +741,7 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_SLEEF Sleef_expf8_u10avx2
 #endif
 
+#if LINATTN__HAS_NYSTROM
 #define LA_DW 4
 #define la_dvec __m256d
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
@@ -766,6 +771,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
     const __m256i tiny = _mm256_and_si256(below, (__m256i)(x > la_dset1(-LINATTN__TINY)));
     return _mm256_castsi256_pd(_mm256_andnot_si256(tiny, _mm256_castpd_si256(x)));
 }
+#endif
 
 #elif LINATTN__ISA == LINATTN__ISA_NEON
 
@@ -884,6 +890,7 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 #define LA_SLEEF Sleef_expf4_u10advsimd
 #endif
 
+#if LINATTN__HAS_NYSTROM
 #define LA_DW 2
 #define la_dvec float64x2_t
 LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
@@ -906,6 +913,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
     const uint64x2_t tiny = vcltq_f64(vabsq_f64(x), vdupq_n_f64(LINATTN__TINY));
     return vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), tiny));
 }
+#endif
 
 #endif
 
@@ -1191,6 +1199,7 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
     }
 }
 
+#if LINATTN__HAS_SOFTMAX
 /* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
 static float la_mass(const linattn__span *s, const float *row, float *top)
 {
@@ -1217,6 +1226,7 @@ static float la_mass(const linattn__span *s, const float *row, float *top)
     }
     return la_sum16(sum);
 }
+#endif
 
 /* The denominator's term of one vector of features, and the weight that S's rows get. */
 LINATTN__INLINE la_vec la_weigh_query(la_vec phi, la_vec z, la_vec low, la_vec *den, la_vec *lost,
@@ -1394,7 +1404,7 @@ static LINATTN__NOINLINE float la_factor(const linattn__span *s, const float *qu
 #endif
     (void)lost;
     if (LINATTN__IS_EXP(p->map) && !(top > -LINATTN__INF)) top = 0.0f;
-#if LINATTN__HAS_EXP
+#if LINATTN__HAS_SOFTMAX
     if (p->softmax && p->norm != LINATTN_NORM_FEATURE) mass = la_mass(s, query, &mass_top);
 #endif
     (void)query;
@@ -1516,9 +1526,6 @@ static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_
     return count;
 }
 
-#if LINATTN__HAS_PREFILL
-/* ---- Sums: tiles ----------------------------------------------------------------------------- */
-
 /* Where vector u of the columns lies in row 0 of S. */
 LINATTN__INLINE float *la_column(const linattn__span *s, size_t u)
 {
@@ -1530,6 +1537,9 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
 {
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
+
+#if LINATTN__HAS_PREFILL
+/* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
 /* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
    of columns from u, and one query head or G of them. */
@@ -3815,6 +3825,7 @@ static void la_map_features(const linattn__span *s)
 }
 #endif
 
+#if LINATTN__HAS_SOFTMAX
 /* y = softmax over the span's m features of one query. */
 static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
@@ -3829,6 +3840,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
         la_store_part(y + f, e, lanes);
     }
 }
+#endif
 #endif
 
 /* Nothing of the vocabulary outlives the inclusion. */
