@@ -1,6 +1,6 @@
 /* The library under test, as a table of its verbs. library.c is compiled once for each way to
-   compile it that is measured; all benchmarks take the public verbs from here, as a user calls them,
-   and across the border of a file. */
+   compile it that is measured; all benchmarks take the public verbs from here, as a user calls
+   them, and across the border of a file. */
 #ifndef LINATTN_BENCH_LIBRARY_H
 #define LINATTN_BENCH_LIBRARY_H
 
