@@ -459,19 +459,20 @@ typedef struct samples {
     series seconds, base, share, against;
 } samples;
 
-/* Threads that have waited for long sleep: a call wakes them. */
-static double time_warm(bench *b)
+/* Threads that have waited for long sleep: a call wakes them. States that stay in the caches were
+   driven out by the base's. */
+static double time_warm(bench *b, void (*call)(bench *b))
 {
-    if (b->threads > 1) b->call(b);
-    return time_calls(b, b->call, current.calls);
+    if (b->threads > 1 || b->comparison == COMPARE_SHARE) call(b);
+    return time_calls(b, call, current.calls);
 }
 
 /* Seconds of all calls of the sample, which goes to s. */
 static double sample(bench *b, samples *s)
 {
     const double before = binding_limit();
-    const double base = b->comparison ? time_calls(b, b->base, current.calls) : 0.0;
-    const double seconds = time_warm(b);
+    const double base = b->comparison ? time_warm(b, b->base) : 0.0;
+    const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);

@@ -47,12 +47,12 @@ static void refuse(const char *what)
     exit(1);
 }
 
-/* A number from 1 on at the beginning of a text, whose end is set. */
-static size_t read_number(const char *text, char **end)
+/* A number from 1 on, somewhere in a word, whose end is set. */
+static size_t read_number(const char *word, const char *text, char **end)
 {
     const bool digit = text[0] >= '1' && text[0] <= '9';
     const unsigned long long number = digit ? strtoull(text, end, 10) : 0;
-    if (number == 0 || number > (size_t)1 << 40) refuse(text);
+    if (number == 0 || number > 1ull << 40) refuse(word);
     return (size_t)number;
 }
 
@@ -62,9 +62,9 @@ static void read_shapes(selection *s, char *list)
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         char *end;
         shape x;
-        x.d = read_number(word, &end);
+        x.d = read_number(word, word, &end);
         if (*end != 'x') refuse(word);
-        x.dv = read_number(end + 1, &end);
+        x.dv = read_number(word, end + 1, &end);
         if (*end || x.d > LINATTN_MAX_DIM || x.dv > LINATTN_MAX_DIM) refuse(word);
         if (s->shape_count == sizeof s->shapes / sizeof s->shapes[0]) refuse("too many shapes");
         s->shapes[s->shape_count++] = x;
@@ -77,7 +77,7 @@ static void read_lengths(selection *s, char *list)
     s->n_count = 0;
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         char *end;
-        const size_t n = read_number(word, &end);
+        const size_t n = read_number(word, word, &end);
         if (*end) refuse(word);
         if (s->n_count == sizeof s->n / sizeof s->n[0]) refuse("too many lengths");
         s->n[s->n_count++] = n;

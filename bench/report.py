@@ -501,15 +501,16 @@ def small_rows(results, heads, shape):
 
 
 def ratios(results, kernel, one, other):
-    """Times of the one over those of the other, and where."""
+    """Times of the one over those of the other, each as a share of the plain loop's, as the clock
+    may have moved between the two rows; and where."""
     found = []
     for row in results.find(by=one):
-        if row["kernel"].startswith(kernel) and row["ns"]:
+        if row["kernel"].startswith(kernel) and row["share"]:
             same = {key: row[key] for key in ["kernel", "map", "d", "dv", "n", "variant"]}
             base = results.one(by=other, **same)
-            if base and base["ns"]:
+            if base and base["share"]:
                 where = f"{row['kernel']} {row['map']} {shape_name((row['d'], row['dv']))}"
-                found.append((row["ns"] / base["ns"], f"{where} {row['variant']}"))
+                found.append((row["share"] / base["share"], f"{where} {row['variant']}"))
     return found
 
 
