@@ -6,9 +6,9 @@
     report.py marks RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
-small states, a .png beside each csv, and puts a summary of those made with gcc between the markers
-in the README. It can be repeated: the csv is its only source. marks prints what was aimed at, and
-whether it is met.
+small states, a .png beside each csv, and puts a summary of all in its directory that were made with
+gcc between the markers in the README. It can be repeated: the csv is its only source. marks prints
+what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -776,18 +776,19 @@ def draw(results):
 
 
 def render(paths, readme):
-    all_results = [Results(path) for path in sorted(paths)]
-    for results in all_results:
+    for path in paths:
+        results = Results(path)
         small = is_small(results)
         text = small_document(results) if small else document(results)
         results.path.with_suffix(".md").write_text(text)
         if not small:
             draw(results)
-    usual = [results for results in all_results if results.head["compiler"].startswith("gcc")]
-    lines = [line for results in usual or all_results
-             for line in summary(results, "bench/results")]
-    if readme:
-        replace_region(pathlib.Path(readme), lines)
+    if not readme:
+        return
+    every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
+    usual = [results for results in every if results.head["compiler"].startswith("gcc")]
+    lines = [line for results in usual or every for line in summary(results, "bench/results")]
+    replace_region(pathlib.Path(readme), lines)
 
 
 def main():
