@@ -13,8 +13,11 @@
 #endif
 
 #include "gbench.h"
+#include "peak.h"
 
 /* ---- Memory --------------------------------------------------------------------------------- */
+
+const char bench_no_memory[] = "not enough memory";
 
 /* Large blocks begin where a huge page may. */
 static void *take_raw(size_t bytes)
@@ -112,6 +115,14 @@ const char *bench_map(const bench *b)
     return name;
 }
 
+const char *bench_by(const bench *b)
+{
+    static char name[32];
+    snprintf(name, sizeof name, "%s%s", linattn_isa_name(b->isa),
+             b->library ? b->library->suffix : "");
+    return name;
+}
+
 static bool projects(const bench *b)
 {
     return b->map >= LINATTN_MAP_FAVOR && b->map <= LINATTN_MAP_FAVOR_HYPERBOLIC;
@@ -135,6 +146,8 @@ linattn_config bench_config(const bench *b)
     config.degree = projects(b) ? 0 : b->parameter;
     config.window = b->window;
     config.landmarks = b->landmarks;
+    config.normaliser = b->normaliser;
+    if (b->normaliser != LINATTN_NORM_DEFAULT) return config;
     config.normaliser = LINATTN_NORM_SUM;
     if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;
     if (b->map == LINATTN_MAP_IDENTITY) config.normaliser = LINATTN_NORM_LENGTH;
@@ -164,9 +177,9 @@ static void make_denormal(const bench *b, float *x, size_t floats)
         x[i] = exponential ? 4.0f * normal(i) - 88.0f : spread * normal(i);
 }
 
-static linattn_view view_of(const bench *b, const float *data, size_t dim)
+static linattn_view view_of(const bench *b, const float *data, size_t tokens, size_t dim)
 {
-    linattn_view view = {data, dim, b->n * dim};
+    linattn_view view = {.data = data, .stride_token = dim, .stride_head = tokens * dim};
     if (b->variant == VARIANT_HEADS) {
         view.stride_token = b->heads * dim;
         view.stride_head = dim;
@@ -176,26 +189,29 @@ static linattn_view view_of(const bench *b, const float *data, size_t dim)
 
 static size_t rounded(size_t floats) { return (floats + 15) / 16 * 16; }
 
-const char *bench_operands(const bench *b, operands *x)
+const char *bench_operands(const bench *b, size_t tokens, operands *x)
 {
-    static const char none[] = "not enough memory";
-    const size_t keys = rounded(b->heads * b->n * b->d), values = rounded(b->heads * b->n * b->dv);
+    const size_t rows = b->heads * tokens, keys = rounded(rows * b->d),
+                 values = rounded(rows * b->dv);
     const size_t shift = b->variant == VARIANT_MISALIGNED;
     float *in = b->variant == VARIANT_DENORMAL ? bench_floats(2 * keys + values + shift)
                                                : bench_random(2 * keys + values + shift);
     float *out = bench_floats(values + shift);
-    if (!in || !out) return none;
+    linattn_view as_out;
+    if (!in || !out) return bench_no_memory;
     if (b->variant == VARIANT_DENORMAL) {
         make_denormal(b, in, 2 * keys);
         for (size_t i = 0; i < values; i++) in[2 * keys + i] = 1e-20f * normal(i);
     }
     in += shift;
-    x->q = view_of(b, in, b->d);
-    x->k = view_of(b, in + keys, b->d);
-    x->v = view_of(b, in + 2 * keys, b->dv);
+    *x = (operands){.tokens = tokens};
+    x->q = view_of(b, in, tokens, b->d);
+    x->k = view_of(b, in + keys, tokens, b->d);
+    x->v = view_of(b, in + 2 * keys, tokens, b->dv);
+    as_out = view_of(b, out, tokens, b->dv);
     x->out.data = out + shift;
-    x->out.stride_token = view_of(b, out, b->dv).stride_token;
-    x->out.stride_head = view_of(b, out, b->dv).stride_head;
+    x->out.stride_token = as_out.stride_token;
+    x->out.stride_head = as_out.stride_head;
     return NULL;
 }
 
@@ -208,7 +224,7 @@ oracle_problem bench_problem(const bench *b, const operands *x, bool causal)
         .q_token = x->q.stride_token,
         .k_token = x->k.stride_token,
         .v_token = x->v.stride_token,
-        .n = b->n,
+        .n = x->tokens,
         .d = b->d,
         .dv = b->dv,
         .map = b->map,
@@ -229,6 +245,24 @@ void *bench_state(const bench *b)
     void *state = bench_take(bytes);
     if (state) bench_check(linattn_state_init(&config, state, bytes));
     return state;
+}
+
+/* What one head does not take: a projection belongs to it. */
+size_t bench_state_header(const bench *b)
+{
+    linattn_config one = bench_config(b), two;
+    one.heads = 1;
+    two = one;
+    two.heads = 2;
+    return (2 * linattn_state_size(&one) - linattn_state_size(&two)) / sizeof(float);
+}
+
+void bench_memory_is_state(bench *b, void *state)
+{
+    const linattn_config config = bench_config(b);
+    const size_t header = bench_state_header(b);
+    b->memory = (float *)state + header;
+    b->memory_floats = linattn_state_size(&config) / sizeof(float) - header;
 }
 
 /* ---- Measuring ------------------------------------------------------------------------------ */
@@ -276,7 +310,7 @@ static struct {
     size_t calls;         /* of a sample */
     size_t rounds, steps; /* of each limit's loop */
     size_t at;            /* where memory is updated next */
-    bool memory_binds;
+    bool limited, memory_binds;
 } current;
 
 /* Seconds of a loop of FMAs, and how many flops these are. */
@@ -327,6 +361,7 @@ static double memory_limit(void)
 static double binding_limit(void)
 {
     double least = HUGE_VAL;
+    if (!current.limited) return 0.0;
     for (int i = 0; i < 3; i++)
         least = fmin(least, current.memory_binds ? memory_limit() : arithmetic_limit());
     return least;
@@ -336,6 +371,8 @@ static double binding_limit(void)
 static void size_limits(const bench *b)
 {
     double count;
+    current.limited = b->flops > 0.0 || b->bytes > 0.0;
+    if (!current.limited) return;
     current.rounds = current.steps = 1;
     current.at = 0;
     while (multiply(current.rounds, &count) < limit_seconds) current.rounds *= 2;
@@ -346,6 +383,7 @@ static void size_limits(const bench *b)
 static bool memory_binds(const bench *b)
 {
     double arithmetic = HUGE_VAL, memory = HUGE_VAL;
+    if (!current.limited) return false;
     if (b->flops == 0.0) return true;
     if (b->memory_floats == 0) return false;
     for (int i = 0; i < 5; i++) {
@@ -402,8 +440,10 @@ static void open_bench(bench *b)
     release();
     current.b = b;
     b->error = -1.0;
+    b->flops = b->bytes = 0.0;
     b->memory_floats = 0;
     bench_check(linattn_isa_select(b->isa));
+    if (b->library) bench_check(b->library->isa_select(b->isa));
     the_clock = b->threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     current.problem = projects(b) ? open_projection(b) : NULL;
     if (!current.problem) current.problem = b->open(b);
@@ -416,30 +456,41 @@ static void open_bench(bench *b)
 }
 
 typedef struct samples {
-    series seconds, share, against;
+    series seconds, base, share, against;
 } samples;
 
-/* Threads that have waited for long sleep: a call wakes them. */
-static double time_warm(bench *b)
+/* Threads that have waited for long sleep: a call wakes them. States that stay in the caches were
+   driven out by the base's. */
+static double time_warm(bench *b, void (*call)(bench *b))
 {
-    if (b->threads > 1) b->call(b);
-    return time_calls(b, b->call, current.calls);
+    if (b->threads > 1 || b->comparison == COMPARE_SHARE) call(b);
+    return time_calls(b, call, current.calls);
 }
 
 /* Seconds of all calls of the sample, which goes to s. */
 static double sample(bench *b, samples *s)
 {
     const double before = binding_limit();
-    const double base = b->base ? time_calls(b, b->base, current.calls) : 0.0;
-    const double seconds = time_warm(b);
+    const double base = b->comparison ? time_warm(b, b->base) : 0.0;
+    const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
-    if (b->base && strcmp(b->base_counter, "overhead") == 0)
-        push(&s->against, 1e9 * (seconds - base));
-    else if (b->base)
-        push(&s->against, strcmp(b->base_counter, "speedup") ? seconds / base : base / seconds);
+    push(&s->base, base);
+    push(&s->against, base > 0.0 ? seconds / base : 0.0);
     return seconds * (double)current.calls;
+}
+
+static void report_comparison(gbench_state *state, const bench *b, samples *s)
+{
+    const double seconds = quantile(&s->seconds, 0.5), base = quantile(&s->base, 0.5);
+    const double against = quantile(&s->against, 0.5);
+    if (b->comparison == COMPARE_TIMES) gbench_counter(state, "times", against);
+    if (b->comparison == COMPARE_SPEEDUP) gbench_counter(state, "speedup", 1.0 / against);
+    if (b->comparison == COMPARE_SHARE) {
+        gbench_counter(state, "share", seconds / base);
+        gbench_counter(state, "base_ns", 1e9 * base / b->items);
+    }
 }
 
 static void report(gbench_state *state, const bench *b, samples *s)
@@ -449,11 +500,12 @@ static void report(gbench_state *state, const bench *b, samples *s)
     gbench_counter(state, "ns", 1e9 * seconds / b->items);
     gbench_counter(state, "spread", quartiles / seconds);
     if (b->flops > 0.0) gbench_counter(state, "gflops", 1e-9 * b->flops / seconds);
-    gbench_counter(state, "peak", quantile(&s->share, 0.5));
-    gbench_counter(state, "memory_bound", current.memory_binds);
-    if (b->base) gbench_counter(state, b->base_counter, quantile(&s->against, 0.5));
+    if (current.limited) gbench_counter(state, "peak", quantile(&s->share, 0.5));
+    if (current.limited) gbench_counter(state, "memory_bound", current.memory_binds);
+    report_comparison(state, b, s);
     if (b->error >= 0.0) gbench_counter(state, "error", b->error);
     free(s->seconds.x);
+    free(s->base.x);
     free(s->share.x);
     free(s->against.x);
 }

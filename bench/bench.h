@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "library.h"
 #include "linattn.h"
 #include "oracle.h"
-#include "peak.h"
 
 /* ---- A benchmark ---------------------------------------------------------------------------- */
 
@@ -23,25 +23,35 @@ typedef enum variant {
     VARIANT_COUNT
 } variant;
 
+/* What comes of timing a base by turns with the call. */
+typedef enum comparison {
+    COMPARE_NOT,
+    COMPARE_TIMES,   /* "times": the call's time over the base's, the median over the samples */
+    COMPARE_SPEEDUP, /* "speedup": the inverse */
+    COMPARE_SHARE    /* "share": the call's median over the base's median, which is "base_ns" */
+} comparison;
+
 typedef struct bench bench;
 
 struct bench {
     char name[128];
     const char *(*open)(bench *b); /* NULL, or why this one is skipped */
     void (*call)(bench *b);
-    void (*base)(bench *b);   /* timed by turns with call, to compare with; or NULL */
-    const char *base_counter; /* how the comparison is called: "times", "speedup" or "overhead" */
+    void (*base)(bench *b); /* unless COMPARE_NOT */
+    comparison comparison;
 
     /* What it is, as far as it applies. */
+    const library *library; /* NULL: library_o3 */
     linattn_isa isa;
     linattn_feature_map map;
+    linattn_normaliser normaliser; /* DEFAULT: what bench_config says */
     size_t parameter;         /* favor: rows of the projection; taylor, expdef: degree; 0: usual */
     size_t d, dv, n, heads;   /* d: length of a key */
     size_t window, landmarks; /* 0: none */
     variant variant;
     size_t threads, chunk;
     bool causal;
-    const void *subject; /* kernel or peer */
+    const void *subject; /* what its file runs: a verb, a map or a peer */
     size_t m;            /* features: set by bench_add */
 
     /* Set before open: of favor, else NULL. */
@@ -51,13 +61,15 @@ struct bench {
     void *data;    /* goes when the next benchmark is opened */
     double items;  /* a call's tokens times heads, or elements: ns are per item */
     double flops;  /* of a call; 0: only memory bounds it */
-    double bytes;  /* that a call reads and writes at least; a float updated counts twice */
+    double bytes;  /* that a call reads and writes at least; a float updated counts twice. Neither
+                      flops nor bytes: it has no limit */
     float *memory; /* where these lie: their bandwidth is measured there */
     size_t memory_floats;
     double error; /* the largest against double precision; negative: not measured */
 };
 
-/* Registers a copy. The name is printf's. */
+/* Registers a copy, which opens nothing: that is done for what passes the filter alone, when its
+   turn comes. The name is printf's. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
@@ -68,6 +80,9 @@ const char *bench_map_name(linattn_feature_map map);
 
 /* The same with the map's parameter, as in "favor-256"; until the next call. */
 const char *bench_map(const bench *b);
+
+/* The name of the instruction set, with the library's suffix; until the next call. */
+const char *bench_by(const bench *b);
 
 /* The config that maps are benchmarked with. The sum of the identity's features cancels, so that
    its quotient means nothing: it takes the normaliser of the paper that it comes from. */
@@ -81,6 +96,8 @@ void bench_check(linattn_status status);
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
+extern const char bench_no_memory[]; /* what open returns where there is not enough */
+
 /* Until the next benchmark is opened; aligned to 64 bytes, cleared. NULL if there is not enough. */
 void *bench_take(size_t bytes);
 float *bench_floats(size_t count);
@@ -93,67 +110,26 @@ float *bench_random(size_t count);
    before that. The monomials' own products are not counted. */
 double bench_token_flops(const bench *b);
 
-/* n tokens of one attention in the layout of the variant, with views of its first head. */
+/* Tokens of one attention in the layout of the variant, with views of its first head. */
 typedef struct operands {
     linattn_view q, k, v;
     linattn_output out;
+    size_t tokens;
 } operands;
 
 /* NULL, or why not. */
-const char *bench_operands(const bench *b, operands *x);
+const char *bench_operands(const bench *b, size_t tokens, operands *x);
 
-/* What the oracle is to solve: the first head's n tokens. */
+/* What the oracle is to solve: the first head's tokens. */
 oracle_problem bench_problem(const bench *b, const operands *x, bool causal);
 
 /* An empty state of the benchmark's config, which goes when the next one is opened; or NULL. */
 void *bench_state(const bench *b);
 
+/* Floats of a state that come before those of its heads. */
+size_t bench_state_header(const bench *b);
+
 /* The bandwidth is to be measured in this state: z, exponents and S of all heads. */
 void bench_memory_is_state(bench *b, void *state);
-
-/* ---- What is registered --------------------------------------------------------------------- */
-
-typedef struct shape {
-    size_t d, dv; /* lengths of a key and of a value */
-} shape;
-
-/* What to run, beside Google Benchmark's filter. The shapes and lengths are what to go through; not
-   all of their combinations are wanted, unless the user gave them. */
-typedef struct selection {
-    bool full;  /* all maps, shapes and lengths, else a sample */
-    bool check; /* a wrong result is a failure */
-    bool given; /* some of the following were: all combinations are wanted */
-    shape shapes[32];
-    size_t shape_count;
-    size_t n[32];
-    size_t n_count;
-    unsigned maps, isas; /* sets, as in 1u << isa */
-} selection;
-
-enum {
-    bench_usual_length = 4096,
-    bench_short_length = 1024,   /* what is in the caches, */
-    bench_long_length = 1048576, /* and what is not */
-    bench_scalar_length = 64,    /* scalar code is 8 to 60 times slower */
-    bench_longest_exact = 16384, /* exact attention takes n * n */
-};
-
-/* The i-th of all maps on all shapes: sets the map, its parameter and the shape. False after the
-   last. Maps with a parameter have shapes of their own, unless the user gave some. */
-bool bench_case(const selection *s, size_t i, bench *b);
-
-bool bench_wanted(const selection *s, const bench *b);
-bool bench_wanted_array(const selection *s, linattn_isa isa, linattn_feature_map map, size_t n);
-
-/* Where a sample of the shapes will do. */
-bool bench_sampled(const selection *s, const bench *b);
-
-/* The best instruction set of the selection. */
-linattn_isa bench_best(const selection *s);
-
-void register_kernels(const selection *s);       /* the library's kernels, by its own list */
-void register_kernels_sleef(const selection *s); /* the same with LINATTN_USE_SLEEF */
-void register_verbs(const selection *s);
-void register_peers(const selection *s);
 
 #endif

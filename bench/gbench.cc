@@ -1,6 +1,8 @@
 #include "gbench.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,21 @@ static benchmark::State &cpp(gbench_state *state)
     return *reinterpret_cast<benchmark::State *>(state);
 }
 
+/* Google Benchmark answers a format that it does not know with its help and a status of 0. */
+static void check_format(const char *argument)
+{
+    for (const std::string name : {"--benchmark_format=", "--benchmark_out_format="}) {
+        if (std::strncmp(argument, name.c_str(), name.size()) != 0) continue;
+        const std::string value = argument + name.size();
+        if (value == "console" || value == "json" || value == "csv") continue;
+        std::fprintf(stderr, "linattn_bench: not understood: %s\n", argument);
+        std::exit(1);
+    }
+}
+
 void gbench_init(int *argc, char **argv, double min_time)
 {
+    for (int i = 1; i < *argc; i++) check_format(argv[i]);
     /* The first of two equal flags is overridden by the second, so ours goes in front. */
     static std::string flag = "--benchmark_min_time=" + std::to_string(min_time);
     std::vector<char *> args(argv, argv + *argc);

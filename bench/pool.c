@@ -1,6 +1,3 @@
-#ifdef __linux__
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
 #include "pool.h"
 
 #include <pthread.h>

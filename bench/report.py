@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Turns what linattn_bench measured into bench/results, and results into tables and pictures.
+"""Turns what linattn_bench measured into results, and results into tables and pictures.
 
     report.py collect OUT.csv RUN.json... [--rows MORE.csv...] [--note KEY=VALUE...]
     report.py render RESULTS.csv... [--readme README.md]
-    report.py promises RESULTS.csv
+    report.py marks RESULTS.csv
 
-collect takes the median of each benchmark over the runs. render writes a .md and a .png beside each
-csv, and puts a summary of those made with gcc between the markers in the README. It can be
-repeated: the csv is its only source. promises prints what the library is to keep, and whether it
-does.
+collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
+small states, a .png beside each csv, and puts a summary of all in its directory that were made with
+gcc between the markers in the README. It can be repeated: the csv is its only source. marks prints
+what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -20,7 +20,8 @@ import re
 import statistics
 import sys
 
-VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "speedup", "overhead"]
+VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "speedup",
+          "share", "base_ns"]
 COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
 ISAS = ["avx512", "avx2", "neon", "scalar"]
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
@@ -30,7 +31,7 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 def split_name(name):
-    """kernel/map/by/shape[/n][/variant], see linattn_bench --help."""
+    """verb/map/by/shape[/n][/variant], see linattn_bench --help."""
     parts = name.removesuffix("/manual_time").split("/")
     row = dict(zip(["kernel", "map", "by"], parts))
     rest = parts[3:]
@@ -67,7 +68,8 @@ def collect(out, run_files, row_files, notes):
     for path in row_files:
         with open(path, newline="") as file:
             rows += list(csv.DictReader(file))
-    head = {key: context[key] for key in ["linattn", "compiler", "date"]}
+    head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas"]
+            if key in context}
     head |= dict(note.split("=", 1) for note in notes)
     write_csv(out, head, rows)
 
@@ -201,8 +203,7 @@ def shares_table(results):
 
 def methods(results):
     """Rows of what is not an elementwise map on all tokens, n = 4096, for each instruction set."""
-    kernels = ["causal", "update", "query", "band", "nystrom", "means", "inverse", "map_features",
-               "softmax"]
+    kernels = ["causal", "update", "query", "band", "nystrom", "map_features", "softmax"]
     found = {}
     for row in results.rows:
         plain = row["map"] in ["elu1", "identity", "relu", "exp", "softmax"]
@@ -259,13 +260,12 @@ def merges_table(results):
 def variants_table(results):
     rows = []
     for row in results.rows:
-        for what, label in [("times", "long"), ("speedup", ""), ("overhead", "overhead")]:
+        for what, label in [("times", "long"), ("speedup", "")]:
             if row[what] is None or row["by"] not in results.isas:
                 continue
-            unit = " ns" if what == "overhead" else "×"
             name = "/".join(filter(None, [row["kernel"], row["map"], row["by"]]))
             rows.append([name, shape_name((row["d"], row["dv"])), f"{row['n']:.0f}",
-                         row["variant"] or label, f"{row[what]:.2f}{unit}"])
+                         row["variant"] or label, f"{row[what]:.2f}×"])
     return table(["benchmark", "shape", "n", "", "against its base"], rows)
 
 
@@ -284,7 +284,7 @@ def decode_tables(results):
     return lines
 
 
-# ---- Promises -----------------------------------------------------------------------------------
+# ---- Marks -------------------------------------------------------------------------------------
 
 SHAPES = [(32.0, 32.0), (64.0, 64.0), (128.0, 128.0), (256.0, 64.0)]
 BETWEEN = [(16.0, 16.0), (40.0, 40.0), (72.0, 72.0), (100.0, 100.0)]
@@ -310,7 +310,7 @@ NEIGHBOURS = {33.0: (32.0, 64.0), 40.0: (32.0, 64.0), 65.0: (64.0, 96.0), 72.0: 
 
 
 def at_least(what, values, marks, unit=""):
-    """A promise, or nothing if something of it was not measured."""
+    """A mark, or nothing if something of it was not measured."""
     if not values or None in values:
         return []
     held = all(value >= mark for value, mark in zip(values, marks))
@@ -327,7 +327,7 @@ def at_most(what, rows, mark):
     return [[what, f"{worst:.2f}× ({where})", f"≤ {mark:.2f}", held]]
 
 
-def share_promises(results):
+def share_marks(results):
     rows = []
     for kernel, isa, shapes, marks in SHARES:
         marks = list(marks)
@@ -365,7 +365,7 @@ def slowest(results, kernel, shapes, variant=""):
     return found
 
 
-def peer_promises(results):
+def peer_marks(results):
     rows = []
     causal = slowest(results, "causal", results.shapes("causal"))
     others = slowest(results, "bidirectional", results.shapes("bidirectional"))
@@ -432,7 +432,7 @@ def crossing(results):
     return None
 
 
-def small_promises(results):
+def figures(results):
     """What has no mark: it is to be known."""
     best = results.isas[0]
     rows = []
@@ -440,10 +440,6 @@ def small_promises(results):
     if length:
         rows.append(["linear causal attention is faster than exact, (64,64), from tokens",
                      f"{length:.0f}", "", ""])
-    call = results.one(kernel="call", map="elu1", by=best, n=1.0)
-    if call:
-        rows.append(["a decode call at (16,16), one head: ns beside its kernel's",
-                     f"{call['overhead']:.0f} beside {call['ns'] - call['overhead']:.0f}", "", ""])
     sizes = {row["by"]: row["bytes"] / 1024 for row in results.find(kernel="size")}
     for name in results.isas + ["shared", "scalar only -O2", "scalar only -Os",
                                 "scalar only -Os; state_init and causal alone"]:
@@ -452,7 +448,7 @@ def small_promises(results):
     return rows
 
 
-def thread_promises(results):
+def thread_marks(results):
     rows = []
     for kernel, name in [("causal", "elu1"), ("bidirectional", "elu1"), ("softmax", "causal")]:
         for heads, what in [("heads8", "eight heads"), ("heads1", "one head")]:
@@ -463,8 +459,8 @@ def thread_promises(results):
     return rows
 
 
-def promises_table(results):
-    rows = share_promises(results) + peer_promises(results) + thread_promises(results)
+def marks_table(results):
+    rows = share_marks(results) + peer_marks(results) + thread_marks(results)
     rows += at_most("windows from 64 up against no window, (64,64), per token",
                     [(times, where) for times, where in variants(results, "band", r"w\d+")
                      if not where.endswith(" w16")], 2.2)
@@ -472,7 +468,152 @@ def promises_table(results):
     rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
     rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
     rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.2)
-    return table(["promise", "measured", "mark", "kept"], rows + small_promises(results))
+    return table(["what", "measured", "mark", "met"], rows + figures(results))
+
+
+# ---- One token of small states ------------------------------------------------------------------
+
+SMALL_SHAPES = [(4.0, 4.0), (8.0, 8.0), (16.0, 16.0), (32.0, 32.0), (64.0, 64.0)]
+SMALL_MARKS = {  # shares of the plain loop's time
+    "h1": [1.6, 1.2, 0.8, 0.6, 0.6],
+    "h8": [0.8, 0.6, 0.45, 0.45, 0.55],
+}
+SMALL_AIMS = {"h1": [None, None, 0.6, 0.5, 0.5], "h8": [None, None, 0.35, 0.4, 0.5]}
+SMALL_HEADS = {"h1": "one head", "h8": "eight heads"}
+SMALL_VERBS = [("step", name) for name in ["elu1", "relu", "identity", "exp"]]
+SMALL_VERBS += [("step-update", "elu1"), ("step-query", "elu1")]
+
+
+def small_isas(results):
+    return [isa for isa in results.isas if isa != "scalar"]
+
+
+def small_rows(results, heads, shape):
+    """Every verb and map on every vector instruction set: by kernel, map and instruction set."""
+    found = {}
+    for kernel, name in SMALL_VERBS:
+        for isa in small_isas(results):
+            row = results.one(kernel=kernel, map=name, by=isa, d=shape[0], dv=shape[1],
+                              variant=heads)
+            if row and row["share"]:
+                found[kernel, name, isa] = row
+    return found
+
+
+def ratios(results, kernel, one, other):
+    """Times of the one over those of the other, each as a share of the plain loop's, as the clock
+    may have moved between the two rows; and where."""
+    found = []
+    for row in results.find(by=one):
+        if row["kernel"].startswith(kernel) and row["share"]:
+            same = {key: row[key] for key in ["kernel", "map", "d", "dv", "n", "variant"]}
+            base = results.one(by=other, **same)
+            if base and base["share"]:
+                where = f"{row['kernel']} {row['map']} {shape_name((row['d'], row['dv']))}"
+                found.append((row["share"] / base["share"], f"{where} {row['variant']}"))
+    return found
+
+
+def small_marks(results):
+    rows = []
+    for heads, marks in SMALL_MARKS.items():
+        for shape, mark in zip(SMALL_SHAPES, marks):
+            found = [(row["share"], " ".join(key))
+                     for key, row in small_rows(results, heads, shape).items()]
+            rows += at_most(f"one token, {shape_name(shape)}, {SMALL_HEADS[heads]}: share of the "
+                            "plain loop's time", found, mark)
+    for isa in small_isas(results):
+        for kernel, what in [("agents", "linattn_causal for each"),
+                             ("agents-many", "linattn_causal_many")]:
+            found = [(row["share"], isa) for row in results.find(kernel=kernel, by=isa)
+                     if row["share"]]
+            rows += at_most(f"300 agents of two heads of 16, {what}: share of the plain loop's "
+                            "time", found, 0.5)
+    rows += at_most("AVX-512 against AVX2", ratios(results, "step", "avx512", "avx2"), 1.05)
+    for isa in small_isas(results):
+        rows += at_most(f"-O2 against -O3, {isa}", ratios(results, "step", isa, f"{isa}-O3"), 1.05)
+    return table(["what", "worst", "mark", "met"], rows)
+
+
+def small_cell(row, mark):
+    """ns of a call, and its share of the plain loop's, bold where that misses the mark."""
+    if not row:
+        return "–"
+    share = f"{row['share']:.2f}"
+    return f"{time(row)} ({share if row['share'] <= mark else f'**{share}**'})"
+
+
+def small_tables(results, verbs=None):
+    """A table for one head and one for eight."""
+    verbs = verbs or SMALL_VERBS
+    lines = []
+    for heads, marks in SMALL_MARKS.items():
+        header = [SMALL_HEADS[heads], "mark (aim)", "plain, elu1"]
+        header += [f"{name if kernel == 'step' else kernel.removeprefix('step-')}, {isa}"
+                   for kernel, name in verbs for isa in small_isas(results)]
+        rows = []
+        for shape, mark, aim in zip(SMALL_SHAPES, marks, SMALL_AIMS[heads]):
+            found = small_rows(results, heads, shape)
+            plain = [row["base_ns"] for key, row in found.items() if key[:2] == ("step", "elu1")]
+            if plain:
+                rows.append([shape_name(shape), f"{mark:.2f}" + (f" ({aim:.2f})" if aim else ""),
+                             time({"ns": statistics.median(plain)})])
+                rows[-1] += [small_cell(found.get((*verb, isa)), mark)
+                             for verb in verbs for isa in small_isas(results)]
+        if rows:
+            lines += table(header, rows)
+    return lines
+
+
+def agents_table(results):
+    rows = [[row["kernel"], row["by"], time(row), time({"ns": row["base_ns"]}),
+             f"{row['share']:.2f}"]
+            for row in results.rows if row["kernel"].startswith("agents") and row["share"]]
+    return table(["300 agents, two heads of 16", "by", "ns per agent", "plain", "share"], rows)
+
+
+def checks_table(results):
+    rows = [[row["kernel"].removeprefix("checks-"), row["by"], time(row)]
+            for row in results.rows if row["kernel"].startswith("checks-") and row["ns"]]
+    return table(["verb", "by", "ns of a call with n = 0"], rows)
+
+
+def scalar_table(results):
+    rows = []
+    for shape in SMALL_SHAPES:
+        cells = [results.one(kernel="step", map="elu1", by="scalar", d=shape[0], dv=shape[1],
+                             variant=heads) for heads in SMALL_HEADS]
+        if all(cells):
+            shares = [f"{time(row)} ({row['share']:.1f})" for row in cells]
+            rows.append([shape_name(shape)] + shares)
+    return table(["scalar code, elu1"] + list(SMALL_HEADS.values()), rows)
+
+
+def is_small(results):
+    return results.head.get("part") == "small"
+
+
+def small_document(results):
+    stem = results.path.stem
+    lines = [f"# {stem}", "", describe(results) + ".", ""]
+    lines += ["Made by `bench/report.py` from the csv beside it. One token by the public verb, "
+              "checks and all: ns of a call, one core, and in brackets its share of the time of a "
+              "plain loop ([`bench/peers/plain_step.c`](../peers/plain_step.c)), which runs by "
+              "turns with it; bold where that misses the mark. The library is compiled with -O2, "
+              "the plain loop with -O3 -march=native -ffast-math, by the same compiler.", ""]
+    sections = [
+        ("Marks", small_marks(results)),
+        ("Decode step, update and query of one token", small_tables(results)),
+        ("Many states", agents_table(results)),
+        ("What the checks cost", checks_table(results)),
+        ("Scalar code", scalar_table(results)),
+    ]
+    for title, rows in sections:
+        lines += [f"## {title}", ""] + rows
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# ---- Documents ----------------------------------------------------------------------------------
 
 
 def describe(results):
@@ -489,7 +630,7 @@ def document(results):
               "as fast: the median over samples that were taken by turns (of decode and "
               "onnxruntime, the quotient of the times).", ""]
     sections = [
-        ("Promises", promises_table(results)),
+        ("Marks", marks_table(results)),
         ("Causal, elu1, n = 4096", peers_table(results, "causal", 4096.0,
                                                results.shapes("causal"))),
         ("Bidirectional, elu1, n = 4096", peers_table(results, "bidirectional", 4096.0,
@@ -520,12 +661,24 @@ def methods_summary(results):
     for what, key in wanted:
         row = found.get(key, {}).get(best)
         if row:
-            rows.append([what, shape_name(key[2:4]), f"**{time(row)}** ± {error(row)}", share(row)])
+            rows.append([what, shape_name(key[2:4]), f"**{time(row)}** ± {error(row)}",
+                         share(row)])
     return table(["n = 4096", "shape", f"linattn, {best}", "of the limit"], rows) if rows else []
+
+
+def small_summary(results, folder):
+    """For the README: the decode step with elu1."""
+    stem = results.path.stem
+    lines = [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']} -O2: one token of a "
+             "small state, ns per call, and the share of a plain loop's time "
+             f"([all figures]({folder}/{stem}.md))", ""]
+    return lines + small_tables(results, [("step", "elu1")])
 
 
 def summary(results, folder):
     """For the README: the causal table, one of the other methods, and the picture."""
+    if is_small(results):
+        return small_summary(results, folder)
     stem = results.path.stem
     machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
     lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
@@ -623,15 +776,19 @@ def draw(results):
 
 
 def render(paths, readme):
-    all_results = [Results(path) for path in sorted(paths)]
-    for results in all_results:
-        results.path.with_suffix(".md").write_text(document(results))
-        draw(results)
-    usual = [results for results in all_results if results.head["compiler"].startswith("gcc")]
-    lines = [line for results in usual or all_results
-             for line in summary(results, "bench/results")]
-    if readme:
-        replace_region(pathlib.Path(readme), lines)
+    for path in paths:
+        results = Results(path)
+        small = is_small(results)
+        text = small_document(results) if small else document(results)
+        results.path.with_suffix(".md").write_text(text)
+        if not small:
+            draw(results)
+    if not readme:
+        return
+    every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
+    usual = [results for results in every if results.head["compiler"].startswith("gcc")]
+    lines = [line for results in usual or every for line in summary(results, "bench/results")]
+    replace_region(pathlib.Path(readme), lines)
 
 
 def main():
@@ -643,7 +800,7 @@ def main():
     command.add_argument("runs", nargs="+")
     command.add_argument("--rows", nargs="*", default=[])
     command.add_argument("--note", action="append", default=[])
-    command = commands.add_parser("promises")
+    command = commands.add_parser("marks")
     command.add_argument("results")
     command = commands.add_parser("render")
     command.add_argument("results", nargs="+")
@@ -651,8 +808,12 @@ def main():
     options = parser.parse_args()
     if options.command == "collect":
         collect(options.out, options.runs, options.rows, options.note)
-    elif options.command == "promises":
-        print("\n".join(promises_table(Results(options.results))).rstrip())
+    elif options.command == "marks":
+        results = Results(options.results)
+        if is_small(results):
+            print(small_document(results))
+        else:
+            print("\n".join(marks_table(results)).rstrip())
     else:
         render(options.results, options.readme)
 

@@ -1,278 +1,407 @@
-/* Benchmarks of the public verbs: decode steps, whole sequences, threads. */
-#include "bench.h"
+/* The verbs that take sequences. A verb is a line of `verbs`; what it is combined with (maps,
+   shapes, lengths, variants of the operands, windows, threads) is registered below. */
+#include <string.h>
+
+#include "benchmarks.h"
 #include "pool.h"
 
-static const char no_memory[] = "not enough memory";
+/* ---- The verbs ------------------------------------------------------------------------------ */
 
-/* ---- decode: one token for each of many heads ----------------------------------------------- */
+typedef struct verb verb;
 
-enum { DECODE_TOKENS = 16 }; /* that are checked; the first one is timed */
-
-typedef struct verb_run {
+/* One call of a verb. */
+typedef struct run {
+    const verb *verb;
+    const library *library;
+    linattn_config config;
     operands o;
-    void *state; /* or workspace */
-    size_t bytes;
+    void *memory; /* a state or a workspace */
+    size_t bytes; /* of it */
+    size_t n;     /* tokens */
     linattn_context context;
-} verb_run;
+} run;
 
-static linattn_view at(linattn_view view, size_t token)
+typedef enum kind { SUMS, EXACT, NYSTROM } kind;
+
+struct verb {
+    const char *name;
+    linattn_status (*call)(const run *r);
+    kind kind;
+    bool writes, reads; /* k and v; q and out */
+    bool causal;
+    int workspace; /* or -1: it works on a state */
+};
+
+static linattn_status update(const run *r)
 {
-    view.data += token * view.stride_token;
-    return view;
+    return r->library->update(r->memory, r->o.k, r->o.v, r->n, &r->context);
 }
 
-static void decode_step(verb_run *r, size_t token)
+static linattn_status query(const run *r)
 {
-    linattn_output out = r->o.out;
-    out.data += token * out.stride_token;
-    bench_check(linattn_causal(r->state, at(r->o.q, token), at(r->o.k, token), at(r->o.v, token),
-                               out, 1, NULL));
+    return r->library->query(r->memory, r->o.q, r->o.out, r->n, &r->context);
 }
 
-static void decode_call(bench *b) { decode_step(b->data, 0); }
-
-static double verb_error(const bench *b, const operands *o, bool causal)
+static linattn_status causal(const run *r)
 {
-    const oracle_problem p = bench_problem(b, o, causal);
-    return oracle_tokens(&p) == b->n ? oracle_error(&p, o->out.data, o->out.stride_token) : -1.0;
+    return r->library->causal(r->memory, r->o.q, r->o.k, r->o.v, r->o.out, r->n, &r->context);
 }
 
-static const char *decode_open(bench *b)
+static linattn_status bidirectional(const run *r)
 {
-    verb_run *r = bench_take(sizeof *r);
-    const double heads = (double)b->heads, each = (double)(b->d * b->dv);
+    return r->library->bidirectional(&r->config, r->o.q, r->n, r->o.k, r->o.v, r->n, r->o.out,
+                                     r->memory, r->bytes, &r->context);
+}
+
+static linattn_status exact(const run *r)
+{
+    return r->library->softmax(&r->config, r->o.q, r->n, r->o.k, r->o.v, r->n, r->o.out,
+                               r->verb->causal, r->memory, r->bytes, &r->context);
+}
+
+static linattn_status nystrom(const run *r)
+{
+    return r->library->nystrom(&r->config, r->o.q, r->n, r->o.k, r->o.v, r->n, r->o.out, 0,
+                               r->memory, r->bytes, &r->context);
+}
+
+static const verb verbs[] = {
+    {"update", update, SUMS, true, false, false, -1},
+    {"query", query, SUMS, false, true, false, -1},
+    {"causal", causal, SUMS, true, true, true, -1},
+    {"bidirectional", bidirectional, SUMS, true, true, false, LINATTN_WORKSPACE_BIDIRECTIONAL},
+    {"softmax/full", exact, EXACT, true, true, false, LINATTN_WORKSPACE_SOFTMAX},
+    {"softmax/causal", exact, EXACT, true, true, true, LINATTN_WORKSPACE_SOFTMAX},
+    {"nystrom/l64", nystrom, NYSTROM, true, true, false, LINATTN_WORKSPACE_NYSTROM},
+};
+
+enum { VERBS = sizeof verbs / sizeof verbs[0], LANDMARKS = 64 };
+
+static const verb *verb_of(const char *name)
+{
+    const verb *v = verbs;
+    while (strcmp(v->name, name) != 0) v++;
+    return v;
+}
+
+/* ---- Running one ---------------------------------------------------------------------------- */
+
+/* What is timed, what it is timed by turns with, and how many calls of that do as much. */
+typedef struct runs {
+    run call, base;
+    size_t bases;
+} runs;
+
+static void run_once(const run *r) { bench_check(r->verb->call(r)); }
+static void runs_call(bench *b) { run_once(&((const runs *)b->data)->call); }
+
+static void runs_base(bench *b)
+{
+    const runs *r = b->data;
+    for (size_t i = 0; i < r->bases; i++) run_once(&r->base);
+}
+
+static const char *take_threads(run *r, size_t threads)
+{
+    if (threads <= 1) return NULL;
+    r->context.parallel_for = pool_parallel_for;
+    r->context.threads = threads;
+    r->context.user = pool_of(threads);
+    return r->context.user ? NULL : "no threads";
+}
+
+/* On a state it begins with an empty one; a verb that only reads gets the keys' state. */
+static const char *run_begin(run *r, const bench *b, const verb *v, const operands *o, size_t n)
+{
     const char *problem;
-    if (!r) return no_memory;
-    r->state = bench_state(b);
-    problem = bench_operands(b, &r->o);
-    if (problem || !r->state) return problem ? problem : no_memory;
-    for (size_t t = 0; t < DECODE_TOKENS; t++) decode_step(r, t);
-    b->data = r;
-    b->error = verb_error(b, &r->o, true);
-    b->items = heads;
-    b->flops = 4.0 * heads * each;
-    b->bytes = 2.0 * sizeof(float) * heads * (each + (double)(b->d + b->dv));
-    bench_memory_is_state(b, r->state);
+    *r = (run){.verb = v, .library = b->library, .config = bench_config(b), .o = *o, .n = n};
+    problem = take_threads(r, b->threads);
+    if (problem) return problem;
+    r->bytes =
+        v->workspace < 0
+            ? r->library->state_size(&r->config)
+            : r->library->workspace_size(&r->config, (linattn_workspace)v->workspace, &r->context);
+    r->memory = bench_take(r->bytes);
+    if (!r->memory) return bench_no_memory;
+    if (v->workspace >= 0) return NULL;
+    bench_check(r->library->state_init(&r->config, r->memory, r->bytes));
+    if (!v->writes) bench_check(update(r));
     return NULL;
 }
 
-/* With a window, whose sums are not those of a state without. */
-static void add_windowed(bench b)
+/* Few tokens are too easy: several calls, one after the other. */
+enum { LEAST_CHECKED = 16 };
+
+static size_t tokens_of(const bench *b)
 {
-    b.window = 256;
-    bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu-w%zu", linattn_isa_name(b.isa), b.d, b.dv, b.heads,
-              b.window);
+    const verb *v = b->subject;
+    return v->workspace < 0 && b->n < LEAST_CHECKED ? LEAST_CHECKED / b->n * b->n : b->n;
 }
 
-static void register_decode(const selection *s)
+static run run_at(const run *r, size_t token)
+{
+    run at = *r;
+    at.o.q.data += token * at.o.q.stride_token;
+    at.o.k.data += token * at.o.k.stride_token;
+    at.o.v.data += token * at.o.v.stride_token;
+    at.o.out.data += token * at.o.out.stride_token;
+    return at;
+}
+
+/* The first tokens of the first head, against double. What a verb that only writes left behind is
+   read with a query. */
+static double run_error(const bench *b, const operands *o)
+{
+    const verb *v = b->subject;
+    oracle_problem p = bench_problem(b, o, v->causal);
+    size_t n;
+    run r;
+    p.exact = v->kind == EXACT;
+    p.n = oracle_tokens(&p);
+    n = p.n < b->n ? p.n : b->n;
+    if (run_begin(&r, b, v, o, v->writes ? n : p.n)) return -1.0;
+    r.n = n;
+    for (size_t t = 0; t + n <= p.n; t += n) {
+        const run at = run_at(&r, t);
+        run_once(&at);
+    }
+    r.n = p.n;
+    if (!v->reads) bench_check(query(&r));
+    return oracle_error(&p, o->out.data, o->out.stride_token);
+}
+
+/* Flops and bytes of a call. Nystroem: 2 n L d for each of F and B and 2 n L dv for each of their
+   products with values; what landmarks and the pseudo-inverse take, which does not grow with n, is
+   not counted. A window: as without one. */
+static void set_limits(bench *b, void *memory)
+{
+    const verb *v = b->subject;
+    const int sides = v->reads + v->writes;
+    const double n = (double)b->n, heads = (double)b->heads, dims = (double)(b->d + b->dv);
+    const double state = heads * (double)(b->m * b->dv);
+    b->items = heads * n;
+    switch (v->kind) {
+    case SUMS: b->flops = sides * b->items * bench_token_flops(b); break;
+    case EXACT: b->flops = heads * n * (v->causal ? n + 1.0 : 2.0 * n) * dims; break;
+    case NYSTROM: b->flops = 4.0 * b->items * (double)b->landmarks * dims; break;
+    }
+    if (v->workspace >= 0) return;
+    b->bytes = sizeof(float) * (b->items * sides * dims + (v->writes ? 2.0 : 1.0) * state);
+    bench_memory_is_state(b, memory);
+    if (b->items * (double)(2 * b->d + b->dv) > state && b->variant == VARIANT_PLAIN) {
+        b->memory = bench_random(0); /* q, k and v */
+        b->memory_floats = b->heads * b->n * (2 * b->d + b->dv);
+    }
+}
+
+/* What threads are compared with: the same in one; a variant: plain operands, as many tokens of as
+   many heads; a window: all tokens; a long sequence: as many tokens in short ones. */
+static const char *base_begin(runs *r, const bench *b, const operands *o)
+{
+    bench plain = *b;
+    operands dense;
+    const char *problem;
+    r->bases = 1;
+    if (b->threads > 1) {
+        r->base = r->call;
+        r->base.context = (linattn_context){0};
+        return NULL;
+    }
+    plain.variant = VARIANT_PLAIN;
+    plain.window = 0;
+    problem = b->variant == VARIANT_PLAIN ? NULL : bench_operands(&plain, o->tokens, &dense);
+    if (problem) return problem;
+    if (b->n == long_length && !b->window) r->bases = long_length / short_length;
+    return run_begin(&r->base, &plain, b->subject, b->variant == VARIANT_PLAIN ? o : &dense,
+                     b->n / r->bases);
+}
+
+static const char *runs_open(bench *b)
+{
+    runs *r = bench_take(sizeof *r);
+    operands o;
+    const char *problem = r ? bench_operands(b, tokens_of(b), &o) : bench_no_memory;
+    if (problem) return problem;
+    if (b->variant != VARIANT_DENORMAL) b->error = run_error(b, &o);
+    problem = run_begin(&r->call, b, b->subject, &o, b->n);
+    if (!problem && b->comparison) problem = base_begin(r, b, &o);
+    if (problem) return problem;
+    b->data = r;
+    set_limits(b, r->call.memory);
+    return NULL;
+}
+
+/* ---- What is registered ---------------------------------------------------------------------- */
+
+static bench bench_of(const library *l, const verb *v)
+{
+    return (bench){.open = runs_open,
+                   .call = runs_call,
+                   .base = runs_base,
+                   .library = l,
+                   .subject = v,
+                   .heads = 1,
+                   .landmarks = v->kind == NYSTROM ? LANDMARKS : 0};
+}
+
+static const char *const variant_names[VARIANT_COUNT] = {
+    [VARIANT_PLAIN] = "",
+    [VARIANT_MISALIGNED] = "/misaligned",
+    [VARIANT_HEADS] = "/heads8",
+    [VARIANT_DENORMAL] = "/denormal",
+};
+
+/* One shape of each map has variants. A sample of them holds the usual map, and what may be
+   denormal in the others. */
+static bool variant_wanted(const selection *s, const bench *b)
+{
+    if (b->variant == VARIANT_PLAIN) return true;
+    if (b->n != usual_length || b->dv != 64 || (b->d != 64 && b->map < LINATTN_MAP_TAYLOR))
+        return false;
+    if (s->full || s->given || b->map == LINATTN_MAP_ELU1) return true;
+    return b->variant == VARIANT_DENORMAL &&
+           (b->map == LINATTN_MAP_EXP || b->map == LINATTN_MAP_IDENTITY || b->parameter);
+}
+
+static void add_sums(const selection *s, bench b)
+{
+    b.heads = b.variant == VARIANT_HEADS ? 8 : 1;
+    if (b.variant != VARIANT_PLAIN || b.n == long_length) b.comparison = COMPARE_TIMES;
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        b.isa = (linattn_isa)isa;
+        if (selection_wants(s, &b) && variant_wanted(s, &b))
+            bench_add(&b, "%s/%s/%s/%zux%zu/%zu%s", ((const verb *)b.subject)->name, bench_map(&b),
+                      bench_by(&b), b.d, b.dv, b.n, variant_names[b.variant]);
+    }
+}
+
+/* update, query and causal on all maps, shapes, lengths and variants. */
+static void register_sums(const selection *s, bench b)
+{
+    for (size_t i = 0; selection_case(s, i, &b); i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (int v = 0; v < VARIANT_COUNT; v++) {
+                b.n = s->n[j];
+                b.variant = (variant)v;
+                add_sums(s, b);
+            }
+}
+
+/* One of the others: a map, if it takes one, is elu1. */
+static void add_other(const selection *s, const bench *b)
+{
+    const verb *v = b->subject;
+    const char *map = v->kind == SUMS ? "/elu1" : "";
+    if (!selection_wants(s, b) || !selection_samples(s, b)) return;
+    if (b->threads > 1)
+        bench_add(b, "%s%s/%s/%zux%zu/%zu/heads%zu-t%zu", v->name, map, bench_by(b), b->d, b->dv,
+                  b->n, b->heads, b->threads);
+    else
+        bench_add(b, "%s%s/%s/%zux%zu/%zu", v->name, map, bench_by(b), b->d, b->dv, b->n);
+}
+
+static void register_other(const selection *s, bench b)
+{
+    const verb *v = b.subject;
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+                b.isa = (linattn_isa)isa;
+                b.d = s->shapes[i].d;
+                b.dv = s->shapes[i].dv;
+                b.n = s->n[j];
+                if (v->kind != SUMS && b.n > longest_exact) continue;
+                if (v->kind == NYSTROM && b.n % LANDMARKS) continue;
+                add_other(s, &b);
+            }
+}
+
+/* The flops are those of causal without a window. */
+static void register_windows(const selection *s, bench b)
+{
+    static const size_t windows[] = {16, 64, 100, 256, 1024};
+    b.comparison = COMPARE_TIMES;
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (size_t j = 0; j < s->n_count; j++)
+            for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++)
+                for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+                    b.isa = (linattn_isa)isa;
+                    b.d = s->shapes[i].d;
+                    b.dv = s->shapes[i].dv;
+                    b.n = s->n[j];
+                    b.window = windows[w];
+                    if (!s->given && (b.n != usual_length || b.d != b.dv || b.d % 64)) continue;
+                    if (selection_wants(s, &b))
+                        bench_add(&b, "band/elu1/%s/%zux%zu/%zu/w%zu", bench_by(&b), b.d, b.dv, b.n,
+                                  b.window);
+                }
+}
+
+/* Exact attention takes long: one shape will do. */
+static void register_threads(const selection *s, bench b)
+{
+    const bool one_shape = ((const verb *)b.subject)->kind == EXACT && !s->given && !s->full;
+    const size_t processors = pool_processors();
+    b.comparison = COMPARE_SPEEDUP;
+    b.n = usual_length;
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
+            for (b.threads = 2; b.threads <= processors; b.threads *= 2) {
+                b.isa = (linattn_isa)isa;
+                b.d = s->shapes[i].d;
+                b.dv = s->shapes[i].dv;
+                if (b.d < 64 || (one_shape && (b.d != 64 || b.dv != 64))) continue;
+                b.heads = 1;
+                add_other(s, &b);
+                b.heads = 8;
+                add_other(s, &b);
+            }
+}
+
+/* One token for each of many heads, whose states may be beyond the caches. With a window, too: its
+   sums are not those of a state without. */
+static void add_decode(bench b)
+{
+    bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", bench_by(&b), b.d, b.dv, b.heads);
+    if (b.d != 64 || b.heads != 32) return;
+    b.window = 256;
+    bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu-w%zu", bench_by(&b), b.d, b.dv, b.heads, b.window);
+}
+
+static void register_decode(const selection *s, bench b)
 {
     static const size_t heads[] = {1, 2, 8, 32, 128, 512};
+    b.n = 1;
+    b.variant = VARIANT_HEADS;
     for (size_t i = 0; i < s->shape_count; i++)
         for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++)
             for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
                 const shape x = s->shapes[i];
                 const bool usual = (x.d == 64 || x.d == 128) && x.d == x.dv;
-                const bench b = {.open = decode_open,
-                                 .call = decode_call,
-                                 .heads = heads[h],
-                                 .isa = (linattn_isa)isa,
-                                 .d = x.d,
-                                 .dv = x.dv,
-                                 .n = DECODE_TOKENS,
-                                 .variant = VARIANT_HEADS};
                 if (!(s->isas >> isa & 1u) || !(s->maps & 1u << LINATTN_MAP_ELU1)) continue;
                 if (!s->given && !s->full && (!usual || isa == LINATTN_ISA_SCALAR)) continue;
-                bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", linattn_isa_name(b.isa), x.d, x.dv,
-                          heads[h]);
-                if (x.d == 64 && heads[h] == 32) add_windowed(b);
+                b.isa = (linattn_isa)isa;
+                b.d = x.d;
+                b.dv = x.dv;
+                b.heads = heads[h];
+                add_decode(b);
             }
 }
 
-/* ---- Whole sequences, with and without threads ---------------------------------------------- */
-
-static void causal(bench *b, const linattn_context *context)
+void register_verbs(const selection *s, const library *l)
 {
-    verb_run *r = b->data;
-    bench_check(linattn_causal(r->state, r->o.q, r->o.k, r->o.v, r->o.out, b->n, context));
-}
-
-static void bidirectional(bench *b, const linattn_context *context)
-{
-    verb_run *r = b->data;
-    const linattn_config config = bench_config(b);
-    bench_check(linattn_bidirectional(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out,
-                                      r->state, r->bytes, context));
-}
-
-static void exact(bench *b, const linattn_context *context)
-{
-    verb_run *r = b->data;
-    const linattn_config config = bench_config(b);
-    bench_check(linattn_softmax(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, b->causal,
-                                r->state, r->bytes, context));
-}
-
-typedef struct verb {
-    const char *name; /* kernel/map */
-    void (*run)(bench *b, const linattn_context *context);
-    linattn_workspace workspace;
-    bool causal;
-} verb;
-
-static const verb verbs[] = {
-    {"bidirectional/elu1", bidirectional, LINATTN_WORKSPACE_BIDIRECTIONAL, false},
-    {"causal/elu1", causal, LINATTN_WORKSPACE_BIDIRECTIONAL, true}, /* a state fits in there */
-    {"softmax/causal", exact, LINATTN_WORKSPACE_SOFTMAX, true},
-};
-
-static void verb_call(bench *b)
-{
-    verb_run *r = b->data;
-    ((const verb *)b->subject)->run(b, &r->context);
-}
-
-static void verb_base(bench *b) { ((const verb *)b->subject)->run(b, NULL); }
-
-static double verb_flops(const bench *b)
-{
-    const double n = (double)b->n, heads = (double)b->heads;
-    const verb *subject = b->subject;
-    if (subject->workspace != LINATTN_WORKSPACE_SOFTMAX)
-        return 2.0 * heads * n * bench_token_flops(b);
-    return heads * n * (n + 1.0) * (double)(b->d + b->dv);
-}
-
-static const char *verb_open(bench *b)
-{
-    const linattn_config config = bench_config(b);
-    const verb *subject = b->subject;
-    verb_run *r = bench_take(sizeof *r);
-    const char *problem;
-    if (!r) return no_memory;
-    if (b->threads > 1) {
-        r->context.parallel_for = pool_parallel_for;
-        r->context.threads = b->threads;
-        r->context.user = pool_of(b->threads);
-        if (!r->context.user) return "no threads";
+    const bench all = bench_of(l, verb_of("causal"));
+    for (size_t i = 0; i < VERBS; i++) {
+        const bench b = bench_of(l, &verbs[i]);
+        if (verbs[i].workspace < 0)
+            register_sums(s, b);
+        else
+            register_other(s, b);
     }
-    r->bytes = linattn_workspace_size(&config, subject->workspace, &r->context);
-    r->state = bench_take(r->bytes);
-    problem = bench_operands(b, &r->o);
-    if (problem || !r->state) return problem ? problem : no_memory;
-    if (subject->run == causal) bench_check(linattn_state_init(&config, r->state, r->bytes));
-    b->data = r;
-    b->call(b);
-    if (subject->run != exact) b->error = verb_error(b, &r->o, b->causal); /* exact: too long */
-    b->items = (double)(b->heads * b->n);
-    b->flops = verb_flops(b);
-    b->bytes = 0.0;
-    return NULL;
-}
-
-/* Exact attention takes long: one shape will do. */
-static void add_verb(const selection *s, bench b, const verb *subject, size_t heads, size_t threads)
-{
-    if (subject->run == exact && !s->given && !s->full && (b.d != 64 || b.dv != 64)) return;
-    b.subject = subject;
-    b.causal = subject->causal;
-    b.open = verb_open;
-    b.call = verb_call;
-    b.heads = heads;
-    b.threads = threads;
-    if (threads > 1) {
-        b.base = verb_base;
-        b.base_counter = "speedup";
-    }
-    if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) return;
-    if (threads > 1)
-        bench_add(&b, "%s/%s/%zux%zu/%zu/heads%zu-t%zu", subject->name, linattn_isa_name(b.isa),
-                  b.d, b.dv, b.n, heads, threads);
-    else
-        bench_add(&b, "%s/%s/%zux%zu/%zu", subject->name, linattn_isa_name(b.isa), b.d, b.dv, b.n);
-}
-
-static void register_sequences(const selection *s)
-{
-    const size_t processors = pool_processors();
-    for (size_t i = 0; i < s->shape_count; i++)
-        for (size_t j = 0; j < s->n_count; j++)
-            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
-                bench b = {.isa = (linattn_isa)isa,
-                           .d = s->shapes[i].d,
-                           .dv = s->shapes[i].dv,
-                           .n = s->n[j]};
-                add_verb(s, b, &verbs[0], 1, 1); /* the others are kernels, too */
-                if (b.n != bench_usual_length || b.d < 64) continue;
-                for (size_t threads = 2; threads <= processors; threads *= 2)
-                    for (size_t v = 0; v < sizeof verbs / sizeof verbs[0]; v++) {
-                        add_verb(s, b, &verbs[v], 1, threads);
-                        add_verb(s, b, &verbs[v], 8, threads);
-                    }
-            }
-}
-
-/* ---- Nystroem ------------------------------------------------------------------------------- */
-
-enum { LANDMARKS = 64 };
-
-static void nystrom_call(bench *b)
-{
-    const verb_run *r = b->data;
-    const linattn_config config = bench_config(b);
-    bench_check(linattn_nystrom(&config, r->o.q, b->n, r->o.k, r->o.v, b->n, r->o.out, 0, r->state,
-                                r->bytes, NULL));
-}
-
-static double nystrom_error(const bench *b, const operands *o)
-{
-    const oracle_problem p = bench_problem(b, o, false);
-    return oracle_error(&p, o->out.data, o->out.stride_token);
-}
-
-/* The flops are 2 n L d for each of F and B and 2 n L dv for each of their products with values;
-   what landmarks and the pseudo-inverse take, which does not grow with n, is not counted. */
-static const char *nystrom_open(bench *b)
-{
-    const linattn_config config = bench_config(b);
-    verb_run *r = bench_take(sizeof *r);
-    const char *problem;
-    if (!r) return no_memory;
-    r->bytes = linattn_workspace_size(&config, LINATTN_WORKSPACE_NYSTROM, NULL);
-    r->state = bench_take(r->bytes);
-    problem = bench_operands(b, &r->o);
-    if (problem || !r->state) return problem ? problem : no_memory;
-    b->data = r;
-    b->call(b);
-    b->error = nystrom_error(b, &r->o);
-    b->items = (double)b->n;
-    b->flops = 4.0 * (double)(b->n * b->landmarks * (b->d + b->dv));
-    b->bytes = 0.0;
-    return NULL;
-}
-
-static void register_nystrom(const selection *s)
-{
-    for (size_t i = 0; i < s->shape_count; i++)
-        for (size_t j = 0; j < s->n_count; j++)
-            for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
-                const bench b = {.open = nystrom_open,
-                                 .call = nystrom_call,
-                                 .isa = (linattn_isa)isa,
-                                 .d = s->shapes[i].d,
-                                 .dv = s->shapes[i].dv,
-                                 .n = s->n[j],
-                                 .landmarks = LANDMARKS,
-                                 .heads = 1};
-                if (b.n % LANDMARKS || b.n > bench_longest_exact) continue;
-                if (bench_wanted(s, &b) && bench_sampled(s, &b))
-                    bench_add(&b, "nystrom/l%d/%s/%zux%zu/%zu", LANDMARKS, linattn_isa_name(b.isa),
-                              b.d, b.dv, b.n);
-            }
-}
-
-void register_verbs(const selection *s)
-{
-    register_decode(s);
-    register_sequences(s);
-    register_nystrom(s);
+    register_windows(s, all);
+    if (l != &library_o3) return; /* only exp differs in the others */
+    register_decode(s, all);
+    register_threads(s, all);
+    register_threads(s, bench_of(l, verb_of("bidirectional")));
+    register_threads(s, bench_of(l, verb_of("softmax/causal")));
 }

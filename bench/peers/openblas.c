@@ -1,4 +1,6 @@
 #include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "peers.h"
 
@@ -48,4 +50,13 @@ bool openblas_gemm(gemm *g, size_t m, size_t dv, size_t chunk)
                 .weigh = weigh,
                 .write = add_keys};
     return true;
+}
+
+const char *openblas_description(void)
+{
+    static char text[256];
+    const char *told = getenv("OPENBLAS_CORETYPE"); /* by main.c */
+    snprintf(text, sizeof text, "%s%s (%s)", openblas_get_corename(),
+             told ? ", as it does not know this processor" : "", openblas_get_config());
+    return text;
 }

@@ -26,6 +26,18 @@ void plain_bidirectional(const peer_problem *p);
 void plain_fast_causal(const peer_problem *p);
 void plain_fast_bidirectional(const peer_problem *p);
 
+/* ---- Plain C for one token: plain_step.c ------------------------------------------------------
+   */
+
+/* All heads: q and k [heads][m], v and out [heads][dv], s [heads][m][dv], z [heads][m]. What a verb
+   does not take may be NULL. */
+typedef void plain_step(size_t heads, size_t m, size_t dv, const float *restrict q,
+                        const float *restrict k, const float *restrict v, float *restrict out,
+                        float *restrict s, float *restrict z);
+
+extern plain_step plain_step_elu1, plain_step_relu, plain_step_identity, plain_step_exp;
+extern plain_step plain_step_update, plain_step_query; /* with elu1 */
+
 /* ---- Products of matrices over chunks of tokens: chunked.c ------------------------------------
    */
 
@@ -50,6 +62,9 @@ void chunked_bidirectional(const peer_problem *p);
 /* Fill the gemm in for a shape; false if the library cannot. */
 bool openblas_gemm(gemm *g, size_t m, size_t dv, size_t chunk);
 bool libxsmm_gemm(gemm *g, size_t m, size_t dv, size_t chunk);
+
+/* The kernels that OpenBLAS chose for this processor, and its version. */
+const char *openblas_description(void);
 
 /* ---- exp on arrays: exp.c, compiled once per instruction set; n is a multiple of 16 -----------
    */

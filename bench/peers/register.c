@@ -1,5 +1,5 @@
 /* The peers that were found at configure time. */
-#include "bench.h"
+#include "benchmarks.h"
 #include "peers/peers.h"
 
 /* ---- Attention ------------------------------------------------------------------------------ */
@@ -64,7 +64,7 @@ static const char *peer_begin_base(bench *b, peer_run *r)
     r->config = bench_config(b);
     r->bytes = linattn_workspace_size(&r->config, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL);
     r->state = bench_take(r->bytes); /* a state fits in there */
-    if (!r->state) return "not enough memory";
+    if (!r->state) return bench_no_memory;
     if (b->causal) bench_check(linattn_state_init(&r->config, r->state, r->bytes));
     return NULL;
 }
@@ -88,7 +88,7 @@ static const char *peer_begin(bench *b, peer_run *r, const operands *o)
     p->z = bench_floats(b->heads * b->d);
     p->scratch = bench_floats(peer_scratch(b->d, b->dv, b->chunk));
     r->function = b->causal ? subject->causal : subject->bidirectional;
-    if (!p->s || !p->z || !p->scratch) return "not enough memory";
+    if (!p->s || !p->z || !p->scratch) return bench_no_memory;
     if (subject->gemm && !subject->gemm(&r->gemm, b->d, b->dv, b->chunk))
         return "the library has no kernel for this shape";
     b->memory = p->s;
@@ -100,7 +100,7 @@ static const char *peer_open(bench *b)
 {
     const double tokens = (double)(b->heads * b->n), each = (double)(b->d * b->dv);
     peer_run *r = bench_take(sizeof *r);
-    const char *problem = r ? bench_operands(b, &r->operands) : "not enough memory";
+    const char *problem = r ? bench_operands(b, b->n, &r->operands) : bench_no_memory;
     oracle_problem p;
     if (!problem) problem = peer_begin(b, r, &r->operands);
     if (!problem) problem = peer_begin_base(b, r);
@@ -121,7 +121,7 @@ static void add_sequence(const selection *s, bench b)
     static const size_t chunks[] = {16, 32, 64, 128};
     const peer *subject = b.subject;
     const char *kernel = b.causal ? "causal" : "bidirectional";
-    if (!bench_wanted(s, &b) || !bench_sampled(s, &b)) return;
+    if (!selection_wants(s, &b) || !selection_samples(s, &b)) return;
     if (!subject->gemm)
         bench_add(&b, "%s/elu1/%s/%zux%zu/%zu", kernel, subject->name, b.d, b.dv, b.n);
     for (size_t i = 0; subject->gemm && i < sizeof chunks / sizeof chunks[0]; i++) {
@@ -135,20 +135,19 @@ static void add_sequence(const selection *s, bench b)
 static void register_attention(const selection *s, bench b)
 {
     static const size_t heads[] = {1, 32, 512};
-    void (*const base)(bench *b) = b.base;
     for (size_t i = 0; i < sizeof peers / sizeof peers[0]; i++) {
         b.subject = &peers[i];
-        b.base = base;
+        b.comparison = COMPARE_TIMES;
         b.heads = 1;
         for (size_t j = 0; j < s->n_count; j++)
             for (int causal = 0; causal < 2; causal++) {
                 b.causal = causal;
                 b.n = s->n[j];
-                if (s->given || b.n == bench_usual_length) add_sequence(s, b);
+                if (s->given || b.n == usual_length) add_sequence(s, b);
             }
         b.n = 1;
         b.causal = true;
-        b.base = NULL; /* by turns, each would evict the other's states */
+        b.comparison = COMPARE_NOT; /* by turns, each would evict the other's states */
         for (size_t h = 0; h < sizeof heads / sizeof heads[0] && !peers[i].gemm; h++) {
             b.heads = heads[h];
             if (s->given || s->full || ((b.d == 64 || b.d == 128) && b.d == b.dv))
@@ -187,7 +186,7 @@ static const char *array_open(bench *b)
 {
     float *x = bench_floats(2 * b->n);
     const float *random = bench_random(b->n);
-    if (!x || !random) return "not enough memory";
+    if (!x || !random) return bench_no_memory;
     for (size_t i = 0; i < b->n; i++) x[i] = 4.0f * random[i];
     b->data = b->memory = x;
     b->memory_floats = 2 * b->n;
@@ -204,31 +203,31 @@ static void array_base(bench *b)
     bench_check(linattn_exp(x, (float *)b->data + b->n, b->n));
 }
 
-static void register_arrays(const selection *s)
+static void register_exp(const selection *s)
 {
     for (const array_peer *a = array_peers; a->name; a++)
         for (size_t j = 0; j < s->n_count; j++) {
             const bench b = {.open = array_open,
                              .call = array_call,
                              .base = array_base,
-                             .base_counter = "times",
+                             .comparison = COMPARE_TIMES,
                              .subject = a,
                              .isa = a->isa,
                              .n = s->n[j]};
-            if (b.n % 16 == 0 && bench_wanted_array(s, b.isa, LINATTN_MAP_EXP, b.n))
+            if (b.n % 16 == 0 && selection_wants_array(s, b.isa, LINATTN_MAP_EXP, b.n))
                 bench_add(&b, "map/exp/%s/array/%zu", a->name, b.n);
         }
 }
 
 void register_peers(const selection *s)
 {
-    register_arrays(s);
+    register_exp(s);
     for (size_t i = 0; i < s->shape_count; i++) {
         const bench b = {.open = peer_open,
                          .call = peer_call,
                          .base = peer_base,
-                         .base_counter = "times",
-                         .isa = bench_best(s),
+                         .comparison = COMPARE_TIMES,
+                         .isa = selection_best(s),
                          .d = s->shapes[i].d,
                          .dv = s->shapes[i].dv};
         if (b.isa != LINATTN_ISA_SCALAR && (s->maps & 1u << LINATTN_MAP_ELU1))
