@@ -513,6 +513,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_SCALAR 0
 #endif
 #endif
+#define LINATTN__COUNT                                                                             \
+    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
+
 /* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
     defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX) || defined(LINATTN_ONLY_FAVOR) ||   \
@@ -546,11 +549,6 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__HAS_SOFTMAX 0
 #endif
-#ifdef LINATTN_NO_PREFILL
-#define LINATTN__HAS_PREFILL 0
-#else
-#define LINATTN__HAS_PREFILL 1
-#endif
 #if defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)
 #define LINATTN__FAVOR 0
 #define LINATTN__TAYLOR 0
@@ -577,6 +575,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_WINDOW 0
 #else
 #define LINATTN__HAS_WINDOW 1
+#endif
+/* Scalar code gains nothing from blocks of tokens, but for windows and features. */
+#if defined(LINATTN_NO_PREFILL) ||                                                                 \
+    (LINATTN__COUNT == LINATTN__HAS_SCALAR && !LINATTN__HAS_WINDOW && !LINATTN__HAS_FEATURES)
+#define LINATTN__HAS_PREFILL 0
+#else
+#define LINATTN__HAS_PREFILL 1
 #endif
 #if defined(LINATTN_NO_EXACT)
 #define LINATTN__HAS_EXACT 0
@@ -616,8 +621,6 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
      (unsigned)LINATTN__HAS_SOFTMAX << LINATTN_MAP_SOFTMAX |                                       \
      7u * LINATTN__FAVOR << LINATTN_MAP_FAVOR | (unsigned)LINATTN__TAYLOR << LINATTN_MAP_TAYLOR |  \
      (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF)
-#define LINATTN__COUNT                                                                             \
-    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
 
 #if LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
 #include <immintrin.h>
@@ -627,7 +630,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 #if LINATTN__GNU
-#ifdef __clang__
+#if defined(__OPTIMIZE_SIZE__) && LINATTN__COUNT == LINATTN__HAS_SCALAR
+#define LINATTN__INLINE static inline __attribute__((unused)) /* where that is smaller */
+#elif defined(__clang__)
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused))
 #else /* nothrow: or g++ -O0 wants the C++ runtime; clang wants it with */
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused, nothrow))
@@ -637,9 +642,17 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else /* or gcc makes copies for the constants that it is called with */
 #define LINATTN__NOINLINE __attribute__((noinline, noclone, unused))
 #endif
+#define LINATTN__UNUSED __attribute__((unused))
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
+#define LINATTN__UNUSED
+#endif
+/* Inline where speed is wanted rather than size. */
+#ifdef __OPTIMIZE_SIZE__
+#define LINATTN__HOT static LINATTN__UNUSED
+#else
+#define LINATTN__HOT LINATTN__INLINE
 #endif
 #ifdef __cplusplus
 #define LINATTN__C_LINKAGE extern "C"
@@ -1179,7 +1192,7 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 #define LINATTN__MAX_FLOATS (SIZE_MAX / 8) /* of one operand: offsets stay far from wrapping */
 
 /* a * b, or SIZE_MAX where that exceeds LINATTN__MAX_FLOATS; SIZE_MAX passes through, but for 0. */
-LINATTN__INLINE size_t linattn__times(size_t a, size_t b)
+LINATTN__HOT size_t linattn__times(size_t a, size_t b)
 {
 #if LINATTN__GNU
     size_t product; /* without a division, as this runs in every decode step */
@@ -1191,7 +1204,7 @@ LINATTN__INLINE size_t linattn__times(size_t a, size_t b)
 #endif
 }
 
-LINATTN__INLINE size_t linattn__plus(size_t a, size_t b)
+LINATTN__HOT size_t linattn__plus(size_t a, size_t b)
 {
     return a > LINATTN__MAX_FLOATS || b > LINATTN__MAX_FLOATS - a ? SIZE_MAX : a + b;
 }
@@ -1222,9 +1235,8 @@ typedef struct linattn__extent {
     size_t floats; /* that it spans */
 } linattn__extent;
 
-LINATTN__INLINE linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
-                                                  size_t sequences, size_t n, size_t heads,
-                                                  size_t dim)
+LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
+                                               size_t sequences, size_t n, size_t heads, size_t dim)
 {
     const size_t head = view->stride_head ? view->stride_head : dim;
     size_t token = view->stride_token, sequence = view->stride_sequence, floats = dim;
@@ -1262,14 +1274,14 @@ LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
 }
 
 /* Differences of addresses wrap: one of the two is the distance, the other one is huge. */
-LINATTN__INLINE int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+LINATTN__HOT int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return (y - x >= a_bytes && x - y >= b_bytes) || a_bytes == 0 || b_bytes == 0;
 }
 
 /* Does a block of memory that the call writes or keeps lie apart from this operand? */
-LINATTN__INLINE int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
+LINATTN__HOT int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
 {
     return linattn__disjoint(e->data, e->floats * sizeof(float), block, bytes);
 }
@@ -1327,7 +1339,7 @@ static LINATTN__NOINLINE int linattn__interleaved(const linattn__extent *o,
 }
 
 /* Is the input clear of the output? */
-LINATTN__INLINE int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
+LINATTN__HOT int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
 {
     return linattn__apart(o, i->data, i->floats * sizeof(float)) || linattn__interleaved(o, i);
 }
@@ -2009,7 +2021,7 @@ LINATTN__DECLARE(linattn__span_kernel, causal)
 #if LINATTN__COUNT > LINATTN__HAS_SCALAR
 #define LINATTN__PRIVATE_FLOATS 2048
 #else
-#define LINATTN__PRIVATE_FLOATS 512
+#define LINATTN__PRIVATE_FLOATS 128
 #endif
 
 /* The operands of one call, checked together. */
@@ -2156,19 +2168,25 @@ static void linattn__query_job(void *arg, size_t index)
 /* causal: whole heads first. The heads left over are split by columns of the values: each job
    walks all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once
    all jobs, which start from the state's, have ended. */
-static void linattn__causal_job(void *arg, size_t index)
+static void linattn__causal_heads(const linattn__work *w, size_t head, size_t end)
 {
-    linattn__work *w = (linattn__work *)arg;
-    const size_t m16 = linattn__round16(w->span.m);
-    size_t head, end;
     linattn__span s;
-    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
     for (; head < end; head++) {
         linattn__span_of(w, head, &s);
         w->kernel(&s);
     }
+}
+
+static void linattn__causal_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    const size_t m16 = linattn__round16(w->span.m);
+    size_t head, end;
+    linattn__share(w->whole, 1, index, w->jobs, &head, &end);
+    linattn__causal_heads(w, head, end);
     for (head = w->whole; head < w->span.heads; head++) {
         float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
+        linattn__span s;
         if (index == 0) private_z = w->spare + (head - w->whole) * 2 * m16;
         linattn__span_of(w, head, &s);
         linattn__share(s.dv, 16, index, w->jobs, &s.column_begin, &s.column_end);
@@ -2237,11 +2255,14 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_PREFILL
     (void)context;
-    LINATTN__KERNEL(step)(&w->span);
 #else
     w->jobs = linattn__threads(context, w->span.heads);
-    linattn__run_jobs(linattn__step_job, w, w->jobs, context);
+    if (w->jobs > 1) {
+        linattn__run_jobs(linattn__step_job, w, w->jobs, context);
+        return;
+    }
 #endif
+    LINATTN__KERNEL(step)(&w->span);
 }
 
 LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
@@ -2291,7 +2312,10 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *
 #if LINATTN__HAS_PREFILL
     w->kernel = LINATTN__KERNEL(causal);
     w->span.fetch = linattn__from_memory(&w->span);
-    linattn__causal_threads(w, context);
+    if (context && context->parallel_for && context->threads > 1)
+        linattn__causal_threads(w, context);
+    else
+        linattn__causal_heads(w, 0, w->span.heads);
 #endif
 }
 
@@ -2327,8 +2351,8 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 }
 
 /* Do the operands lie apart from memory that is written, or read while the output is? */
-LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, const int verb,
-                                            const void *block, size_t bytes)
+LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int verb,
+                                         const void *block, size_t bytes)
 {
     if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->out, block, bytes)) return 0;
     if (!(verb & LINATTN__KEYS)) return 1; /* the block is only read */

@@ -205,6 +205,7 @@
 #define la_step_head LA_NAME(step_head)
 #define la_step_map LA_NAME(step_map)
 #define la_step_query LA_NAME(step_query)
+#define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
@@ -275,23 +276,28 @@
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
+#ifdef __OPTIMIZE_SIZE__
+#define LA_SMALL 1
+#else
+#define LA_SMALL 4
+#endif
 #define LA_W 1
 #define la_vec float
 #define la_mask int
 #define LA_CAUSAL_TOKENS 1
 #define LA_CAUSAL_FEW 1
-#define LA_CAUSAL_VECS 4
+#define LA_CAUSAL_VECS LA_SMALL
 #define LA_GROUP_TOKENS 1
 #define LA_QUERY_TOKENS 1
 #define LA_QUERY_FEW 1
-#define LA_QUERY_VECS 4
-#define LA_UPDATE_ROWS 4
+#define LA_QUERY_VECS LA_SMALL
+#define LA_UPDATE_ROWS LA_SMALL
 #define LA_UPDATE_VECS 1
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
-#define LA_BLOCK 8
-#define LA_PART 16
-#define LA_STEP 32
+#define LA_BLOCK 2
+#define LA_PART 8
+#define LA_STEP 16
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
@@ -970,7 +976,7 @@ LINATTN__INLINE la_vec la_reduce(la_vec x, la_vec *n)
 
 /* e^x for x <= 0; zero where the result would be below 2^-125. Meaningless for x > 0, but
    harmless. */
-LINATTN__INLINE la_vec la_exp_negative(la_vec x)
+LINATTN__HOT la_vec la_exp_negative(la_vec x)
 {
     la_vec n;
     const la_vec r = la_reduce(la_scalable(x), &n);
@@ -1019,7 +1025,9 @@ LINATTN__INLINE la_vec la_exponent(la_vec x, const linattn__params *p)
 LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int map)
 {
     if (LINATTN__IS_ELU1(map)) {
-        const la_vec e = la_exp_negative(y);
+        la_vec e;
+        if (LA_W == 1 && !la_any(la_gt(la_zero(), y))) return la_add(y, la_set1(1.0f));
+        e = la_exp_negative(y);
         return la_select(la_gt(la_zero(), y), e, la_add(y, la_set1(1.0f)));
     }
     return la_max(la_set1(p->floor), y);
@@ -2329,7 +2337,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const flo
             LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
         }
     }
-    LINATTN__UNROLL for (j = 0; queries && j < NR; j++)
+    if (!queries) return;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (f1 == m) o[j] = la_mul(o[j], la_set1(w->scale));
         la_store_part(out + (u + j) * LA_W, o[j], j + 1 < NR ? LA_W : lanes);
@@ -2342,13 +2351,14 @@ LINATTN__INLINE void la_step_columns(const la_head *h, const la_token *w, const 
 {
     size_t u = h->begin;
     for (; h->end - u >= 4; u += 4) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 4);
-    if (h->end - u >= 2) {
+    if (LA_W > 1 && h->end - u >= 2) {
         la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 2);
         u += 2;
     }
-    if (u < h->end) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
+    for (; u < h->end; u++) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
 }
 
+#if LA_W > 1
 static LINATTN__NOINLINE void la_step_both(const la_head *h, const la_token *w, const float *value,
                                            float *out, size_t f0, size_t f1)
 {
@@ -2365,6 +2375,23 @@ static LINATTN__NOINLINE void la_step_query(const la_head *h, const la_token *w,
                                             size_t f0, size_t f1)
 {
     la_step_columns(h, w, NULL, out, f0, f1, 0, 1);
+}
+#endif
+
+/* All columns of this job; no key or no query where value or out are NULL. */
+LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
+                                  float *out, size_t f0, size_t f1)
+{
+#if LA_W > 1
+    if (!out)
+        la_step_update(h, w, value, f0, f1);
+    else if (value)
+        la_step_both(h, w, value, out, f0, f1);
+    else
+        la_step_query(h, w, out, f0, f1);
+#else /* small rather than quick */
+    la_step_columns(h, w, value, out, f0, f1, value != NULL, out != NULL);
+#endif
 }
 
 static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
@@ -2405,12 +2432,7 @@ LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_t
         f1 = end - f0 < LA_STEP ? end : f0 + LA_STEP;
         la_step_map(h, w, key, query, f0, f1);
         if (f1 == m && query && !h->plain) la_step_finish(s, w, query, seen);
-        if (!query)
-            la_step_update(h, w, value, f0, f1);
-        else if (key)
-            la_step_both(h, w, value, out, f0, f1);
-        else
-            la_step_query(h, w, out, f0, f1);
+        la_step_rows(h, w, key ? value : NULL, out, f0, f1);
     }
     if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
 }
@@ -4021,6 +4043,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_step_head
 #undef la_step_map
 #undef la_step_query
+#undef la_step_rows
 #undef la_step_tile
 #undef la_step_update
 #undef la_store
@@ -4050,6 +4073,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_weigh
 #undef la_weigh_query
 #undef la_zero
+#undef LA_SMALL
 #undef LA_W
 #undef la_vec
 #undef la_mask
