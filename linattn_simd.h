@@ -296,7 +296,7 @@
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 2
-#define LA_PART 8
+#define LA_PART 16
 #define LA_STEP 16
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
