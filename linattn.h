@@ -42,8 +42,11 @@
      and 32).
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
+   - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
+     threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
 
-   OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
+   OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
+   there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
    LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
                             nothing for the linker to share. Define it at every inclusion.
@@ -76,6 +79,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Names that options do not have, but might. */
+#if defined(LINATTN_IMPL) || defined(LINATTN_IMPLEMENT) || defined(LINATTN_IMPLEMENTATIONS) ||     \
+    defined(LINATTN_SCALAR) || defined(LINATTN_ONLY_SCALAR) || defined(LINATTN_NO_SIMD) ||         \
+    defined(LINATTN_NO_AVX) || defined(LINATTN_NO_AVX512F) || defined(LINATTN_NO_AVX_512) ||       \
+    defined(LINATTN_NO_WINDOWS) || defined(LINATTN_NO_SOFTMAX) || defined(LINATTN_NO_FEATURE) ||   \
+    defined(LINATTN_NODISPATCH) || defined(LINATTN_SLEEF) || defined(LINATTN_FREE_STANDING) ||     \
+    defined(LINATTN_NO_STDLIB)
+#error "linattn has no option of a name that is defined: see the list under OPTIONS above"
+#endif
+
 #define LINATTN_VERSION_MAJOR 0
 #define LINATTN_VERSION_MINOR 1
 #define LINATTN_VERSION_PATCH 0
@@ -104,7 +117,8 @@ typedef enum linattn_status {
     LINATTN_OK = 0,
     LINATTN_ERROR_NULL,        /* a pointer that is needed is null */
     LINATTN_ERROR_SIZE,        /* a size is zero, too large, or overflows */
-    LINATTN_ERROR_CONFIG,      /* a field of the config is outside its range */
+    LINATTN_ERROR_CONFIG,      /* a field of the config is outside its range: linattn_config_error
+                                  says which */
     LINATTN_ERROR_OVERLAP,     /* the output overlaps itself, an input, or the state */
     LINATTN_ERROR_WORKSPACE,   /* the workspace or the state memory is too small */
     LINATTN_ERROR_ALIGNMENT,   /* the state is not aligned to 4 bytes */
@@ -161,7 +175,8 @@ typedef struct linattn_config {
                                      0 means 1/sqrt(dim_key) for favor, taylor, expdef, exact
                                      attention and nystrom, 1 for the other maps */
     float epsilon;           /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
-    size_t features;         /* favor: M, the rows of projection; 0 means 4 * dim_key */
+    size_t features;         /* favor: M, the rows of projection, at most 4 * LINATTN_MAX_DIM;
+                                0 means 4 * dim_key */
     const float *projection; /* favor: [features][dim_key], finite, at most 1e6 in size; required
                                 (linattn_random_features makes one). A state holds a copy */
     size_t degree;           /* taylor, expdef: 1 to 8, 0 means 2. Odd ones may have denominators
@@ -177,6 +192,12 @@ typedef struct linattn_config {
    projection; functions that tell a size do not. */
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 
+/* Which field of this config is refused and why, as a short English sentence that begins with the
+   field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
+   only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
+   CONFIG for, and a favor without projection. */
+LINATTN_API const char *linattn_config_error(const linattn_config *config);
+
 /* The number m of features of the config's map. 0 if refused. */
 LINATTN_API size_t linattn_features(const linattn_config *config);
 
@@ -185,8 +206,9 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 /* A strided view of [tokens][heads][dim] floats: element (t, h, i) is
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
-   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. A stride that is
-   smaller than a row makes the rows of an input overlap: each is read as it stands there.
+   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. Rows of
+   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few samples,
+   say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    data may be NULL where there are no tokens. */
@@ -211,7 +233,8 @@ LINATTN_API linattn_output linattn_output_rows(float *data);
 /* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
    parallel_for must call job(arg, i) once for each i in [0, count), in any order, on any threads,
    and return when all have returned. count is at most `threads` (0 and 1 mean no threading): the
-   work is cut into that many equal parts. The result has the same bits with and without. */
+   work is cut into that many equal parts. The result has the same bits with and without.
+   `threads` above 1 without parallel_for is refused (NULL). */
 typedef void linattn_job(void *arg, size_t index);
 typedef struct linattn_context {
     void (*parallel_for)(void *user, size_t count, linattn_job *job, void *arg);
@@ -324,7 +347,9 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
 /* Exact attention, the baseline: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming
    over the keys with a running maximum; no n x n matrix is stored. causal != 0: query i sees keys
    j <= i + (n_k - n_q), the last query all keys (so a decode step passes n_q = 1 and the whole key
-   cache); n_q > n_k is then UNSUPPORTED. map and normaliser are ignored. No visible key: zeros.
+   cache); n_q > n_k is then UNSUPPORTED. map and normaliser with all that belongs to them (epsilon,
+   features, projection, degree) and window are ignored, whatever they hold: every query sees all
+   keys, or all up to its own. No visible key: zeros.
    Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
    Cost: 2 (dim_key + dim_value) flops and one exp per query, key and head. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
@@ -347,8 +372,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
    |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
    is often ill-conditioned, the steps then do not converge, and their number decides what comes
    out: the paper takes 6.
-   map and normaliser are ignored. Workspace: LINATTN_WORKSPACE_NYSTROM, grows with landmarks *
-   (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of softmax.
+   map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
+   with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
+   softmax.
    Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
    the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
@@ -372,8 +398,9 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 
 /* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
    the map of the keys (they differ for softmax). In place (y == x) is allowed for the maps
-   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never
-   form these values. Only map and its parameters are used, kv_heads and heads are not. */
+   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf:
+   the verbs never form these values. Of the config only dim_key, map, scale, features, projection
+   and degree are looked at. Errors: those of linattn_config_check for these, and as for exp. */
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n);
 
@@ -400,10 +427,10 @@ typedef enum linattn_random_kind {
    and keys. Choromanski et al. 2021, Performer, section 2.4: orthogonal rows lower the variance of
    phi(q).phi(k). The same seed gives the same bits on every machine, and more features only append
    rows: the first ones stay. Different seeds give independent projections.
-   features and dim: 1 to LINATTN_MAX_DIM each. Errors: NULL, SIZE (also where features * dim
-   overflows), CONFIG (no such kind). Cost: features dim normal numbers of some 20 ns; for the
-   orthogonal kinds 4 features dim min(features, dim) flops more, and the numbers of the norms.
-   Scalar code in the calling thread: 2 ms for 256 x 64. */
+   features: 1 to 4 * LINATTN_MAX_DIM; dim: 1 to LINATTN_MAX_DIM. Errors: NULL, SIZE (also where
+   features * dim overflows), CONFIG (no such kind). Cost: features dim normal numbers of some
+   20 ns; for the orthogonal kinds 4 features dim min(features, dim) flops more, and the numbers of
+   the norms. Scalar code in the calling thread: 2 ms for 256 x 64. */
 LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random_kind kind,
                                                    size_t features, size_t dim, float *projection);
 #endif
@@ -424,7 +451,10 @@ typedef enum linattn_isa {
 LINATTN_API unsigned linattn_isa_compiled(void);
 LINATTN_API unsigned linattn_isa_available(void);
 
-/* The one in use, never AUTO. */
+/* The one in use, never AUTO. Which ones there are is asked once per process, by the first call
+   that needs to know: some 60 us in a virtual machine, where CPUID traps. Threads with a deadline
+   (audio, frames) are spared that where the program has called this function before, at its start,
+   say. Nothing else is put off to a first call. */
 LINATTN_API linattn_isa linattn_isa_active(void);
 
 /* Use this one from the next call on, in the whole process. LINATTN_ERROR_ISA if it is not
@@ -630,7 +660,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 #if LINATTN__GNU
-#if defined(__OPTIMIZE_SIZE__) && LINATTN__COUNT == LINATTN__HAS_SCALAR
+#if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__) && LINATTN__COUNT == LINATTN__HAS_SCALAR
 #define LINATTN__INLINE static inline __attribute__((unused)) /* where that is smaller */
 #elif defined(__clang__)
 #define LINATTN__INLINE static inline __attribute__((always_inline, unused))
@@ -649,7 +679,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #endif
 /* Inline where speed is wanted rather than size. */
-#ifdef __OPTIMIZE_SIZE__
+#if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
 #define LINATTN__HOT static LINATTN__UNUSED
 #else
 #define LINATTN__HOT LINATTN__INLINE
@@ -883,9 +913,14 @@ typedef struct linattn__params {
     float rest_root;    /* identity s / root^2, so that root is a power of two and phi exact */
 } linattn__params;
 
-/* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
-static float linattn__saturating_ldexp(float x, float n)
+/* clang from 16 on, under -ffast-math, takes what floating-point parameters and results hold to be
+   finite, whatever the pragmas say: a float that may be inf or NaN crosses into a function that is
+   not inlined behind a pointer. */
+
+/* *at *= 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
+static void linattn__saturating_ldexp(float *at, float n)
 {
+    float x = *at;
     int i;
     for (i = 0; i < 3 && n > 0.0f; i++) {
         const float step = n > 127.0f ? 127.0f : n;
@@ -897,52 +932,51 @@ static float linattn__saturating_ldexp(float x, float n)
         x = x * linattn__pow2((int)step);
         n = n - step;
     }
-    return linattn__flush(x);
+    *at = linattn__flush(x);
 }
 
 #if LINATTN__HAS_SIGNED
-/* 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes and what
-   their rounding lost are summed in double. */
-static float linattn__cancelling(const float *den, const float *lost, float epsilon)
+/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
+   and what their rounding lost are summed in double. */
+static void linattn__cancelling(const float *den, const float *lost, float epsilon, float *scale)
 {
     double sum = (double)epsilon;
     int i;
     for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
     for (i = 0; i < 16; i++) sum = sum + (double)den[i];
-    if (sum == 0.0) return 0.0f;
-    sum = 1.0 / sum;
-    if (sum > (double)LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
-    if (sum < -(double)LINATTN__FLT_MAX) return -LINATTN__FLT_MAX;
-    return (float)sum;
+    sum = sum == 0.0 ? 0.0 : 1.0 / sum;
+    if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
+    if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;
+    *scale = (float)sum;
 }
 #endif
 
-/* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
-   denominator is den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
+/* What the read-out of one query is multiplied by: *scale 2^power. The true denominator is
+   den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
    mass 2^mass_top. */
-static float linattn__factor(const linattn__params *p, float den, float top, float mass,
-                             float mass_top, uint64_t seen, float *power)
+static void linattn__factor(const linattn__params *p, const float *den, float top,
+                            const float *mass, float mass_top, uint64_t seen, float *scale,
+                            float *power)
 {
     const int exponents = LINATTN__IS_EXP(p->map);
-    float scale = 1.0f;
     if (p->norm == LINATTN_NORM_SUM) {
-        float epsilon = p->softmax ? p->epsilon * mass : p->epsilon;
-        if (exponents) epsilon = linattn__saturating_ldexp(epsilon, mass_top - top - LINATTN__BIAS);
-        return linattn__inverse(den + epsilon);
+        float epsilon = p->softmax ? p->epsilon * *mass : p->epsilon;
+        if (exponents) linattn__saturating_ldexp(&epsilon, mass_top - top - LINATTN__BIAS);
+        *scale = linattn__inverse(*den + epsilon);
+        return;
     }
     if (p->norm == LINATTN_NORM_FEATURE) {
-        if (p->softmax) return linattn__inverse(den);
-        if (exponents) *power = top;
-        return p->rest_root;
+        *scale = p->softmax ? linattn__inverse(*den) : p->rest_root;
+        if (exponents && !p->softmax) *power = top;
+        return;
     }
-    scale = p->rest;
-    if (p->norm == LINATTN_NORM_LENGTH) scale = seen ? scale / (float)seen : 0.0f;
+    *scale = p->rest;
+    if (p->norm == LINATTN_NORM_LENGTH) *scale = seen ? p->rest / (float)seen : 0.0f;
     if (exponents) *power = top + LINATTN__BIAS;
     if (p->softmax) {
-        scale = scale * linattn__inverse(mass);
+        *scale = *scale * linattn__inverse(*mass);
         *power = *power - mass_top;
     }
-    return scale;
 }
 
 /* Is this key a masked token, all -inf? The first component decides for almost all. */
@@ -1127,7 +1161,8 @@ LINATTN_API const char *linattn_status_string(linattn_status status)
     case LINATTN_OK: return "success";
     case LINATTN_ERROR_NULL: return "a required pointer is null";
     case LINATTN_ERROR_SIZE: return "a size is zero, too large, or overflows";
-    case LINATTN_ERROR_CONFIG: return "a field of the config is outside its range";
+    case LINATTN_ERROR_CONFIG:
+        return "a field of the config is outside its range: linattn_config_error says which";
     case LINATTN_ERROR_OVERLAP: return "the output overlaps itself, an input or the state";
     case LINATTN_ERROR_WORKSPACE: return "the workspace or state memory is too small";
     case LINATTN_ERROR_ALIGNMENT: return "the state is not aligned to 4 bytes";
@@ -1362,6 +1397,12 @@ LINATTN_API linattn_output linattn_output_rows(float *data)
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
+/* Does the context ask for threads without saying how? */
+LINATTN__INLINE int linattn__cannot_thread(const linattn_context *context)
+{
+    return context && context->threads > 1 && !context->parallel_for;
+}
+
 LINATTN__INLINE size_t linattn__threads(const linattn_context *context, size_t items)
 {
     const size_t most = context && context->parallel_for && context->threads ? context->threads : 1;
@@ -1410,11 +1451,40 @@ static void linattn__share(size_t count, size_t unit, size_t part, size_t parts,
 /* ---- Configs --------------------------------------------------------------------------------- */
 
 #define LINATTN__MAX_WINDOW 0x3fffffffu
-#define LINATTN__HEADER_BYTES 128 /* of a state */
+#define LINATTN__MAX_FEATURES (4 * (size_t)LINATTN_MAX_DIM) /* the default's largest */
+#define LINATTN__HEADER_BYTES 128                           /* of a state */
 #define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
+
+/* What a config is refused for. linattn_config_error has the sentences. */
+typedef enum linattn__refusal {
+    LINATTN__REFUSED_CONFIG,
+    LINATTN__REFUSED_NO_DIM_KEY,
+    LINATTN__REFUSED_DIM_KEY,
+    LINATTN__REFUSED_DIM_VALUE,
+    LINATTN__REFUSED_HEADS,
+    LINATTN__REFUSED_WINDOW,
+    LINATTN__REFUSED_LANDMARKS,
+    LINATTN__REFUSED_KV_HEADS,
+    LINATTN__REFUSED_MAP,
+    LINATTN__REFUSED_NORMALISER,
+    LINATTN__REFUSED_SCALE,
+    LINATTN__REFUSED_EPSILON,
+    LINATTN__REFUSED_DEGREE,
+    LINATTN__REFUSED_FEATURES,
+    LINATTN__REFUSED_NO_PROJECTION,
+    LINATTN__REFUSED_PROJECTION,
+    LINATTN__REFUSED_LARGE_HEADS,
+    LINATTN__REFUSED_LARGE_WINDOW,
+    LINATTN__REFUSED_LARGE_DEGREE,
+    LINATTN__REFUSED_LARGE_FEATURES,
+    LINATTN__REFUSED_BUILD_MAP,
+    LINATTN__REFUSED_BUILD_WINDOW,
+    LINATTN__REFUSALS
+} linattn__refusal;
 
 /* A config with its defaults filled in. */
 typedef struct linattn__shape {
+    linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
     int map, norm, source;
     size_t features, degree; /* 0 where the map has none */
@@ -1425,17 +1495,18 @@ typedef struct linattn__shape {
     size_t state_bytes;      /* of the whole state, 0 if that overflows */
 } linattn__shape;
 
-LINATTN__INLINE int linattn__finite(float x)
+/* Is it finite and not below zero? What is checked before linattn__enter is judged by its bits: the
+   host may have NaN trap, or denormals count as zero. */
+LINATTN__INLINE int linattn__not_negative(uint32_t bits)
 {
-    return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u;
+    return bits < 0x7f800000u || bits == 0x80000000u;
 }
 
-/* Is x a finite number that is not below 0? -0 passes. By its bits: no comparison, whose result
-   the host's floating-point environment could change, or which could trap. */
-LINATTN__INLINE int linattn__not_negative(float x)
+static linattn_status linattn__refuse(linattn__shape *s, linattn__refusal why,
+                                      linattn_status status)
 {
-    const uint32_t bits = linattn__to_bits(x);
-    return bits < 0x7f800000u || bits == 0x80000000u;
+    s->refused = why;
+    return status;
 }
 
 /* What a method adds to configs, if it is compiled in. */
@@ -1472,24 +1543,36 @@ static void linattn__measure_state(linattn__shape *s, size_t window)
 /* Heads, dimensions, scale: what every method reads. */
 static linattn_status linattn__check_heads(linattn__shape *s)
 {
-    if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN_MAX_HEADS) return LINATTN_ERROR_SIZE;
-    if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
-    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
-    if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
-    if (!linattn__not_negative(s->scale)) return LINATTN_ERROR_CONFIG;
+    if (s->d == 0) return linattn__refuse(s, LINATTN__REFUSED_NO_DIM_KEY, LINATTN_ERROR_SIZE);
+    if (s->d > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_DIM_KEY, LINATTN_ERROR_SIZE);
+    if (s->dv > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_DIM_VALUE, LINATTN_ERROR_SIZE);
+    if (s->heads > LINATTN_MAX_HEADS)
+        return linattn__refuse(s, LINATTN__REFUSED_HEADS, LINATTN_ERROR_SIZE);
+    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads; /* 0 for more than heads */
+    if (s->group * s->kv_heads != s->heads)
+        return linattn__refuse(s, LINATTN__REFUSED_KV_HEADS, LINATTN_ERROR_CONFIG);
+    if (!linattn__not_negative(linattn__to_bits(s->scale)))
+        return linattn__refuse(s, LINATTN__REFUSED_SCALE, LINATTN_ERROR_CONFIG);
     return LINATTN_OK;
 }
 
 /* The map and the normaliser, and what a state of these takes. */
 static linattn_status linattn__check_map(linattn__shape *s)
 {
-    if ((unsigned)s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
-    if ((unsigned)s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
-    if (!linattn__not_negative(s->epsilon)) return LINATTN_ERROR_CONFIG;
-    if (s->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
-    if (!(LINATTN__MAPS >> s->map & 1) || (s->window && !LINATTN__HAS_WINDOW))
-        return LINATTN_ERROR_UNSUPPORTED;
+    if ((unsigned)s->map >= LINATTN_MAP_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_MAP, LINATTN_ERROR_CONFIG);
+    if ((unsigned)s->norm >= LINATTN_NORM_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_NORMALISER, LINATTN_ERROR_CONFIG);
+    if (!linattn__not_negative(linattn__to_bits(s->epsilon)))
+        return linattn__refuse(s, LINATTN__REFUSED_EPSILON, LINATTN_ERROR_CONFIG);
+    if (s->window > LINATTN__MAX_WINDOW)
+        return linattn__refuse(s, LINATTN__REFUSED_WINDOW, LINATTN_ERROR_SIZE);
+    if (!(LINATTN__MAPS >> s->map & 1))
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_MAP, LINATTN_ERROR_UNSUPPORTED);
+    if (s->window && !LINATTN__HAS_WINDOW)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_WINDOW, LINATTN_ERROR_UNSUPPORTED);
     s->source = LINATTN__DIRECT;
     s->m = s->d;
     s->shared_floats = 0;
@@ -1509,7 +1592,7 @@ static linattn_status linattn__check_map(linattn__shape *s)
 /* The part that exact attention reads. */
 static linattn_status linattn__read_heads(const linattn_config *c, linattn__shape *s)
 {
-    if (!c) return LINATTN_ERROR_NULL;
+    if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
     s->heads = c->heads ? c->heads : 1;
     s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
     s->d = c->dim_key;
@@ -1531,22 +1614,33 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     return linattn__check_map(s);
 }
 
-#define LINATTN__MAX_PROJECTION 1e6f
+#define LINATTN__MAX_PROJECTION 0x49742400u /* the bits of 1e6 */
+
+/* What to blame for a state that memory cannot hold. */
+static linattn__refusal linattn__too_large(const linattn__shape *s)
+{
+    if (s->window) return LINATTN__REFUSED_LARGE_WINDOW;
+    if (s->source == LINATTN__MONOMIALS) return LINATTN__REFUSED_LARGE_DEGREE;
+    if (s->source == LINATTN__PROJECTED) return LINATTN__REFUSED_LARGE_FEATURES;
+    return LINATTN__REFUSED_LARGE_HEADS;
+}
 
 /* A config, checked whole, the numbers of its projection included. */
 static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
 {
     const linattn_status status = linattn__read_config(c, s);
     if (status != LINATTN_OK) return status;
-    if (s->state_bytes == 0) return LINATTN_ERROR_SIZE;
+    if (c->landmarks > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
+    if (s->state_bytes == 0) return linattn__refuse(s, linattn__too_large(s), LINATTN_ERROR_SIZE);
 #if LINATTN__HAS_FEATURES
     if (s->source == LINATTN__PROJECTED) {
-        const uint32_t most = linattn__to_bits(LINATTN__MAX_PROJECTION);
         size_t i;
-        if (!c->projection) return LINATTN_ERROR_NULL;
+        if (!c->projection)
+            return linattn__refuse(s, LINATTN__REFUSED_NO_PROJECTION, LINATTN_ERROR_NULL);
         for (i = 0; i < s->features * s->d; i++)
-            if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > most)
-                return LINATTN_ERROR_CONFIG;
+            if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > LINATTN__MAX_PROJECTION)
+                return linattn__refuse(s, LINATTN__REFUSED_PROJECTION, LINATTN_ERROR_CONFIG);
     }
 #endif
     return LINATTN_OK;
@@ -1556,6 +1650,56 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__check_config(config, &s);
+}
+
+/* Does it hold sizes that nobody means, no enumerators, or a denormal: the half of a pointer? */
+static int linattn__looks_unset(const linattn_config *c)
+{
+    const size_t most = 0x7fffffff;
+    const uint32_t scale = linattn__to_bits(c->scale) & 0x7fffffffu;
+    const uint32_t epsilon = linattn__to_bits(c->epsilon) & 0x7fffffffu;
+    const int map = (int)c->map, norm = (int)c->normaliser;
+    if (c->heads > most || c->kv_heads > most || c->dim_key > most || c->dim_value > most) return 1;
+    if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
+    if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
+    return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
+}
+
+LINATTN_API const char *linattn_config_error(const linattn_config *config)
+{
+#define LINATTN__WHY(text)                                                                         \
+    {                                                                                              \
+        text, text ": was the config zeroed first?"                                                \
+    }
+    static const char *const text[LINATTN__REFUSALS][2] = {
+        /* in the order of linattn__refusal */
+        {"config is null", "config is null"},
+        LINATTN__WHY("dim_key is 0, but has no default"),
+        LINATTN__WHY("dim_key is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("dim_value is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("heads is larger than LINATTN_MAX_HEADS"),
+        LINATTN__WHY("window is larger than 2^30 - 1"),
+        LINATTN__WHY("landmarks is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("kv_heads does not divide heads"),
+        LINATTN__WHY("map is none of linattn_feature_map"),
+        LINATTN__WHY("normaliser is none of linattn_normaliser"),
+        LINATTN__WHY("scale is negative, infinite or NaN"),
+        LINATTN__WHY("epsilon is negative, infinite or NaN"),
+        LINATTN__WHY("degree is larger than 8"),
+        LINATTN__WHY("features is larger than 4 * LINATTN_MAX_DIM"),
+        LINATTN__WHY("projection is null, but favor needs one: see linattn_random_features"),
+        LINATTN__WHY("projection holds a number that is NaN or larger than 1e6 in size"),
+        LINATTN__WHY("heads times dim_key times dim_value is more than memory can hold"),
+        LINATTN__WHY("window makes a state larger than memory can be"),
+        LINATTN__WHY("degree makes a state larger than memory can be"),
+        LINATTN__WHY("features makes a state larger than memory can be"),
+        LINATTN__WHY("map is one that this build leaves out"),
+        LINATTN__WHY("window is what this build leaves out"),
+    };
+#undef LINATTN__WHY
+    linattn__shape s;
+    if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
+    return text[s.refused][config && linattn__looks_unset(config)];
 }
 
 LINATTN_API size_t linattn_features(const linattn_config *config)
@@ -1887,15 +2031,15 @@ LINATTN_API linattn_status linattn_state_reset(void *state)
     return LINATTN_OK;
 }
 
-/* Exponents are -inf or integers that cannot overflow in sums. Within enter and leave. */
+/* Exponents are -inf or integers that cannot overflow in sums. */
 static int linattn__exponents_valid(const float *e, size_t count)
 {
     size_t i;
     for (i = 0; i < count; i++) {
-        const float x = e[i];
-        if (linattn__to_bits(x) == 0xff800000u) continue;
-        if (!linattn__finite(x)) return 0;
-        if (!(x >= -2097152.0f && x <= 2097152.0f) || x != (float)(int)x) return 0;
+        const uint32_t bits = linattn__to_bits(e[i]), size = bits & 0x7fffffffu;
+        if (size == 0 || bits == 0xff800000u) continue;
+        if (size < 0x3f800000u || size > 0x4a000000u) return 0;   /* 1, 2^21 */
+        if (size & 0x007fffffu >> ((size >> 23) - 127)) return 0; /* a fraction */
     }
     return 1;
 }
@@ -2379,6 +2523,7 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
     if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
     status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status != LINATTN_OK) return status;
+    if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     environment = linattn__enter();
@@ -2574,6 +2719,7 @@ static linattn_status linattn__call_many(void *const *states, size_t count, int 
         return LINATTN_ERROR_UNSUPPORTED;
     if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
     status = linattn__read_operands(&c.shape, verb, count, q, n, k, v, n, &to, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status == LINATTN_OK) status = linattn__read_states(states, count, verb, &h, &c.shape, &x);
     if (status != LINATTN_OK || n == 0) return status;
     environment = linattn__enter();
@@ -2708,6 +2854,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     linattn__environment environment;
     void *state;
     linattn_status status = linattn__check_config(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                                linattn__bidirectional_bytes(&s), &x);
@@ -3013,16 +3160,18 @@ static linattn_status linattn__read_features(linattn__shape *s)
         s->source = LINATTN__MONOMIALS;
         s->features = 0;
         if (s->degree == 0) s->degree = 2;
-        if (s->degree > 8) return LINATTN_ERROR_CONFIG;
+        if (s->degree > 8) return linattn__refuse(s, LINATTN__REFUSED_DEGREE, LINATTN_ERROR_CONFIG);
         s->m = linattn__monomials(s->d + 1, s->degree);
-        if (s->m > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
+        if (s->m > LINATTN__MAX_FLOATS)
+            return linattn__refuse(s, LINATTN__REFUSED_LARGE_DEGREE, LINATTN_ERROR_SIZE);
         s->shared_floats = linattn__round16(s->m);
         return LINATTN_OK;
     }
     s->source = LINATTN__PROJECTED;
     s->degree = 0;
     if (s->features == 0) s->features = 4 * s->d;
-    if (s->features > 4 * (size_t)LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    if (s->features > LINATTN__MAX_FEATURES)
+        return linattn__refuse(s, LINATTN__REFUSED_FEATURES, LINATTN_ERROR_SIZE);
     s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
     s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
     return LINATTN_OK;
@@ -3263,6 +3412,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__exact_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_heads(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                                linattn__exact_workspace(&s, context), &x);
@@ -3556,6 +3706,7 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
     linattn__nystrom_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_heads(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     w.landmarks = linattn__landmarks(config);
     status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
@@ -3595,7 +3746,7 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
                                           const linattn_context *context)
 {
     linattn__shape s;
-    (void)context;
+    if (linattn__cannot_thread(context)) return 0;
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL:
         if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
@@ -3679,7 +3830,15 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     linattn__environment environment;
     linattn__span row;
     size_t total, i;
-    linattn_status status = linattn__check_config(config, &s);
+    linattn_config own; /* what concerns the map alone */
+    linattn_status status;
+    if (!config) return LINATTN_ERROR_NULL;
+    own = *config;
+    own.heads = own.kv_heads = own.dim_value = 1;
+    own.normaliser = LINATTN_NORM_DEFAULT;
+    own.epsilon = 0.0f;
+    own.window = own.landmarks = 0;
+    status = linattn__check_config(&own, &s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s.m);
     if (total == SIZE_MAX || linattn__times(n, s.d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
@@ -3979,7 +4138,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
     linattn__environment environment;
     size_t total;
     if (!projection) return LINATTN_ERROR_NULL;
-    if (features == 0 || features > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    if (features == 0 || features > LINATTN__MAX_FEATURES) return LINATTN_ERROR_SIZE;
     if (dim == 0 || dim > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     total = linattn__times(features, dim);
     if (total == SIZE_MAX) return LINATTN_ERROR_SIZE;
@@ -4082,6 +4241,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__HAS_FEATURES
 #undef LINATTN__BAND
 #undef LINATTN__MAX_WINDOW
+#undef LINATTN__MAX_FEATURES
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__LOWER
 #undef LINATTN__FEATURES

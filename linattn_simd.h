@@ -58,6 +58,7 @@
 #define la_chunk LA_NAME(chunk)
 #define la_clamp LA_NAME(clamp)
 #define la_clear_columns LA_NAME(clear_columns)
+#define la_clear_padding LA_NAME(clear_padding)
 #define la_column LA_NAME(column)
 #define la_columns LA_NAME(columns)
 #define la_copy LA_NAME(copy)
@@ -536,10 +537,10 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
-    const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a[0]), la_high(a[0]));
-    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
-    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+    const la_vec b = la_max(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));
+    const la_vec c = la_max(b, _mm512_shuffle_f32x4(b, b, 0xb1));
+    const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
+    return _mm512_cvtss_f32(la_max(d, _mm512_permute_ps(d, 0xb1)));
 }
 LINATTN__INLINE void la_transpose(la_vec *a)
 {
@@ -701,8 +702,8 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
-    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * la_pow2(m);
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
     return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
@@ -715,9 +716,9 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
-    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
-    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+    const la_vec c = la_max(b, _mm256_permute2f128_ps(b, b, 1));
+    const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
+    return _mm256_cvtss_f32(la_max(d, _mm256_permute_ps(d, 0xb1)));
 }
 LINATTN__INLINE void la_transpose(la_vec *a)
 {
@@ -868,8 +869,8 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
-    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * la_pow2(m);
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
     const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
 }
@@ -1156,10 +1157,10 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     }
 }
 
-/* The largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
+/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
    weigh in (norm feature divides by z instead). `row` begins with feature f0. */
-static LINATTN__NOINLINE float la_peak(const linattn__span *s, const float *row, size_t f0,
-                                       size_t f1)
+static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t f0,
+                                      size_t f1, float *peak)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
     la_vec top[LA_PANEL_VECS];
@@ -1173,20 +1174,20 @@ static LINATTN__NOINLINE float la_peak(const linattn__span *s, const float *row,
         i = (f / LA_W) % LA_PANEL_VECS;
         top[i] = la_max(top[i], n);
     }
-    return la_max16(top);
+    *peak = la_max16(top);
 }
 
 /* *top follows the peaks of the features so far, -inf where there is nothing to weigh. Where it
    rises, what was read out so far shrinks. */
-LINATTN__INLINE void la_raise(const linattn__span *s, float *top, float peak, int first, float *den,
-                              float *out)
+LINATTN__INLINE void la_raise(const linattn__span *s, float *top, const float *peak, int first,
+                              float *den, float *out)
 {
     if (first) {
         *top = -LINATTN__INF;
-        if (peak > -LINATTN__INF) *top = peak;
-    } else if (peak > *top) {
-        if (*top > -LINATTN__INF) la_shrink(s, den, out, *top - peak);
-        *top = peak;
+        if (*peak > -LINATTN__INF) *top = *peak;
+    } else if (*peak > *top) {
+        if (*top > -LINATTN__INF) la_shrink(s, den, out, *top - *peak);
+        *top = *peak;
     }
 }
 
@@ -1195,21 +1196,23 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
     size_t t, i;
     for (t = c->t; t < c->end; t++) {
         const size_t row = c->row0 + t;
-        const float before = w->top[row], peak = la_peak(s, c->q.at + t * c->q.row, c->f0, c->f1);
-        la_raise(s, w->top + row, peak, c->first, w->den + row * 16,
+        float *const scores = c->first || !c->scores ? NULL : c->scores + t * LA_ROW;
+        float before = 0.0f, peak;
+        if (scores) before = w->top[row];
+        la_peak(s, c->q.at + t * c->q.row, c->f0, c->f1, &peak);
+        la_raise(s, w->top + row, &peak, c->first, w->den + row * 16,
                  c->out ? c->out + t * s->out_token : NULL);
-        if (c->first || !c->scores || !(peak > before) || !(before > -LINATTN__INF)) continue;
-        for (i = 0; i < c->columns; i++) {
+        if (scores && peak > before && before > -LINATTN__INF) {
             float factor[2];
             linattn__two_factors(before - peak, factor);
-            c->scores[t * LA_ROW + i] = linattn__rescale(c->scores[t * LA_ROW + i], factor);
+            for (i = 0; i < c->columns; i++) scores[i] = linattn__rescale(scores[i], factor);
         }
     }
 }
 
 #if LINATTN__HAS_SOFTMAX
 /* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
-static float la_mass(const linattn__span *s, const float *row, float *top)
+static void la_mass(const linattn__span *s, const float *row, float *mass, float *top)
 {
     la_vec sum[LA_PANEL_VECS], peak[LA_PANEL_VECS];
     size_t f, i;
@@ -1232,7 +1235,7 @@ static float la_mass(const linattn__span *s, const float *row, float *top)
         i = (f / LA_W) % LA_PANEL_VECS;
         sum[i] = la_add(sum[i], la_first(e, la_zero(), lanes));
     }
-    return la_sum16(sum);
+    *mass = la_sum16(sum);
 }
 #endif
 
@@ -1397,26 +1400,28 @@ LINATTN__INLINE int la_plain_factor(const linattn__params *p)
     return p->norm == LINATTN_NORM_SUM && !LINATTN__IS_SIGNED(p->map) && !(p->epsilon > 0.0f);
 }
 
-/* The output factor of one query, once its denominator is complete: the returned number times
-   2^power. */
-static LINATTN__NOINLINE float la_factor(const linattn__span *s, const float *query,
-                                         const float *den, const float *lost, float top,
-                                         uint64_t seen, float *power)
+/* The output factor of one query, once its denominator is complete: *scale 2^*power. */
+static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *query,
+                                        const float *den, const float *lost, const float *top,
+                                        uint64_t seen, float *scale, float *power)
 {
     const linattn__params *p = s->params;
-    float mass = 1.0f, mass_top = 0.0f;
+    float sum, mass = 1.0f, mass_top = 0.0f, peak = 0.0f;
     *power = 0.0f;
 #if LINATTN__HAS_SIGNED
-    if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map))
-        return linattn__cancelling(den, lost, p->epsilon);
+    if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map)) {
+        linattn__cancelling(den, lost, p->epsilon, scale);
+        return;
+    }
 #endif
     (void)lost;
-    if (LINATTN__IS_EXP(p->map) && !(top > -LINATTN__INF)) top = 0.0f;
+    if (LINATTN__IS_EXP(p->map) && *top > -LINATTN__INF) peak = *top;
 #if LINATTN__HAS_SOFTMAX
-    if (p->softmax && p->norm != LINATTN_NORM_FEATURE) mass = la_mass(s, query, &mass_top);
+    if (p->softmax && p->norm != LINATTN_NORM_FEATURE) la_mass(s, query, &mass, &mass_top);
 #endif
     (void)query;
-    return linattn__factor(p, la_denominator(den), top, mass, mass_top, seen, power);
+    sum = la_denominator(den);
+    linattn__factor(p, &sum, peak, &mass, mass_top, seen, scale, power);
 }
 
 /* The output factors of a run of one query head. */
@@ -1432,9 +1437,8 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
     }
     for (row = first; row < end; row++) {
         const size_t t = row - c->row0;
-        w->scale[row] =
-            la_factor(s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16,
-                      w->top[row], keys ? la_visible(s, c->t0 + t) : s->seen, &w->power[row]);
+        la_factor(s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16, w->top + row,
+                  keys ? la_visible(s, c->t0 + t) : s->seen, w->scale + row, w->power + row);
     }
 }
 
@@ -1449,7 +1453,21 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
             out[c] = linattn__clamp(out[c]);
         if (s->params->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
         for (c = s->column_begin; c < s->column_end; c++)
-            out[c] = linattn__saturating_ldexp(out[c], power[t]);
+            linattn__saturating_ldexp(out + c, power[t]);
+    }
+}
+
+/* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
+   of those that share a vector with others: they become zero again. */
+static void la_clear_padding(const linattn__span *s)
+{
+    size_t f, i, c;
+    if (s->dv % 16 == 0 || s->column_end < s->dv) return;
+    for (f = s->row_begin; f < s->row_end; f += LA_W) {
+        const la_vec z = la_load(s->z + f);
+        if (!la_any(la_unordered(la_sub(z, z)))) continue;
+        for (i = f; i < f + LA_W && i < s->row_end; i++)
+            for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
     }
 }
 
@@ -1477,11 +1495,11 @@ LINATTN__INLINE int la_moves(const linattn__span *s, size_t f0, size_t f1, const
 
 /* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two
    factors, as one may be out of range. */
-static void la_rescale_row(const linattn__span *s, size_t f, float from, float to)
+LINATTN__INLINE void la_rescale_row(const linattn__span *s, size_t f, float from, float to)
 {
     float factor[2];
     size_t c, i;
-    if (from == -LINATTN__INF) return; /* the row is still empty */
+    if (!(from >= LINATTN__LOWEST)) return; /* -inf: the row is still empty */
     linattn__two_factors(from - to, factor);
     s->z[f] = linattn__rescale(s->z[f], factor);
     for (c = s->column_begin; c < s->column_end; c += 16) {
@@ -1561,6 +1579,8 @@ typedef struct la_tile {
     size_t begin, end;        /* tokens to do */
     size_t f0, f1;            /* features in scratch: rows of S */
     int first, last;          /* the first, the last of the features */
+    int positive_zeros;       /* no sum is -0: its sign would tell whether keys outside a token's
+                                 window, whose weights are 0, were in its tile */
     int keep;                 /* the last of these heads leaves the new S behind */
     int ahead;                /* another whole block follows: fetch it */
     const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
@@ -1659,6 +1679,9 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *ou
 {
     const float *by = a->scale + g * a->count + t;
     size_t i, j;
+    if (a->positive_zeros) {
+        LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
+    }
     if (a->last) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
@@ -1934,6 +1957,7 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
     a.count = count;
     a.heads = heads;
     a.keep = keep;
+    a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
     a.k_in = keys ? s->k + t0 * s->k_token : NULL;
@@ -1996,6 +2020,7 @@ static void la_causal(const linattn__span *s)
             la_block(s, &w, t, count, g, heads, g + heads == s->group, 1);
         }
     }
+    la_clear_padding(s);
 }
 #endif
 
@@ -2182,6 +2207,7 @@ static void la_update(const linattn__span *s)
         count = la_alike(s, t, LA_PART, &masked);
         if (!masked) la_update_block(s, t, count);
     }
+    la_clear_padding(s);
 }
 #endif
 
@@ -2402,7 +2428,7 @@ static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w
 #else
     const float *lost = NULL;
 #endif
-    w->scale = la_factor(s, query, w->den, lost, w->top, seen, &w->power);
+    la_factor(s, query, w->den, lost, &w->top, seen, &w->scale, &w->power);
 }
 
 #if LINATTN__HAS_EXP
@@ -2411,7 +2437,11 @@ static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w,
                                             const float *query, float *out, size_t f0, size_t f1)
 {
     if (key) la_settle(s, f0, f1, key + f0);
-    if (query) la_raise(s, &w->top, la_peak(s, query + f0, f0, f1), f0 == 0, w->den, out);
+    if (query) {
+        float peak;
+        la_peak(s, query + f0, f0, f1, &peak);
+        la_raise(s, &w->top, &peak, f0 == 0, w->den, out);
+    }
 }
 #endif
 
@@ -2473,6 +2503,7 @@ static void la_step(linattn__span *s)
                 out += s->out_head;
             }
         }
+        if (s->k && s->dv % 16 != 0) la_clear_padding(s);
         linattn__move(s, 1);
     }
 }
@@ -2864,7 +2895,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     sums.scale = w->scale;
     sums.count = count;
     sums.heads = heads;
-    sums.keep = sums.ahead = 0;
+    sums.positive_zeros = sums.keep = sums.ahead = 0;
     sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     scores = sums;
     scores.span = &single;
@@ -2887,7 +2918,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            for (t = c.t; t < c.end && LINATTN__IS_EXP(p->map); t++)
+            /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
+            for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
                 x->apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
             la_band_run(sum, w, x, &c, &sums, &scores, q);
@@ -2911,7 +2943,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     sums.f1 = own + count;
     sums.q = x->p + sums.f0;
     sums.first = s->band->middle == 0;
-    sums.last = 1;
+    sums.last = sums.positive_zeros = 1;
     la_read_tiles(&sums);
     for (g = 0; g < heads; g++)
         la_end_rows(s, w->power + g * count, sums.out + g * s->out_head, count);
@@ -2928,14 +2960,15 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
     size_t t, f, g;
     for (t = 0; t < count; t++) {
-        const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
+        const float *v;
         x->apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
         }
-        la_copy(key, k, s->d);
+        v = s->v + (t0 + t) * s->v_token;
+        la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {
@@ -3059,9 +3092,12 @@ static void la_untame(const linattn__span *s, const la_projection *w, const floa
     size_t c;
     if (w->power[t] == 0.0f) return;
     if (s->params->lowered) square = la_square(x + t * x_token, s->d, w->factor[t]);
-    square = linattn__saturating_ldexp(0.5f * square, 2.0f * w->power[t]);
-    for (c = 0; c < columns; c++)
-        y[c] = linattn__clamp(linattn__saturating_ldexp(y[c], w->power[t]) - square);
+    square = 0.5f * square;
+    linattn__saturating_ldexp(&square, 2.0f * w->power[t]);
+    for (c = 0; c < columns; c++) {
+        linattn__saturating_ldexp(y + c, w->power[t]);
+        y[c] = linattn__clamp(y[c] - square);
+    }
 }
 
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
@@ -3115,7 +3151,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
-    a.last = a.keep = a.ahead = 0; /* sums as they are */
+    a.last = a.positive_zeros = a.keep = a.ahead = 0; /* sums as they are */
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
@@ -3851,9 +3887,11 @@ static void la_map_features(const linattn__span *s)
 /* y = softmax over the span's m features of one query. */
 static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
-    float top;
-    const la_vec mass = la_set1(la_mass(s, x, &top));
+    float all, top;
+    la_vec mass;
     size_t f;
+    la_mass(s, x, &all, &top);
+    mass = la_set1(all);
     for (f = 0; f < s->m; f += LA_W) {
         const int lanes = la_lanes_left(s->m, f);
         la_vec n, e = la_split(la_load_part(x + f, lanes), s->params, &n);
@@ -3896,6 +3934,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_chunk
 #undef la_clamp
 #undef la_clear_columns
+#undef la_clear_padding
 #undef la_column
 #undef la_columns
 #undef la_copy

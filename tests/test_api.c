@@ -25,7 +25,7 @@ static linattn_config with_normaliser(linattn_config config, int normaliser)
 }
 
 typedef struct refusal {
-    const char *why;
+    const char *why, *field;
     linattn_status status;
     linattn_config config;
 } refusal;
@@ -33,71 +33,164 @@ typedef struct refusal {
 static size_t config_refusals(refusal *list)
 {
     static const refusal fixed[] = {
-        {"no dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
-        {"dim_key too large", LINATTN_ERROR_SIZE, {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
-        {"dim_key huge", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
+        {"no dim_key", "dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
+        {"dim_key too large",
+         "dim_key",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
+        {"dim_key huge", "dim_key", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
         {"dim_value too large",
+         "dim_value",
          LINATTN_ERROR_SIZE,
          {.dim_key = 1, .dim_value = LINATTN_MAX_DIM + 1}},
-        {"dim_value huge", LINATTN_ERROR_SIZE, {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
-        {"heads huge", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
-        {"heads times dim", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
-        {"heads times matrix", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
-        {"not a divisor", LINATTN_ERROR_CONFIG, {.heads = 4, .kv_heads = 3, .dim_key = 8}},
-        {"kv_heads alone", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
-        {"more kv_heads", LINATTN_ERROR_CONFIG, {.heads = 2, .kv_heads = 4, .dim_key = 8}},
-        {"negative scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
-        {"negative epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
+        {"dim_value huge",
+         "dim_value",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
+        {"heads huge", "heads", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
+        {"heads times dim",
+         "heads",
+         LINATTN_ERROR_SIZE,
+         {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
+        {"heads times matrix",
+         "heads",
+         LINATTN_ERROR_SIZE,
+         {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
+        {"not a divisor",
+         "kv_heads",
+         LINATTN_ERROR_CONFIG,
+         {.heads = 4, .kv_heads = 3, .dim_key = 8}},
+        {"kv_heads alone", "kv_heads", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
+        {"more kv_heads",
+         "kv_heads",
+         LINATTN_ERROR_CONFIG,
+         {.heads = 2, .kv_heads = 4, .dim_key = 8}},
+        {"negative scale", "scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
+        {"negative epsilon", "epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
         {"features too many",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR, .features = SIZE_MAX}},
         {"features overflow",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = SIZE_MAX / 2 + 1}},
         {"features times dim_key",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR_SIMPLIFIED, .features = SIZE_MAX / 8 + 1}},
-        {"degree 9", LINATTN_ERROR_CONFIG, {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
+        {"degree 9",
+         "degree",
+         LINATTN_ERROR_CONFIG,
+         {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
         {"degree huge",
+         "degree",
          LINATTN_ERROR_CONFIG,
          {.dim_key = 1, .map = LINATTN_MAP_EXPDEF, .degree = SIZE_MAX}},
         {"monomials overflow",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_TAYLOR, .degree = 8}},
         {"monomials overflow",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 5}},
         {"monomials times dim_value",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .map = LINATTN_MAP_TAYLOR, .degree = 3}},
         {"monomials times heads",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.heads = 65536,
           .dim_key = 65536,
           .dim_value = 16,
           .map = LINATTN_MAP_EXPDEF,
           .degree = 3}},
+        {"window too large", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = 0x40000000}},
+        {"window huge", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = SIZE_MAX}},
+        {"landmarks too many",
+         "landmarks",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = 8, .landmarks = LINATTN_MAX_DIM + 1}},
     };
     size_t count = 0;
     for (; count < COUNT_OF(fixed); count++) list[count] = fixed[count];
     const linattn_config good = {.dim_key = 8};
     const float wrong[] = {test_nan, -test_nan, test_infinity, -test_infinity};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        list[count] = (refusal){"scale not finite", LINATTN_ERROR_CONFIG, good};
+        list[count] = (refusal){"scale not finite", "scale", LINATTN_ERROR_CONFIG, good};
         list[count++].config.scale = wrong[i];
-        list[count] = (refusal){"epsilon not finite", LINATTN_ERROR_CONFIG, good};
+        list[count] = (refusal){"epsilon not finite", "epsilon", LINATTN_ERROR_CONFIG, good};
         list[count++].config.epsilon = wrong[i];
     }
     const int maps[] = {-1, LINATTN_MAP_COUNT, 1000}, norms[] = {-1, LINATTN_NORM_COUNT, 1000};
     for (size_t i = 0; i < COUNT_OF(maps); i++) {
-        list[count++] = (refusal){"map", LINATTN_ERROR_CONFIG, with_map(good, maps[i])};
-        list[count++] =
-            (refusal){"normaliser", LINATTN_ERROR_CONFIG, with_normaliser(good, norms[i])};
+        list[count++] = (refusal){"map", "map", LINATTN_ERROR_CONFIG, with_map(good, maps[i])};
+        list[count++] = (refusal){"normaliser", "normaliser", LINATTN_ERROR_CONFIG,
+                                  with_normaliser(good, norms[i])};
     }
     return count;
 }
 
 enum { MOST_REFUSALS = 80 };
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* What exact attention and Nystroem do not look at, and what linattn_map does not. */
+static bool is_ignored_by_exact(const refusal *r)
+{
+    static const char *const names[] = {"map",        "normaliser", "epsilon", "features",
+                                        "projection", "degree",     "window"};
+    return is_one_of(r->field, names, COUNT_OF(names));
+}
+
+static bool is_ignored_by_map(const refusal *r)
+{
+    static const char *const names[] = {"heads",      "kv_heads", "dim_value", "epsilon",
+                                        "normaliser", "window",   "landmarks"};
+    return is_one_of(r->field, names, COUNT_OF(names)) || strstr(r->why, "monomials times");
+}
+
+static void check_config_error(const linattn_config *c, const char *field, const char *why)
+{
+    size_t length = strlen(field);
+    check(why && strncmp(why, field, length) == 0 && why[length] == ' ', "%s: %s, %s", field,
+          why ? why : "none", config_name(c));
+    bool unset = strstr(why, "was the config zeroed first?") != NULL;
+    bool huge = c->heads > 1u << 31 || c->dim_key > 1u << 31 || c->dim_value > 1u << 31 ||
+                c->features > 1u << 31 || c->degree > 1u << 31 || c->window > 1u << 31;
+    bool map = (int)c->map < 0 || (int)c->map > 255;
+    bool norm = (int)c->normaliser < 0 || (int)c->normaliser > 255;
+    check(unset == (huge || map || norm), "%s, %s", why, config_name(c));
+}
+
+/* Memory that nobody has set: the sentence asks whether it was. */
+static void unset_configs(void **state)
+{
+    (void)state;
+    static const unsigned char patterns[] = {0xA5, 0xCC, 0xCD, 0xFF, 0x55, 0x7F, 0x80};
+    linattn_config c;
+    for (size_t i = 0; i < COUNT_OF(patterns); i++) {
+        memset(&c, patterns[i], sizeof c);
+        const char *why = linattn_config_error(&c);
+        check(why && strstr(why, ": was the config zeroed first?"), "%02x: %s", patterns[i],
+              why ? why : "none");
+        c.heads = c.dim_key = 8; /* and what a newcomer sets */
+        why = linattn_config_error(&c);
+        check(why && strstr(why, ": was the config zeroed first?"), "%02x: %s", patterns[i],
+              why ? why : "none");
+    }
+    uintptr_t *words = (uintptr_t *)(void *)&c;
+    for (size_t i = 0; i < sizeof c / sizeof *words; i++) words[i] = (uintptr_t)&c;
+    check(strstr(linattn_config_error(&c), "was the config zeroed first?"), "pointers");
+    check(strncmp(linattn_config_error(NULL), "config ", 7) == 0, "NULL");
+}
 
 /* All functions that take a config refuse it alike, and write nothing. */
 static void configs_are_refused(void **state)
@@ -116,22 +209,68 @@ static void configs_are_refused(void **state)
         const char *why = list[i].why;
         linattn_status expected = list[i].status;
         check_status(linattn_config_check(c), expected, "%s", why);
+        check_config_error(c, list[i].field, linattn_config_error(c));
         check(linattn_features(c) == 0, "%s", why);
         check(linattn_state_size(c) == 0, "%s", why);
         check(linattn_workspace_size(c, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL) == 0, "%s", why);
-        check(linattn_workspace_size(c, LINATTN_WORKSPACE_SOFTMAX, NULL) == 0, "%s", why);
         check_status(linattn_state_init(c, memory, SIZE_MAX), expected, "%s", why);
         check_status(linattn_state_check(c, memory, SIZE_MAX), expected, "%s", why);
         check_status(linattn_bidirectional(c, in, 1, in, in, 1, out, memory, SIZE_MAX, NULL),
                      expected, "%s", why);
-        linattn_status exact = linattn_softmax(c, in, 1, in, in, 1, out, 0, memory, SIZE_MAX, NULL);
-        if (c->dim_key == LINATTN_MAX_DIM) /* rows this long overlap here */
-            check(exact != LINATTN_OK, "%s", why);
-        else
-            check_status(exact, expected, "%s", why);
-        check_status(linattn_map(c, 0, x, y, 1), expected, "%s", why);
+        bool taken = is_ignored_by_exact(&list[i]);
+        for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
+            size_t bytes = linattn_workspace_size(c, (linattn_workspace)verb, NULL);
+            check(taken == (bytes > 0), "%zu bytes, %s", bytes, why);
+        }
+        linattn_status exact[] = {
+            linattn_softmax(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL),
+            linattn_nystrom(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL)};
+        for (size_t j = 0; j < COUNT_OF(exact) && c->dim_key < LINATTN_MAX_DIM; j++)
+            check_status(exact[j], taken ? LINATTN_OK : expected, "%s", why);
+        taken = is_ignored_by_map(&list[i]);
+        check_status(linattn_map(c, 0, x, y, taken ? 0 : 1), taken ? LINATTN_OK : expected, "%s",
+                     why);
         check_same_bytes(y, before, sizeof y, "%s", why);
         check_same_bytes(memory, copy, 4096, "%s", why);
+    }
+}
+
+/* Whatever a config says about maps and windows, exact attention and Nystroem are the same. */
+static void maps_do_not_matter_to_exact_attention(void **state)
+{
+    (void)state;
+    rng r = {8};
+    const linattn_config plain = {.heads = 4, .kv_heads = 2, .dim_key = 5, .dim_value = 7};
+    linattn_config others[8];
+    for (size_t i = 0; i < COUNT_OF(others); i++) others[i] = plain;
+    others[0].map = LINATTN_MAP_FAVOR; /* without a projection */
+    others[1].map = LINATTN_MAP_TAYLOR;
+    others[1].degree = 9;
+    others[2].features = SIZE_MAX;
+    others[2].map = LINATTN_MAP_FAVOR_HYPERBOLIC;
+    others[3].window = 3;
+    others[4].window = SIZE_MAX;
+    others[5] = with_map(plain, -1);
+    others[6] = with_normaliser(plain, 77);
+    others[7].epsilon = test_nan;
+    enum { N = 20, OUT = N * 4 * 7 };
+    problem p = problem_new(plain, N, N, &r, 2);
+    for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
+        float expected[OUT], actual[OUT];
+        size_t bytes = linattn_workspace_size(&plain, (linattn_workspace)verb, NULL);
+        void *memory = pool_take(bytes);
+        for (size_t i = 0; i <= COUNT_OF(others); i++) {
+            const linattn_config *c = i ? &others[i - 1] : &plain;
+            linattn_output out = linattn_output_rows(i ? actual : expected);
+            linattn_view q = linattn_rows(p.q), k = linattn_rows(p.k), v = linattn_rows(p.v);
+            check(linattn_workspace_size(c, (linattn_workspace)verb, NULL) == bytes, "%zu", i);
+            linattn_status status =
+                verb == LINATTN_WORKSPACE_SOFTMAX
+                    ? linattn_softmax(c, q, N, k, v, N, out, 0, memory, bytes, NULL)
+                    : linattn_nystrom(c, q, N, k, v, N, out, 0, memory, bytes, NULL);
+            check_status(status, LINATTN_OK, "config %zu", i);
+            if (i) check_same_floats(actual, expected, OUT, 28, "config %zu, verb %d", i, verb);
+        }
     }
 }
 
@@ -179,6 +318,7 @@ static void projections_are_refused(void **state)
                 linattn_status expected = i ? LINATTN_ERROR_CONFIG : LINATTN_ERROR_NULL;
                 const char *name = config_name(&c);
                 check_status(linattn_config_check(&c), expected, "%s", name);
+                check_config_error(&c, "projection", linattn_config_error(&c));
                 check_status(linattn_state_init(&c, memory, 65536), expected, "%s", name);
                 check_status(linattn_state_check(&c, memory, 65536), expected, "%s", name);
                 check_status(linattn_bidirectional(&c, in, 1, in, in, 1, out, memory, 65536, NULL),
@@ -257,6 +397,7 @@ static void configs_at_the_limits_are_taken(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         check_status(linattn_config_check(&good[i]), LINATTN_OK, "%s", config_name(&good[i]));
+        check(linattn_config_error(&good[i]) == NULL, "%s", config_name(&good[i]));
         check(linattn_features(&good[i]) == config_features(&good[i]), "%zu features, %s",
               linattn_features(&good[i]), config_name(&good[i]));
         check(linattn_state_size(&good[i]) > 0, "%s", config_name(&good[i]));
@@ -599,6 +740,36 @@ static void strides_that_are_not_taken(void **state)
     check_taken_by(&c, WITH_QUERIES, "one head, any stride_head");
 }
 
+/* Nor do its sums and multiples, which wrap around. */
+static void huge_strides_that_are_not_taken(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (size_t i = 0; i < 5 * 140; i++) {
+        const size_t huge = SIZE_MAX / (i % 2 ? 4 : 1) - i / 5;
+        call c = call_new(w);
+        c.n_q = c.n_k = 1;
+        if (i % 5 == 0 || i % 5 == 4) c.q = (linattn_view){w->q, huge, DIM_KEY};
+        if (i % 5 == 1 || i % 5 == 4) c.k = (linattn_view){w->k, huge, DIM_KEY};
+        if (i % 5 == 2 || i % 5 == 4) c.v = (linattn_view){w->v, huge, DIM_VALUE};
+        if (i % 5 == 3 || i % 5 == 4) c.out = (linattn_output){w->out, huge, DIM_VALUE};
+        call dense = call_new(w);
+        dense.n_q = dense.n_k = 1;
+        for (int which = 0; which < VERB_COUNT; which++) {
+            size_t mark = pool_mark();
+            world_use(w, LINATTN_MAP_ELU1, 0);
+            check_taken_by(&dense, 1 << which, "dense");
+            world *expected = (world *)pool_copy(w, sizeof *w);
+            world_use(w, LINATTN_MAP_ELU1, 0);
+            check_taken_by(&c, 1 << which, "one token, huge strides");
+            check_same_bytes(w->out, expected->out, sizeof w->out, "%s, %zu", verb_names[which], i);
+            check_same_bytes(w->state, expected->state, w->state_bytes, "%s, %zu",
+                             verb_names[which], i);
+            pool_release(mark);
+        }
+    }
+}
+
 static float *floats_at(world *w, size_t offset)
 {
     return (float *)(void *)((unsigned char *)w + offset);
@@ -812,6 +983,38 @@ static void workspaces_of_threads(void **state)
         size_t huge = linattn_workspace_size(&w->config, of, &context);
         check(huge == 0 || huge >= many, "%zu and %zu bytes", huge, many);
         context.threads = 8;
+    }
+}
+
+/* Threads, but no way to start them: nothing is written. */
+static void threads_without_parallel_for(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (size_t threads = 0; threads < 4; threads++) {
+        linattn_context context = {NULL, NULL, threads};
+        linattn_status expected = threads > 1 ? LINATTN_ERROR_NULL : LINATTN_OK;
+        for (int kind = 0; kind < 3; kind++) {
+            size_t bytes = linattn_workspace_size(&w->config, (linattn_workspace)kind, &context);
+            check((bytes > 0) == (threads < 2), "%zu bytes, %zu threads", bytes, threads);
+        }
+        w->config.landmarks = 2;
+        call c = call_new(w);
+        world *before = (world *)pool_copy(w, sizeof *w);
+        const linattn_status actual[] = {
+            linattn_update(c.state, c.k, c.v, TOKENS, &context),
+            linattn_query(c.state, c.q, c.out, TOKENS, &context),
+            linattn_causal(c.state, c.q, c.k, c.v, c.out, TOKENS, &context),
+            linattn_bidirectional(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, c.workspace,
+                                  c.workspace_bytes, &context),
+            linattn_softmax(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, 1, c.workspace,
+                            c.workspace_bytes, &context),
+            linattn_nystrom(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, 0, c.workspace,
+                            c.workspace_bytes, &context),
+        };
+        for (size_t i = 0; i < COUNT_OF(actual); i++)
+            check_status(actual[i], expected, "verb %zu, %zu threads", i, threads);
+        if (threads > 1) check_same_bytes(w, before, sizeof *w, "%zu threads", threads);
     }
 }
 
@@ -1289,6 +1492,29 @@ static void single_zero_strides(void **state)
     }
 }
 
+/* Frames of a signal that slide by less than their length. */
+static void rows_of_inputs_may_overlap(void **state)
+{
+    (void)state;
+    enum { N = 9, DIM = 6 };
+    float signal[3][2 * N + DIM];
+    rng r = {9};
+    rng_fill(&r, signal[0], sizeof signal / sizeof(float), 2);
+    linattn_config config = {.dim_key = DIM};
+    problem p = problem_new(config, N, N, &r, 1);
+    for (size_t i = 0; i < N * DIM; i++) {
+        const size_t at = i / DIM * 2 + i % DIM;
+        p.q[i] = signal[0][at];
+        p.k[i] = signal[1][at];
+        p.v[i] = signal[2][at];
+    }
+    float *expected = run_causal(&p, run_init(&config)), actual[N * DIM];
+    const linattn_view q = {signal[0], 2, 0}, k = {signal[1], 2, 0}, v = {signal[2], 2, 0};
+    check_status(linattn_causal(run_init(&config), q, k, v, linattn_output_rows(actual), N, NULL),
+                 LINATTN_OK, "sliding frames");
+    check_same_floats(actual, expected, N * DIM, DIM, "sliding frames");
+}
+
 /* ---- The floating-point environment --------------------------------------------------------- */
 
 typedef struct fp_case {
@@ -1399,6 +1625,73 @@ static void floating_point_environment_on_refusal(void **state)
     }
 }
 
+/* What only looks at numbers does no arithmetic: nothing traps, and denormals are not zero. */
+static void floating_point_environment_of_checks(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, DIM = 3 };
+    static const uint32_t wrong[] = {0x7FC00000, 0x7F800001, 0xFF800001, 0x7F800000,
+                                     0xFF800000, 0x80000001, 0x800116C2, 0xBF800000};
+    static const uint32_t right[] = {0, 0x80000000, 1, 0x000116C2, 0x3F800000, 0x7F7FFFFF};
+    static const uint32_t far_off[] = {0x7FC00000, 0x7F800001, 0xFFC00000, 0x7F800000,
+                                       0xFF800000, 0x49742401, 0xC9742401, 0x7F7FFFFF};
+    static const uint32_t fractions[] = {0x7FC00000, 0x7F800001, 0x7F800000, 0x3F000000,
+                                         0x3FC00000, 0x00000001, 0x80000001, 0x4A000001,
+                                         0x4A000002, 0xCA000004, 0x49FFFFFF, 0x4B000000};
+    static const uint32_t integers[] = {0xFF800000, 0,          0x80000000, 0x3F800000,
+                                        0xC0400000, 0x4A000000, 0xCA000000, 0x49FFFFF8};
+    float projection[ROWS * DIM] = {0};
+    linattn_config favor = {
+        .dim_key = DIM, .map = LINATTN_MAP_FAVOR, .features = ROWS, .projection = projection};
+    const linattn_config plain = {.dim_key = DIM, .map = LINATTN_MAP_EXP};
+    const size_t bytes = linattn_state_size(&plain);
+    float *exponent = (float *)run_init(&plain) + 128 / sizeof(float) + 16;
+    for (size_t i = 0; i < fp_hostile_count(); i++) {
+        linattn_status status[5][16] = {{LINATTN_OK}};
+        linattn_config c = plain;
+        const char *name;
+        fp_set_control(fp_hostile(i, &name));
+        for (size_t j = 0; j < COUNT_OF(wrong); j++) {
+            memcpy(&c.scale, &wrong[j], sizeof c.scale);
+            status[0][j] = linattn_config_check(&c);
+            c.scale = 0;
+            memcpy(&c.epsilon, &wrong[j], sizeof c.epsilon);
+            if (status[0][j] == LINATTN_ERROR_CONFIG) status[0][j] = linattn_config_check(&c);
+            c.epsilon = 0;
+        }
+        for (size_t j = 0; j < COUNT_OF(right); j++) {
+            memcpy(&c.scale, &right[j], sizeof c.scale);
+            memcpy(&c.epsilon, &right[j], sizeof c.epsilon);
+            status[1][j] = linattn_config_check(&c);
+        }
+        for (size_t j = 0; j < COUNT_OF(far_off); j++) {
+            memcpy(projection + 5, &far_off[j], sizeof *projection);
+            status[2][j] = linattn_config_check(&favor);
+        }
+        for (size_t j = 0; j < COUNT_OF(fractions); j++) {
+            memcpy(exponent + 1, &fractions[j], sizeof *exponent);
+            status[3][j] = linattn_state_check(&plain, exponent - 48, bytes);
+        }
+        for (size_t j = 0; j < COUNT_OF(integers); j++) {
+            memcpy(exponent + 1, &integers[j], sizeof *exponent);
+            status[4][j] = linattn_state_check(&plain, exponent - 48, bytes);
+        }
+        fp_set_control(fp_ieee);
+        for (size_t j = 0; j < COUNT_OF(wrong); j++)
+            check_status(status[0][j], LINATTN_ERROR_CONFIG, "%08x, %s", (unsigned)wrong[j], name);
+        for (size_t j = 0; j < COUNT_OF(right); j++)
+            check_status(status[1][j], LINATTN_OK, "%08x, %s", (unsigned)right[j], name);
+        for (size_t j = 0; j < COUNT_OF(far_off); j++)
+            check_status(status[2][j], LINATTN_ERROR_CONFIG, "%08x, %s", (unsigned)far_off[j],
+                         name);
+        for (size_t j = 0; j < COUNT_OF(fractions); j++)
+            check_status(status[3][j], LINATTN_ERROR_STATE, "%08x, %s", (unsigned)fractions[j],
+                         name);
+        for (size_t j = 0; j < COUNT_OF(integers); j++)
+            check_status(status[4][j], LINATTN_OK, "%08x, %s", (unsigned)integers[j], name);
+    }
+}
+
 /* Threads of the caller may have environments of their own. */
 static void parallel_hostile(void *user, size_t count, linattn_job *job, void *arg)
 {
@@ -1465,6 +1758,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(configs_are_refused),
+        TEST(maps_do_not_matter_to_exact_attention),
+        TEST(unset_configs),
         TEST(a_null_config_is_refused),
         TEST(projections_are_refused),
         TEST(default_features),
@@ -1477,6 +1772,7 @@ int main(void)
         TEST(strides_that_overflow),
         TEST(outputs_that_overlap_themselves),
         TEST(strides_that_are_not_taken),
+        TEST(huge_strides_that_are_not_taken),
         TEST(outputs_that_overlap_inputs),
         TEST(projections_that_are_written),
         TEST(windows_are_for_whole_sequences),
@@ -1484,6 +1780,7 @@ int main(void)
         TEST(interleaved_operands_are_told_apart),
         TEST(workspaces),
         TEST(workspaces_of_threads),
+        TEST(threads_without_parallel_for),
         TEST(causal_softmax_with_too_few_keys),
         TEST(state_init),
         TEST(state_reset),
@@ -1500,8 +1797,10 @@ int main(void)
         TEST(map_in_place),
         TEST(orders_of_tokens_and_heads),
         TEST(single_zero_strides),
+        TEST(rows_of_inputs_may_overlap),
         TEST(floating_point_environment),
         TEST(floating_point_environment_on_refusal),
+        TEST(floating_point_environment_of_checks),
         TEST(floating_point_environment_of_threads),
         TEST(status_strings),
         TEST(views),

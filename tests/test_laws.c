@@ -397,6 +397,32 @@ static void reach_of_windows(void **state)
             }
 }
 
+/* Sums that underflow to a zero below, where tiles hold more keys than a token sees, or fewer. */
+static void zeros_of_windows(void **state)
+{
+    (void)state;
+    static const float keys[] = {1, -12, -3}, values[] = {0, -1e-38f, 0};
+    rng r = {31};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t window = 1; window < 80; window += 1 + window / 2) {
+            size_t mark = pool_mark();
+            linattn_config config = {.dim_key = 1,
+                                     .map = (linattn_feature_map)map,
+                                     .normaliser = LINATTN_NORM_SUM,
+                                     .features = 3,
+                                     .window = window};
+            problem p = problem_new(config, 81, 81, &r, 1);
+            for (size_t t = 0; t < p.n_k; t++) {
+                p.k[t] = keys[t % 3] * (t < 3 || rng_below(&r, 4) ? 1 : rng_float(&r, 4));
+                p.v[t] = t < 3 || rng_below(&r, 2) ? values[t % 3] : rng_float(&r, 2e-38f);
+            }
+            decode_law(&p, &r);
+            cuts_law(&p, &r);
+            if (!test_inexact()) isa_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
 /* ---- Heads ---------------------------------------------------------------------------------- */
 
 /* The same problem with the groups of heads rotated by one. */
@@ -485,6 +511,28 @@ static void groups_of_every_size(void **state)
             problem p = problem_new(config, 29, 29, &r, 1);
             separation_law(&p, &r);
             cuts_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
+/* A block of a window holds so many tokens, or so many query heads, as the instruction set likes:
+   one token, and then several blocks of heads, where these are many. */
+static void windows_of_groups(void **state)
+{
+    (void)state;
+    rng r = {29};
+    for (size_t heads = 1; heads < 32; heads += test_quick() ? 4 : 1)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+            size_t mark = pool_mark();
+            linattn_config config = config_draw(&r, map, LINATTN_NORM_SUM, 1 + heads % 5, 20);
+            config.heads = heads;
+            config.kv_heads = 1;
+            config.dim_value = 1 + rng_below(&r, 20);
+            config.window = window_draw(&r, 40);
+            problem p = problem_new(config, 40, 40, &r, 3);
+            separation_law(&p, &r);
+            cuts_law(&p, &r);
+            if (!test_inexact()) isa_law(&p, &r);
             pool_release(mark);
         }
 }
@@ -954,9 +1002,11 @@ int main(void)
         TEST(a_key_that_dwarfs_all_others),
         TEST(windows_forget),
         TEST(reach_of_windows),
+        TEST(zeros_of_windows),
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
         TEST(groups_of_every_size),
+        TEST(windows_of_groups),
         TEST(nan_stays_in_its_head),
         TEST(nan_query_stays_in_its_row),
         TEST(masked_tokens_are_absent),
