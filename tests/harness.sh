@@ -349,6 +349,12 @@ direct_includes() { # COMPILER FLAGS...
         }' | sort -u
 }
 
+# The functions that linattn.h declares.
+declared_functions() {
+    sed -n '/^#endif .* LINATTN_H /q; s/^LINATTN_API .*[ *]\(linattn_[a-z0-9_]*\)(.*/\1/p' linattn.h |
+        sort -u
+}
+
 language_of() { # COMPILER FLAGS...
     if [[ $* == *c++* ]]; then echo c++; else echo c; fi
 }

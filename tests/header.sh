@@ -172,12 +172,6 @@ header_leaks() { # COMPILER
 
 # ---- Objects -------------------------------------------------------------------------------------
 
-# The functions that linattn.h declares.
-declared_functions() {
-    sed -n '/^#endif .* LINATTN_H /q; s/^LINATTN_API .*[ *]\(linattn_[a-z0-9_]*\)(.*/\1/p' linattn.h |
-        sort -u
-}
-
 # Defined: what linattn.h declares and no more. Undefined: what any compiler may call by itself.
 # Writable: one pointer. Nothing runs before main.
 good_symbols() { # VARIANT
