@@ -60,11 +60,11 @@ not_declared() { # COMPILER SWITCH FUNCTION...
 }
 
 # The names of what must not be in a program that calls state_init and causal alone.
-other_methods='softmax|exact|nystrom|landmark|random|merge|bidirectional'
-other_methods+='|(inverse|map)_(scalar|neon|avx2|avx512)'
+other_methods='softmax|exact|nystrom|landmark|random|bidirectional|linattn_merge'
+other_methods+='|(inverse|map|merge)_(scalar|neon|avx2|avx512)'
 
 no_other_methods() { # FILE
-    if nm --defined-only "$1" | awk '{ print $NF }' | grep -E "linattn_.*($other_methods)"; then
+    if nm --defined-only "$1" | awk '{ print $NF }' | grep -E "linattn.*($other_methods)"; then
         return 1
     fi
     nm --defined-only "$1" | grep -q linattn__

@@ -88,8 +88,8 @@ static int expect(const char *what, linattn_status status, int works)
 {
     const linattn_status expected = works ? LINATTN_OK : LINATTN_ERROR_UNSUPPORTED;
     if (status == expected) return works;
-    printf("%s: %s\n", what, linattn_status_string(status));
-    failed = 1;
+    failed = printf("%s: %s, expected: %s\n", what, linattn_status_string(status),
+                    linattn_status_string(expected));
     return 0;
 }
 
