@@ -10,7 +10,7 @@ ports_program() { # PROGRAM TOOLCHAIN LINK_FLAGS LIBRARY
     await "$4"
     # shellcheck disable=SC2086
     ${compiler[$2]} ${common_flags[$2]} -std=c99 -O1 $warnings -I . -c tests/ports/bits.c -o "$1.o"
-    ${compiler[$2]} ${common_flags[$2]} "$1.o" "$4" -o "$1" $3
+    ${compiler[$2]} ${common_flags[$2]} "$1.o" "$4" -o "$1" $3 -lm
 }
 
 same_hash() { # PROGRAM TOOLCHAIN [ARGUMENT]
@@ -26,19 +26,17 @@ same_hash() { # PROGRAM TOOLCHAIN [ARGUMENT]
     [[ $here == "$there" ]]
 }
 
-# The library with FLAGS, in a program that was linked with and one that was linked without
-# -ffast-math.
+# The library with FLAGS, in programs that leave the environment as it is, that round upwards, and
+# that were linked with -ffast-math.
 ports_bits() { # NAME TOOLCHAIN FLAGS
-    local variant=$2$1 static=-static program
-    [[ $2 != host ]] || static=
+    local variant=$2$1 exact=$work/ports/$2$1 flushed=$work/ports/$2$1-flushed
     library "ports/$variant" "$2" "$3"
-    for program in exact flushed; do
-        if [[ $program == flushed ]]; then static+=' -ffast-math'; fi
-        target "$work/ports/$variant-$program" ports_program "$work/ports/$variant-$program" "$2" \
-            "$static" "$work/lib/ports/$variant.o"
-        job "ports-$variant / same bits, $program" same_hash "$work/ports/$variant-$program" "$2" \
-            ${static#-static}
-    done
+    target "$exact" ports_program "$exact" "$2" -static "$work/lib/ports/$variant.o"
+    target "$flushed" ports_program "$flushed" "$2" '-static -ffast-math' \
+        "$work/lib/ports/$variant.o"
+    job "ports-$variant / same bits" same_hash "$exact" "$2"
+    job "ports-$variant / same bits, rounding upwards" same_hash "$exact" "$2" upward
+    job "ports-$variant / same bits, flushing to zero" same_hash "$flushed" "$2" flush
 }
 
 cross_toolchain() { # NAME COMPILER FLAGS QEMU

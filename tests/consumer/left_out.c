@@ -1,5 +1,5 @@
-/* Built with switches that leave something out: is just that refused? What is left prints a line per
-   config, which the library as a whole prints, too. */
+/* Built with switches that leave something out: is just that refused? What is left prints a line
+   per config, which the library as a whole prints, too. */
 #define LINATTN_IMPLEMENTATION
 #include "linattn.h"
 #include <inttypes.h>

@@ -40,8 +40,8 @@ static void call_query(void)
 
 static void call_bidirectional(void)
 {
-    linattn_bidirectional(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v), tokens,
-                          linattn_output_rows(out), workspace, bytes, NULL);
+    linattn_bidirectional(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v),
+                          tokens, linattn_output_rows(out), workspace, bytes, NULL);
 }
 
 #ifndef LINATTN_NO_EXACT

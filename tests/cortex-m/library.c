@@ -19,7 +19,8 @@ int library_init(const attention *a, void *state, size_t bytes)
     return linattn_state_init(&config, state, bytes);
 }
 
-int library_causal(void *state, const float *q, const float *k, const float *v, float *out, size_t n)
+int library_causal(void *state, const float *q, const float *k, const float *v, float *out,
+                   size_t n)
 {
     return linattn_causal(state, linattn_rows(q), linattn_rows(k), linattn_rows(v),
                           linattn_output_rows(out), n, NULL);

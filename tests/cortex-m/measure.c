@@ -17,8 +17,7 @@ static void print_number(const char *name, uint64_t number, unsigned base)
     char text[24], *at = text + sizeof text;
     *--at = 0;
     *--at = '\n';
-    do
-        *--at = "0123456789abcdef"[number % base];
+    do *--at = "0123456789abcdef"[number % base];
     while ((number /= base) || (base == 16 && at > text + sizeof text - 18));
     board_print(name);
     board_print(" ");

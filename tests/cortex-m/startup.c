@@ -45,5 +45,5 @@ static void fault(void)
 
 /* Stack pointer, reset, NMI, and the four faults; no interrupt is ever enabled. */
 __attribute__((section(".vectors"), used)) static const void *const vectors[] = {
-    board_stack_top, (const void *)board_reset, (const void *)fault, (const void *)fault,
-    (const void *)fault, (const void *)fault, (const void *)fault};
+    board_stack_top,     (const void *)board_reset, (const void *)fault, (const void *)fault,
+    (const void *)fault, (const void *)fault,       (const void *)fault};

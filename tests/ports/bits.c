@@ -1,9 +1,11 @@
 /* Prints a hash of outputs, the same on every machine, whatever its byte order. Their sums pass
-   through denormal numbers, which a program that was linked with -ffast-math flushes to zero but for
-   what linattn does about it; and every call has to leave the floating-point environment as it was.
-   With the argument `flush`, flushing has to be on. */
+   through denormal numbers, which a program that was linked with -ffast-math flushes to zero, but
+   for what linattn does about it; and every call has to leave the floating-point environment as it
+   was. With the argument `flush`, flushing has to be on; with `upward`, the program rounds
+   upwards. */
 #include "linattn.h"
 
+#include <fenv.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +79,8 @@ static int check(const char *what, linattn_status status, uint32_t before)
     const uint32_t after = environment();
     if (status != LINATTN_OK) printf("%s: %s\n", what, linattn_status_string(status));
     if (after != before)
-        printf("%s: the environment was %#lx, is %#lx\n", what,
-               (unsigned long)before, (unsigned long)after);
+        printf("%s: the environment was %#lx, is %#lx\n", what, (unsigned long)before,
+               (unsigned long)after);
     return status != LINATTN_OK || after != before;
 }
 
@@ -111,13 +113,14 @@ static int run_verbs(linattn_config config)
     linattn_output to = linattn_output_rows(out);
     memset(out, 0, sizeof out);
     failed |= check("init", linattn_state_init(&config, state, sizeof state), before);
-    failed |= check("causal", linattn_causal(state, views[0], views[1], views[2], to, 1, NULL), before);
+    failed |=
+        check("causal", linattn_causal(state, views[0], views[1], views[2], to, 1, NULL), before);
     rest[0] = linattn_rows(q + HEADS * KEY);
     rest[1] = linattn_rows(k + KEY);
     rest[2] = linattn_rows(v + VALUE);
     to.data += HEADS * VALUE;
-    failed |= check("causal", linattn_causal(state, rest[0], rest[1], rest[2], to, TOKENS - 1, NULL),
-                    before);
+    failed |= check("causal",
+                    linattn_causal(state, rest[0], rest[1], rest[2], to, TOKENS - 1, NULL), before);
     hash_floats(out, sizeof out / sizeof *out);
     to.data = out;
     if (!config.window) {
@@ -158,14 +161,18 @@ int main(int argc, char **argv)
     static const linattn_normaliser normalisers[] = {LINATTN_NORM_SUM, LINATTN_NORM_NONE,
                                                      LINATTN_NORM_FEATURE, LINATTN_NORM_LENGTH};
     int failed = 0;
-    (void)argv;
-    if (argc > 1 && FLUSH && !(environment() & FLUSH)) {
+    if (argc > 1 && strcmp(argv[1], "flush") == 0 && FLUSH && !(environment() & FLUSH)) {
         printf("nothing is flushed to zero in this program\n");
         return 1;
     }
-    failed |= check("random_features",
-                    linattn_random_features(7, LINATTN_RANDOM_ORTHOGONAL, FEATURES, KEY, projection),
-                    environment());
+    if (argc > 1 && strcmp(argv[1], "upward") == 0 && fesetround(FE_UPWARD)) {
+        printf("this program cannot round upwards\n");
+        return 1;
+    }
+    failed |=
+        check("random_features",
+              linattn_random_features(7, LINATTN_RANDOM_ORTHOGONAL, FEATURES, KEY, projection),
+              environment());
     hash_floats(projection, FEATURES * KEY);
     for (int map = 0; map < LINATTN_MAP_COUNT; map++)
         for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
