@@ -491,7 +491,10 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #include <string.h>
 #endif
 
-#if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2)
+/* 16 and 32 are about types narrower than float, or as wide. */
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 1
+#error "linattn needs float arithmetic in float: compile with -fexcess-precision=fast"
+#elif defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2)
 #error "linattn needs float arithmetic in float: compile with -msse2 -mfpmath=sse"
 #endif
 
@@ -713,13 +716,18 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 /* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums,
-   and delete tests for NaN. All code below is compiled without. */
-#if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) || __clang_major__ >= 15)
+   and delete tests for NaN. All code below is compiled without. clang can do that for some
+   processors only. */
+#if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) ||                             \
+                           (defined(__aarch64__) && __clang_major__ >= 16) ||                      \
+                           (defined(__riscv) && __clang_major__ >= 19) ||                          \
+                           (defined(__powerpc__) && __clang_major__ >= 15) ||                      \
+                           (defined(__s390x__) && __clang_major__ >= 15))
 #define LINATTN__FLOAT_CONTROL
 #pragma float_control(precise, on, push)
 #pragma clang fp contract(off)
 #elif defined(__clang__)
-#ifdef __FAST_MATH__
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "this clang cannot undo -ffast-math for one header here: compile this file without it"
 #endif
 #elif defined(__GNUC__)
@@ -1178,23 +1186,7 @@ LINATTN_API const char *linattn_status_string(linattn_status status)
 /* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
    the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
    memory clobbers keep arithmetic, whose operands come from memory, on its side. */
-#if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__))
-typedef uint32_t linattn__environment;
-static linattn__environment linattn__enter(void)
-{
-    uint32_t now, want;
-    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
-    want = 0x1f80u | (now & 0x3fu);
-    if (want != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(want) : "memory");
-    return now;
-}
-static void linattn__leave(linattn__environment before)
-{
-    uint32_t now;
-    __asm__ __volatile__("stmxcsr %0" : "=m"(now) : : "memory");
-    if (before != now) __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
-}
-#elif LINATTN__GNU && defined(__aarch64__)
+#if LINATTN__GNU && defined(__aarch64__)
 typedef struct linattn__environment {
     uint64_t control, status;
 } linattn__environment;
@@ -1216,10 +1208,55 @@ static void linattn__leave(linattn__environment before)
     __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
 }
 #else
-/* An unknown machine: its default environment is taken to be IEEE's. */
-typedef int linattn__environment;
-static linattn__environment linattn__enter(void) { return 0; }
-static void linattn__leave(linattn__environment before) { (void)before; }
+/* The other machines have one register for modes, traps and sticky flags. IEEE(x): x with the modes
+   and traps that are wanted, and its flags. */
+#if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__)) /* MXCSR */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("stmxcsr %0" : "=m"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("ldmxcsr %0" : : "m"(x) : "memory")
+#define LINATTN__FP_IEEE(x) (0x1f80u | ((x)&0x3fu))
+#elif LINATTN__GNU && defined(__arm__) && defined(__ARM_FP) /* FPSCR */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("vmrs %0, fpscr" : "=r"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("vmsr fpscr, %0" : : "r"(x) : "memory", "cc")
+#define LINATTN__FP_IEEE(x) ((x)&0xf800009fu)
+#elif LINATTN__GNU && (defined(__riscv_flen) || defined(__riscv_zfinx)) /* fcsr */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("frcsr %0" : "=r"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("fscsr %0" : : "r"(x) : "memory")
+#define LINATTN__FP_IEEE(x) ((x)&0x1fu)
+#elif LINATTN__GNU && defined(__mips_hard_float) && !defined(__mips16) /* FCSR */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("cfc1 %0, $31" : "=r"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("ctc1 %0, $31" : : "r"(x) : "memory")
+#define LINATTN__FP_IEEE(x) ((x) & ~0x01000f83u)
+#elif LINATTN__GNU && defined(__s390x__) /* FPC */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("efpc %0" : "=d"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("sfpc %0" : : "d"(x) : "memory")
+#define LINATTN__FP_IEEE(x) ((x) & ~0xf8000007u)
+#elif LINATTN__GNU && defined(__sparc__) && !defined(_SOFT_FLOAT) /* FSR */
+#define LINATTN__FP_GET(x) __asm__ __volatile__("st %%fsr, %0" : "=m"(x) : : "memory")
+#define LINATTN__FP_SET(x) __asm__ __volatile__("ld %0, %%fsr" : : "m"(x) : "memory")
+#define LINATTN__FP_IEEE(x) ((x) & ~0xcfc00000u)
+#else /* its default environment is taken to be IEEE's */
+#define LINATTN__FP_GET(x) ((void)((x) = 0))
+#define LINATTN__FP_SET(x) ((void)(x))
+#define LINATTN__FP_IEEE(x) (x)
+#endif
+typedef uint32_t linattn__environment;
+static linattn__environment linattn__enter(void)
+{
+    uint32_t now, want;
+    LINATTN__FP_GET(now);
+    want = LINATTN__FP_IEEE(now);
+    if (want != now) LINATTN__FP_SET(want);
+    return now;
+}
+static void linattn__leave(linattn__environment before)
+{
+    uint32_t now;
+    LINATTN__FP_GET(now);
+    if (before != now) LINATTN__FP_SET(before);
+}
+#undef LINATTN__FP_GET
+#undef LINATTN__FP_SET
+#undef LINATTN__FP_IEEE
 #endif
 
 /* ---- Operands -------------------------------------------------------------------------------- */
@@ -1598,6 +1635,8 @@ static linattn_status linattn__read_heads(const linattn_config *c, linattn__shap
     s->d = c->dim_key;
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->scale = c->scale;
+    if (c->landmarks > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
     return linattn__check_heads(s);
 }
 
@@ -1630,8 +1669,6 @@ static linattn_status linattn__check_config(const linattn_config *c, linattn__sh
 {
     const linattn_status status = linattn__read_config(c, s);
     if (status != LINATTN_OK) return status;
-    if (c->landmarks > LINATTN_MAX_DIM)
-        return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
     if (s->state_bytes == 0) return linattn__refuse(s, linattn__too_large(s), LINATTN_ERROR_SIZE);
 #if LINATTN__HAS_FEATURES
     if (s->source == LINATTN__PROJECTED) {
@@ -4143,7 +4180,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
     total = linattn__times(features, dim);
     if (total == SIZE_MAX) return LINATTN_ERROR_SIZE;
     if ((uintptr_t)projection > UINTPTR_MAX - total * sizeof(float)) return LINATTN_ERROR_SIZE;
-    if ((int)kind < 0 || (int)kind >= LINATTN_RANDOM_COUNT) return LINATTN_ERROR_CONFIG;
+    if ((unsigned)kind >= (unsigned)LINATTN_RANDOM_COUNT) return LINATTN_ERROR_CONFIG;
     environment = linattn__enter();
     linattn__make_projection(seed, (int)kind, features, dim, projection);
     linattn__leave(environment);

@@ -202,6 +202,31 @@ header_symbols() { # VARIANT
     job "header / symbols of $1" good_symbols "$1"
 }
 
+# Bytes of stack that README.md and linattn.h promise, of calls of each kind: scalar code, the rest.
+declare -A most_stack_scalar=([maps]=4096 [features]=4096 [window]=4096 [others]=4096)
+declare -A most_stack_vector=([maps]=53248 [features]=69632 [window]=102400 [others]=53248)
+
+little_stack() { # VARIANT COMPILER LINK_FLAGS
+    local program=$work/bin/$1/stack isa kind used limit too_much=0
+    await "$work/lib/$1.o"
+    mkdir -p "${program%/*}"
+    "$2" -std=gnu99 -O1 $warnings -Wno-pedantic -I . tests/consumer/stack.c "$work/lib/$1.o" \
+        -o "$program" $3
+    while read -r isa kind used; do
+        limit=${most_stack_vector[$kind]}
+        [[ $isa != scalar ]] || limit=${most_stack_scalar[$kind]}
+        ((used <= limit)) && continue
+        echo "$isa, $kind: $used bytes of stack, at most $limit"
+        too_much=1
+    done < <("$program")
+    return $too_much
+}
+
+# Not where nothing is optimised.
+header_stack() { # VARIANT COMPILER LINK_FLAGS
+    [[ $1 == *-O0 ]] || job "header / stack of $1" little_stack "$1" "$2" "$3"
+}
+
 # A test that is not named in meson.build or in the scripts would never be run.
 every_test_is_run() {
     local file name
@@ -268,3 +293,6 @@ if command -v nm >/dev/null; then
 else
     report_not_run 'header / symbols' 'nm is not installed'
 fi
+matrix header_stack
+library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
+header_stack scalar-O2 gcc ''

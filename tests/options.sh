@@ -27,12 +27,64 @@ tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS]
     done
 }
 
-# What is left out is refused, and the rest works. Both are decided before an instruction set is.
+# What is left out is refused, and the rest has the bits of the whole library. Both are decided before
+# an instruction set is.
+left_out_program() { # PROGRAM COMPILER FLAGS
+    "$2" -std=c99 -O1 $warnings $3 -DLINATTN_SCALAR_ONLY -I . tests/consumer/left_out.c -o "$1"
+}
+
 left_out() { # COMPILER FLAGS
-    local program
+    local program lines
+    await "$work/left-out"
     program=$(mktemp "$work/left-out.XXXXXX")
-    "$1" -std=c11 -O1 $2 -DLINATTN_SCALAR_ONLY -I . tests/consumer/left_out.c -o "$program"
+    left_out_program "$program" "$1" "$2"
+    lines=$("$program") || { echo "$lines" && return 1; }
+    if [[ -n $lines ]] && grep -vxFf <("$work/left-out") <<<"$lines"; then
+        echo 'differ from the whole library'
+        return 1
+    fi
+}
+
+# A function that is left out is not declared, and no other one goes with it.
+not_declared() { # COMPILER SWITCH FUNCTION...
+    local function switch=$2 cc=$1
+    shift 2
+    for function in $(declared_functions); do
+        if printf '#include "linattn.h"\nvoid (*probe)(void) = (void (*)(void))%s;\n' "$function" |
+            "$cc" -std=c99 -fsyntax-only -w "-D$switch" -I . -x c - 2>/dev/null; then
+            [[ " $* " != *" $function "* ]] || { echo "$function is still declared" && return 1; }
+        else
+            [[ " $* " == *" $function "* ]] || { echo "$function is gone, too" && return 1; }
+        fi
+    done
+}
+
+# The names of what must not be in a program that calls state_init and causal alone.
+other_methods='softmax|exact|nystrom|landmark|random|bidirectional|linattn_merge'
+other_methods+='|(inverse|map|merge)_(scalar|neon|avx2|avx512)'
+
+no_other_methods() { # FILE
+    if nm --defined-only "$1" | awk '{ print $NF }' | grep -E "linattn.*($other_methods)"; then
+        return 1
+    fi
+    nm --defined-only "$1" | grep -q linattn__
+}
+
+causal_alone_static() { # COMPILER FLAGS
+    local object
+    object=$(mktemp -p "$work" alone.XXXXXX)
+    "$1" -std=c99 -O1 -DLINATTN_STATIC -DLINATTN_IMPLEMENTATION $2 -I . \
+        -c tests/consumer/causal_alone.c -o "$object"
+    no_other_methods "$object"
+}
+
+causal_alone_linked() { # COMPILER FLAGS
+    local program
+    program=$(mktemp -p "$work" alone.XXXXXX)
+    "$1" -std=c99 -O1 -ffunction-sections -fdata-sections $2 -I . -Wl,--gc-sections \
+        tests/consumer/causal_alone.c tests/linattn.c -o "$program"
     "$program"
+    no_other_methods "$program"
 }
 
 # Freestanding, it includes nothing of the hosted library: only the compiler's own headers.
@@ -67,11 +119,40 @@ case $host_isas in
     tested no-dispatch 'gcc clang' -DLINATTN_NO_DISPATCH neon
     ;;
 esac
-for flags in -DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES \
-    '-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_STATIC'; do
-    quiet "left-out${flags//-DLINATTN_/}" "$flags"
+# One switch for every method, and one for every map that can be kept.
+left_out_switches='NO_WINDOW NO_FEATURES NO_EXACT NO_NYSTROM NO_MAPS NO_RANDOM NO_PREFILL ONLY_ELU1
+    ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX'
+# Several together: as a microcontroller has it; two maps; states alone.
+left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP
+    NO_WINDOW,NO_FEATURES,NO_EXACT,NO_NYSTROM,NO_MAPS,NO_RANDOM'
+
+target "$work/left-out" left_out_program "$work/left-out" gcc ''
+for switch in $left_out_switches $left_out_together; do
+    flags=-DLINATTN_${switch//,/ -DLINATTN_}
     for cc in $compilers; do
         job "option-left-out-$cc / refused $flags" left_out "$cc" "$flags"
+        job "option-left-out-$cc / no warnings $flags, C++11" compiles "$cc" \
+            "-x c++ -std=c++11 -DLINATTN_SCALAR_ONLY $flags"
+    done
+    job "option-left-out-gcc / no warnings $flags, all instruction sets" compiles gcc \
+        "-std=c99 $flags"
+    job "option-left-out-gcc / refused $flags, static" left_out gcc "$flags -DLINATTN_STATIC"
+done
+while read -r switch functions; do
+    job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" $functions
+done <<'EOF'
+NO_EXACT linattn_softmax
+NO_NYSTROM linattn_nystrom
+NO_MAPS linattn_map linattn_exp linattn_elu1 linattn_relu
+NO_RANDOM linattn_random_features
+NO_WINDOW
+NO_PREFILL
+ONLY_EXP
+EOF
+for cc in $compilers; do
+    for flags in '' -DLINATTN_SCALAR_ONLY; do
+        job "option-causal-alone-$cc / static $flags" causal_alone_static "$cc" "$flags"
+        job "option-causal-alone-$cc / linked $flags" causal_alone_linked "$cc" "$flags"
     done
 done
 tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_isas"

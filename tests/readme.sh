@@ -50,8 +50,19 @@ readme_python() {
     grep -E 'largest difference [0-9]e-0[67]$' output
 }
 
+# The figures of size are replaced by a script; a slip in its options is refused before it works.
+readme_sizes() {
+    tools/sizes --help | grep -q -e --publish
+    if tools/sizes --no-such-option || tools/sizes --base no-such-commit ||
+        tools/sizes --passes none; then return 1; fi
+    grep -qx '<!-- sizes:begin -->' README.md
+    grep -qx '<!-- sizes:end -->' README.md
+    grep -q '<!-- sizes:scalar-alone-small -->[0-9]*<!-- /sizes --> KiB' README.md
+}
+
 job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
+job 'readme / sizes are measured' readme_sizes
 job 'readme / quickstart.c is the one printed' readme_quickstart
 if [[ -n $python ]]; then
     job 'readme / Python' readme_python

@@ -1,47 +1,159 @@
-/* Built with LINATTN_NO_WINDOW, LINATTN_NO_FEATURES or both: are just these refused? */
+/* Built with switches that leave something out: is just that refused? What is left prints a line
+   per config, which the library as a whole prints, too. */
 #define LINATTN_IMPLEMENTATION
 #include "linattn.h"
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#ifdef LINATTN_NO_WINDOW
-#define WINDOW LINATTN_ERROR_UNSUPPORTED
+#if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
+    defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX)
+#define SOME_MAPS 1
 #else
-#define WINDOW LINATTN_OK
+#define SOME_MAPS 0
+#endif
+#ifdef LINATTN_ONLY_ELU1
+#define ELU1 1
+#else
+#define ELU1 !SOME_MAPS
+#endif
+#ifdef LINATTN_ONLY_IDENTITY
+#define IDENTITY 1
+#else
+#define IDENTITY !SOME_MAPS
+#endif
+#ifdef LINATTN_ONLY_RELU
+#define RELU 1
+#else
+#define RELU !SOME_MAPS
+#endif
+#ifdef LINATTN_ONLY_EXP
+#define EXP 1
+#else
+#define EXP !SOME_MAPS
+#endif
+#ifdef LINATTN_ONLY_SOFTMAX
+#define SOFTMAX 1
+#else
+#define SOFTMAX !SOME_MAPS
 #endif
 #ifdef LINATTN_NO_FEATURES
-#define FEATURES LINATTN_ERROR_UNSUPPORTED
+#define FEATURES 0
 #else
-#define FEATURES LINATTN_OK
+#define FEATURES !SOME_MAPS
+#endif
+#ifdef LINATTN_NO_WINDOW
+#define WINDOW 0
+#else
+#define WINDOW 1
+#endif
+#ifdef LINATTN_NO_EXACT
+#define EXACT 0
+#else
+#define EXACT 1
+#endif
+#ifdef LINATTN_NO_NYSTROM
+#define NYSTROM 0
+#else
+#define NYSTROM 1
 #endif
 
-static float memory[65536];
+enum { KEY = 4, VALUE = 19, TOKENS = 9 };
+
+static float memory[65536], q[TOKENS * KEY], k[TOKENS * KEY], v[TOKENS * VALUE];
+static float out[TOKENS * VALUE];
 static int failed;
 
-/* A state can be made exactly where `expected` says so, and then averages two equal values. */
-static void check(const char *what, linattn_config config, linattn_status expected)
+static void fill(float *x, int count)
 {
-    const float q[8] = {1, 2, 3, 4, 5, 6, 7, 8}, v[8] = {3, 3, 3, 3, 3, 3, 3, 3};
-    float out[8] = {0};
-    linattn_status status = linattn_state_init(&config, memory, sizeof memory);
-    if (status == LINATTN_OK)
-        status = linattn_causal(memory, linattn_rows(q), linattn_rows(q), linattn_rows(v),
-                                linattn_output_rows(out), 2, NULL);
-    if (status != expected || (status == LINATTN_OK && !(out[4] > 2.999f && out[4] < 3.001f))) {
-        printf("%s: %s, %g\n", what, linattn_status_string(status), (double)out[4]);
-        failed = 1;
+    static uint32_t last = 1;
+    for (int i = 0; i < count; i++) {
+        last = last * 1664525u + 1013904223u;
+        x[i] = (float)((int)(last >> 16) % 33 - 16) * 0.125f;
     }
+}
+
+static void print_hash(const char *what)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < TOKENS * VALUE; i++) {
+        uint32_t bits;
+        memcpy(&bits, out + i, sizeof bits);
+        hash = (hash ^ bits) * UINT64_C(0x100000001B3);
+    }
+    printf("%s %016" PRIx64 "\n", what, hash);
+}
+
+static int expect(const char *what, linattn_status status, int works)
+{
+    const linattn_status expected = works ? LINATTN_OK : LINATTN_ERROR_UNSUPPORTED;
+    if (status == expected) return works;
+    failed = printf("%s: %s, expected: %s\n", what, linattn_status_string(status),
+                    linattn_status_string(expected));
+    return 0;
+}
+
+/* A state can be made just where `works` says so; its outputs are the same, token by token and all
+   at once. */
+static void check(const char *what, linattn_config config, int works)
+{
+    float first[VALUE];
+    config.dim_key = KEY;
+    config.dim_value = VALUE;
+    if (!expect(what, linattn_config_check(&config), works)) {
+        expect(what, linattn_state_init(&config, memory, sizeof memory), works);
+        if (linattn_state_size(&config) != 0) failed = printf("%s has a size\n", what);
+        return;
+    }
+    if (linattn_state_size(&config) > sizeof memory) failed = printf("%s is too large\n", what);
+    expect(what, linattn_state_init(&config, memory, sizeof memory), 1);
+    expect(what,
+           linattn_causal(memory, linattn_rows(q), linattn_rows(k), linattn_rows(v),
+                          linattn_output_rows(out), 1, NULL),
+           1);
+    memcpy(first, out, sizeof first);
+    expect(what, linattn_state_reset(memory), 1);
+    expect(what,
+           linattn_causal(memory, linattn_rows(q), linattn_rows(k), linattn_rows(v),
+                          linattn_output_rows(out), TOKENS, NULL),
+           1);
+    if (memcmp(first, out, sizeof first) != 0) failed = printf("%s has other bits\n", what);
+    print_hash(what);
+}
+
+/* A verb that is left out needs no workspace: there is none that would do. */
+static void check_workspace(const char *what, linattn_workspace verb, int works)
+{
+    const linattn_config config = {.dim_key = KEY};
+    if ((linattn_workspace_size(&config, verb, NULL) != 0) != works)
+        failed = printf("the workspace of %s\n", what);
 }
 
 int main(void)
 {
     static const float projection[16] = {1, 0, -1, 0, 0, 1, 0, -1, 1, 1, 0, 0, 0, 0, 1, 1};
-    check("elu1", (linattn_config){.dim_key = 4}, LINATTN_OK);
-    check("exp", (linattn_config){.dim_key = 4, .map = LINATTN_MAP_EXP}, LINATTN_OK);
-    check("window", (linattn_config){.dim_key = 4, .window = 3}, WINDOW);
-    check("taylor", (linattn_config){.dim_key = 4, .map = LINATTN_MAP_TAYLOR}, FEATURES);
-    check("favor",
-          (linattn_config){
-              .dim_key = 4, .map = LINATTN_MAP_FAVOR, .features = 4, .projection = projection},
-          FEATURES);
-    return failed;
+    linattn_config favor = {.features = 4, .projection = projection};
+    fill(q, TOKENS * KEY);
+    fill(k, TOKENS * KEY);
+    fill(v, TOKENS * VALUE);
+    check("elu1", (linattn_config){.map = LINATTN_MAP_ELU1}, ELU1);
+    check("identity", (linattn_config){.map = LINATTN_MAP_IDENTITY}, IDENTITY);
+    check("relu", (linattn_config){.map = LINATTN_MAP_RELU}, RELU);
+    check("exp", (linattn_config){.map = LINATTN_MAP_EXP}, EXP);
+    check("softmax", (linattn_config){.map = LINATTN_MAP_SOFTMAX}, SOFTMAX);
+    check("softmax, sum",
+          (linattn_config){.map = LINATTN_MAP_SOFTMAX, .normaliser = LINATTN_NORM_SUM}, SOFTMAX);
+    check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, FEATURES);
+    check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, FEATURES);
+    favor.map = LINATTN_MAP_FAVOR;
+    check("favor", favor, FEATURES);
+    favor.map = LINATTN_MAP_FAVOR_SIMPLIFIED;
+    check("simplified", favor, FEATURES);
+    favor.map = LINATTN_MAP_FAVOR_HYPERBOLIC;
+    check("hyperbolic", favor, FEATURES);
+    check("elu1, window", (linattn_config){.map = LINATTN_MAP_ELU1, .window = 3}, ELU1 && WINDOW);
+    check("exp, window", (linattn_config){.map = LINATTN_MAP_EXP, .window = 3}, EXP && WINDOW);
+    check_workspace("exact attention", LINATTN_WORKSPACE_SOFTMAX, EXACT);
+    check_workspace("nystrom", LINATTN_WORKSPACE_NYSTROM, NYSTROM);
+    return failed != 0;
 }

@@ -1,0 +1,177 @@
+/* Prints how many bytes of stack calls take, for each instruction set of this machine and for calls
+   of a kind: a line each of the instruction set, the kind, and the bytes. The stack below is filled
+   with a pattern before a call. */
+#include "linattn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAINT UINT64_C(0xa5a5a5a5a5a5a5a5)
+
+enum { WORDS = 1 << 14, HEADS = 2, MOST_DIM = 130, TOKENS = 36, FEATURES = 64 };
+
+static float q[TOKENS * HEADS * MOST_DIM], k[TOKENS * HEADS * MOST_DIM];
+static float v[TOKENS * HEADS * MOST_DIM], out[TOKENS * HEADS * MOST_DIM];
+static float projection[FEATURES * MOST_DIM];
+static void *state, *workspace;
+static size_t bytes;
+
+static linattn_config config;
+static size_t tokens;
+
+/* ---- Calls ---------------------------------------------------------------------------------- */
+
+static void call_causal(void)
+{
+    linattn_causal(state, linattn_rows(q), linattn_rows(k), linattn_rows(v),
+                   linattn_output_rows(out), tokens, NULL);
+}
+
+static void call_init(void) { linattn_state_init(&config, state, bytes); }
+static void call_update(void)
+{
+    linattn_update(state, linattn_rows(k), linattn_rows(v), tokens, NULL);
+}
+static void call_query(void)
+{
+    linattn_query(state, linattn_rows(q), linattn_output_rows(out), tokens, NULL);
+}
+
+static void call_bidirectional(void)
+{
+    linattn_bidirectional(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v),
+                          tokens, linattn_output_rows(out), workspace, bytes, NULL);
+}
+
+#ifndef LINATTN_NO_EXACT
+static void call_softmax(void)
+{
+    linattn_softmax(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v), tokens,
+                    linattn_output_rows(out), 1, workspace, bytes, NULL);
+}
+#endif
+
+#ifndef LINATTN_NO_NYSTROM
+static void call_nystrom(void)
+{
+    linattn_nystrom(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v), tokens,
+                    linattn_output_rows(out), 0, workspace, bytes, NULL);
+}
+#endif
+
+#ifndef LINATTN_NO_MAPS
+static void call_map(void) { linattn_map(&config, 0, q, workspace, tokens); }
+#endif
+
+#ifndef LINATTN_NO_RANDOM
+static void call_random(void)
+{
+    linattn_random_features(1, LINATTN_RANDOM_ORTHOGONAL, FEATURES, config.dim_key, workspace);
+}
+#endif
+
+/* ---- Stack ---------------------------------------------------------------------------------- */
+
+/* Below what a signal or a leaf function may use of this frame. The volatile pointer is opaque to
+   the compiler, which else would see that it leaves the frame. */
+static size_t __attribute__((noinline)) stack_of(void (*call)(void))
+{
+    uint64_t *volatile frame = (uint64_t *)((uintptr_t)__builtin_frame_address(0) / 16 * 16 - 512);
+    volatile uint64_t *at;
+    for (at = frame - WORDS; at < frame; at++) *at = PAINT;
+    call();
+    for (at = frame - WORDS; at < frame && *at == PAINT; at++) continue;
+    return at < frame ? 512 + (size_t)((uintptr_t)frame - (uintptr_t)at) : 512;
+}
+
+static void most(size_t *worst, void (*call)(void))
+{
+    const size_t used = stack_of(call);
+    if (used > *worst) *worst = used;
+}
+
+/* ---- Kinds of calls ------------------------------------------------------------------------- */
+
+static const size_t shapes[][3] = {/* query heads per key/value head, dim_key, dim_value */
+                                   {1, 16, 16}, {2, 32, 32}, {1, 64, 64},
+                                   {1, 5, 100}, {2, 72, 40}, {1, 130, 8}};
+
+static void verbs(size_t *worst)
+{
+    if (linattn_state_size(&config) == 0) return;
+    most(worst, call_init);
+    for (tokens = 1; tokens <= TOKENS; tokens += TOKENS - 1) {
+        most(worst, call_causal);
+        if (!config.window) {
+            most(worst, call_update);
+            most(worst, call_query);
+        }
+        most(worst, call_bidirectional);
+    }
+}
+
+static void maps(size_t *worst, int first, int last, size_t window)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int map = first; map <= last; map++)
+            for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                memset(&config, 0, sizeof config);
+                config.heads = HEADS;
+                config.kv_heads = HEADS / shapes[i][0];
+                config.dim_key = shapes[i][1];
+                config.dim_value = shapes[i][2];
+                config.map = (linattn_feature_map)map;
+                config.normaliser = (linattn_normaliser)normaliser;
+                config.features = FEATURES;
+                config.projection = projection;
+                config.degree = 2;
+                config.window = window;
+                if (linattn_features(&config) <= 200) verbs(worst);
+            }
+}
+
+static void exact(size_t *worst)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        memset(&config, 0, sizeof config);
+        config.heads = HEADS;
+        config.kv_heads = HEADS / shapes[i][0];
+        config.dim_key = shapes[i][1];
+        config.dim_value = shapes[i][2];
+        for (tokens = 1; tokens <= TOKENS; tokens += TOKENS - 1) {
+#ifndef LINATTN_NO_EXACT
+            most(worst, call_softmax);
+#endif
+#ifndef LINATTN_NO_NYSTROM
+            most(worst, call_nystrom);
+#endif
+#ifndef LINATTN_NO_MAPS
+            most(worst, call_map);
+#endif
+#ifndef LINATTN_NO_RANDOM
+            most(worst, call_random);
+#endif
+        }
+    }
+}
+
+int main(void)
+{
+    bytes = (size_t)1 << 26;
+    state = malloc(bytes);
+    workspace = malloc(bytes);
+    if (!state || !workspace) return 1;
+    for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
+        size_t worst[4] = {0, 0, 0, 0};
+        const char *name = linattn_isa_name((linattn_isa)isa);
+        if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
+        maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
+        maps(&worst[1], LINATTN_MAP_FAVOR, LINATTN_MAP_EXPDEF, 0);
+        maps(&worst[2], LINATTN_MAP_ELU1, LINATTN_MAP_EXPDEF, 20);
+        exact(&worst[3]);
+        printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n", name, worst[0], name,
+               worst[1], name, worst[2], name, worst[3]);
+    }
+    return 0;
+}
