@@ -3219,7 +3219,8 @@ static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const 
             c.end = count;
             if (keys && p->map == LINATTN_MAP_EXP)
                 c.end = LA_NAME(run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            for (t = c.t; t < c.end && p->map == LINATTN_MAP_EXP; t++)
+            /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
+            for (t = c.t; g0 == 0 && t < c.end && p->map == LINATTN_MAP_EXP; t++)
                 x->apart[t] |= LA_NAME(too_far)(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) LA_NAME(put_columns)(sum, w, &c, own); /* over the inputs */
             LA_NAME(band_run)(sum, w, x, &c, &sums, &scores, q);

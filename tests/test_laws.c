@@ -489,6 +489,28 @@ static void groups_of_every_size(void **state)
         }
 }
 
+/* A block of a window holds so many tokens, or so many query heads, as the instruction set likes: one
+   token, and then several blocks of heads, where these are many. */
+static void windows_of_groups(void **state)
+{
+    (void)state;
+    rng r = {29};
+    for (size_t heads = 1; heads < 32; heads += test_quick() ? 4 : 1)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+            size_t mark = pool_mark();
+            linattn_config config = config_draw(&r, map, LINATTN_NORM_SUM, 1 + heads % 5, 20);
+            config.heads = heads;
+            config.kv_heads = 1;
+            config.dim_value = 1 + rng_below(&r, 20);
+            config.window = window_draw(&r, 40);
+            problem p = problem_new(config, 40, 40, &r, 3);
+            separation_law(&p, &r);
+            cuts_law(&p, &r);
+            if (!test_inexact()) isa_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
 /* Which outputs a NaN has to reach, and that it reaches no other head. */
 typedef struct poison {
     const char *name;
@@ -957,6 +979,7 @@ int main(void)
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
         TEST(groups_of_every_size),
+        TEST(windows_of_groups),
         TEST(nan_stays_in_its_head),
         TEST(nan_query_stays_in_its_row),
         TEST(masked_tokens_are_absent),
