@@ -1344,6 +1344,8 @@ typedef struct la_tile {
     size_t f0, f1;            /* features in scratch: rows of S */
     int first, last;          /* the first, the last of the features */
     int clamp;                /* the identity's quotients may exceed floats: saturate */
+    int positive_zeros;       /* no sum is -0: its sign would tell whether keys outside a token's
+                                 window, whose weights are 0, were in its tile */
     int keep;                 /* the last of these heads leaves the new S behind */
     int ahead;                /* another whole block follows: fetch it */
     const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
@@ -1434,6 +1436,9 @@ LINATTN__INLINE void LA_NAME(tile_end)(const la_tile *a, size_t g, size_t t, siz
 {
     const float *by = a->lower ? a->lower + t : a->scale + g * a->count + t;
     size_t i, j;
+    if (a->last && a->positive_zeros) {
+        LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
+    }
     if (a->last && a->lower) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
@@ -1756,7 +1761,7 @@ static LINATTN__NOINLINE void LA_NAME(project)(const linattn__span *s, const flo
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
-    a.clamp = a.keep = a.ahead = 0;
+    a.clamp = a.positive_zeros = a.keep = a.ahead = 0;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
@@ -1967,6 +1972,7 @@ LINATTN__INLINE void LA_NAME(block)(const linattn__span *s, la_scratch *w, size_
     a.heads = heads;
     a.keep = keep;
     a.clamp = s->params->map == LINATTN_MAP_IDENTITY;
+    a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
     a.k_in = keys ? s->k + t0 * s->k_token : NULL;
@@ -3196,6 +3202,7 @@ static LINATTN__NOINLINE void LA_NAME(band_block)(const linattn__span *s, const 
     sums.count = count;
     sums.heads = heads;
     sums.clamp = sums.keep = sums.ahead = 0;
+    sums.positive_zeros = 1;
     sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     scores = sums;
     scores.span = &single;

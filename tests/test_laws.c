@@ -397,6 +397,32 @@ static void reach_of_windows(void **state)
             }
 }
 
+/* Sums that underflow to a zero below, where tiles hold more keys than a token sees, or fewer. */
+static void zeros_of_windows(void **state)
+{
+    (void)state;
+    static const float keys[] = {1, -12, -3}, values[] = {0, -1e-38f, 0};
+    rng r = {31};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t window = 1; window < 80; window += 1 + window / 2) {
+            size_t mark = pool_mark();
+            linattn_config config = {.dim_key = 1,
+                                     .map = (linattn_feature_map)map,
+                                     .normaliser = LINATTN_NORM_SUM,
+                                     .features = 3,
+                                     .window = window};
+            problem p = problem_new(config, 81, 81, &r, 1);
+            for (size_t t = 0; t < p.n_k; t++) {
+                p.k[t] = keys[t % 3] * (t < 3 || rng_below(&r, 4) ? 1 : rng_float(&r, 4));
+                p.v[t] = t < 3 || rng_below(&r, 2) ? values[t % 3] : rng_float(&r, 2e-38f);
+            }
+            decode_law(&p, &r);
+            cuts_law(&p, &r);
+            if (!test_inexact()) isa_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
 /* ---- Heads ---------------------------------------------------------------------------------- */
 
 /* The same problem with the groups of heads rotated by one. */
@@ -976,6 +1002,7 @@ int main(void)
         TEST(a_key_that_dwarfs_all_others),
         TEST(windows_forget),
         TEST(reach_of_windows),
+        TEST(zeros_of_windows),
         TEST(permutation_of_heads),
         TEST(heads_are_separate),
         TEST(groups_of_every_size),
