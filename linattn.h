@@ -761,9 +761,14 @@ static float linattn__tame(const float *x, size_t d, float root, float *power)
 }
 #endif
 
-/* x 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
-static float linattn__saturating_ldexp(float x, float n)
+/* clang from 16 on, under -ffast-math, takes what floating-point parameters and results hold to be
+   finite, whatever the pragmas say: a float that may be inf or NaN crosses into a function that is
+   not inlined behind a pointer. */
+
+/* *at *= 2^n, saturating at +-FLT_MAX, 0 below FLT_MIN. */
+static void linattn__saturating_ldexp(float *at, float n)
 {
+    float x = *at;
     int i;
     for (i = 0; i < 3 && n > 0.0f; i++) {
         const float step = n > 127.0f ? 127.0f : n;
@@ -775,50 +780,49 @@ static float linattn__saturating_ldexp(float x, float n)
         x = x * linattn__pow2((int)step);
         n = n - step;
     }
-    return linattn__flush(x);
+    *at = linattn__flush(x);
 }
 
-/* 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes and what
-   their rounding lost are summed in double. */
-static float linattn__cancelling(const float *den, const float *lost, float epsilon)
+/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
+   and what their rounding lost are summed in double. */
+static void linattn__cancelling(const float *den, const float *lost, float epsilon, float *scale)
 {
     double sum = (double)epsilon;
     int i;
     for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
     for (i = 0; i < 16; i++) sum = sum + (double)den[i];
-    if (sum == 0.0) return 0.0f;
-    sum = 1.0 / sum;
-    if (sum > (double)LINATTN__FLT_MAX) return LINATTN__FLT_MAX;
-    if (sum < -(double)LINATTN__FLT_MAX) return -LINATTN__FLT_MAX;
-    return (float)sum;
+    sum = sum == 0.0 ? 0.0 : 1.0 / sum;
+    if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
+    if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;
+    *scale = (float)sum;
 }
 
-/* What the read-out of one query is multiplied by: the returned factor times 2^power. The true
-   denominator is den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
+/* What the read-out of one query is multiplied by: *scale 2^power. The true denominator is
+   den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
    mass 2^mass_top. */
-static float linattn__factor(const linattn__params *p, float den, float top, float mass,
-                             float mass_top, uint64_t seen, float *power)
+static void linattn__factor(const linattn__params *p, const float *den, float top,
+                            const float *mass, float mass_top, uint64_t seen, float *scale,
+                            float *power)
 {
     const int exponents = p->map == LINATTN_MAP_EXP;
-    float scale = 1.0f;
     if (p->norm == LINATTN_NORM_SUM) {
-        float epsilon = p->softmax ? p->epsilon * mass : p->epsilon;
-        if (exponents) epsilon = linattn__saturating_ldexp(epsilon, mass_top - top - LINATTN__BIAS);
-        return linattn__inverse(den + epsilon);
+        float epsilon = p->softmax ? p->epsilon * *mass : p->epsilon;
+        if (exponents) linattn__saturating_ldexp(&epsilon, mass_top - top - LINATTN__BIAS);
+        *scale = linattn__inverse(*den + epsilon);
+        return;
     }
     if (p->norm == LINATTN_NORM_FEATURE) {
-        if (p->softmax) return linattn__inverse(den);
-        if (exponents) *power = top;
-        return p->rest_root;
+        *scale = p->softmax ? linattn__inverse(*den) : p->rest_root;
+        if (exponents && !p->softmax) *power = top;
+        return;
     }
-    scale = p->rest;
-    if (p->norm == LINATTN_NORM_LENGTH) scale = seen ? scale / (float)seen : 0.0f;
+    *scale = p->rest;
+    if (p->norm == LINATTN_NORM_LENGTH) *scale = seen ? p->rest / (float)seen : 0.0f;
     if (exponents) *power = top + LINATTN__BIAS;
     if (p->softmax) {
-        scale = scale * linattn__inverse(mass);
+        *scale = *scale * linattn__inverse(*mass);
         *power = *power - mass_top;
     }
-    return scale;
 }
 
 /* Is this key a masked token, all -inf? The first component decides for almost all. */

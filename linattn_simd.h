@@ -364,10 +364,10 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
-    const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a[0]), LA_NAME(high)(a[0]));
-    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
-    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+    const la_vec b = la_max(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));
+    const la_vec c = la_max(b, _mm512_shuffle_f32x4(b, b, 0xb1));
+    const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
+    return _mm512_cvtss_f32(la_max(d, _mm512_permute_ps(d, 0xb1)));
 }
 LINATTN__INLINE void la_transpose(la_vec *a)
 {
@@ -539,9 +539,9 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
-    const __m128 e = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    const __m128 f = _mm_max_ps(e, _mm_movehl_ps(e, e));
-    return _mm_cvtss_f32(_mm_max_ps(f, _mm_shuffle_ps(f, f, 1)));
+    const la_vec c = la_max(b, _mm256_permute2f128_ps(b, b, 1));
+    const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
+    return _mm256_cvtss_f32(la_max(d, _mm256_permute_ps(d, 0xb1)));
 }
 LINATTN__INLINE void la_transpose(la_vec *a)
 {
@@ -1004,7 +1004,7 @@ static LINATTN__NOINLINE void LA_NAME(peaks)(const linattn__span *s, la_scratch 
 }
 
 /* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
-static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
+static void LA_NAME(mass)(const linattn__span *s, const float *row, float *mass, float *top)
 {
     la_vec sum[LA_PANEL_VECS], peak[LA_PANEL_VECS];
     size_t f, i;
@@ -1027,7 +1027,7 @@ static float LA_NAME(mass)(const linattn__span *s, const float *row, float *top)
         i = (f / LA_W) % LA_PANEL_VECS;
         sum[i] = la_add(sum[i], la_first(e, la_zero(), lanes));
     }
-    return la_sum16(sum);
+    *mass = la_sum16(sum);
 }
 
 /* The denominator's term of one vector of features, and the weight that S's rows get. */
@@ -1206,16 +1206,16 @@ static LINATTN__NOINLINE void LA_NAME(finish)(const linattn__span *s, la_scratch
         float den, mass = 1.0f, mass_top = 0.0f, top = w->top[row];
         w->power[row] = 0.0f;
         if (sum && signs) {
-            w->scale[row] = linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon);
+            linattn__cancelling(w->den + row * 16, w->lost + row * 16, p->epsilon, w->scale + row);
             continue;
         }
         den = LA_NAME(denominator)(w->den + row * 16);
         if (p->map == LINATTN_MAP_EXP && !(top > -LINATTN__INF)) top = 0.0f;
         if (p->softmax && p->norm != LINATTN_NORM_FEATURE)
-            mass = LA_NAME(mass)(s, c->query + t * s->q_token, &mass_top);
-        w->scale[row] =
-            linattn__factor(p, den, top, mass, mass_top,
-                            keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, &w->power[row]);
+            LA_NAME(mass)(s, c->query + t * s->q_token, &mass, &mass_top);
+        linattn__factor(p, &den, top, &mass, mass_top,
+                        keys ? LA_NAME(visible)(s, c->t0 + t) : s->seen, w->scale + row,
+                        w->power + row);
     }
 }
 
@@ -1230,7 +1230,7 @@ static void LA_NAME(shift_rows)(const linattn__span *s, const float *power, floa
         float *const row = out + t * s->out_token;
         if (power[t] == 0.0f) continue;
         for (c = s->column_begin; c < s->column_end; c++)
-            row[c] = linattn__saturating_ldexp(row[c], power[t]);
+            linattn__saturating_ldexp(row + c, power[t]);
     }
 }
 
@@ -1258,11 +1258,11 @@ LINATTN__INLINE int LA_NAME(moves)(const linattn__span *s, size_t f0, size_t f1,
 
 /* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two
    factors, as one may be out of range. */
-static void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, float to)
+LINATTN__INLINE void LA_NAME(rescale_row)(const linattn__span *s, size_t f, float from, float to)
 {
     float factor[2];
     size_t c, i;
-    if (from == -LINATTN__INF) return; /* the row is still empty */
+    if (!(from >= LINATTN__LOWEST)) return; /* -inf: the row is still empty */
     linattn__two_factors(from - to, factor);
     s->z[f] = linattn__rescale(s->z[f], factor);
     for (c = s->column_begin; c < s->column_end; c += 16) {
@@ -1702,9 +1702,12 @@ static void LA_NAME(untame)(const linattn__span *s, const la_projection *w, cons
     size_t c;
     if (w->power[t] == 0.0f) return;
     if (s->params->lowered) square = LA_NAME(square)(x + t * x_token, s->d, w->factor[t]);
-    square = linattn__saturating_ldexp(0.5f * square, 2.0f * w->power[t]);
-    for (c = 0; c < columns; c++)
-        y[c] = linattn__clamp(linattn__saturating_ldexp(y[c], w->power[t]) - square);
+    square = 0.5f * square;
+    linattn__saturating_ldexp(&square, 2.0f * w->power[t]);
+    for (c = 0; c < columns; c++) {
+        linattn__saturating_ldexp(y + c, w->power[t]);
+        y[c] = linattn__clamp(y[c] - square);
+    }
 }
 
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
@@ -3425,9 +3428,11 @@ static void LA_NAME(map_features)(const linattn__span *s)
 /* y = softmax over the span's m features of one query. */
 static void LA_NAME(map_softmax)(const linattn__span *s, const float *x, float *y)
 {
-    float top;
-    const la_vec mass = la_set1(LA_NAME(mass)(s, x, &top));
+    float all, top;
+    la_vec mass;
     size_t f;
+    LA_NAME(mass)(s, x, &all, &top);
+    mass = la_set1(all);
     for (f = 0; f < s->m; f += LA_W) {
         const int lanes = LA_NAME(lanes_left)(s->m, f);
         la_vec n, e = LA_NAME(split)(la_load_part(x + f, lanes), s->params, &n);
