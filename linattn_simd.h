@@ -525,8 +525,8 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
-    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_fma(p, m - low, p) * LA_NAME(pow2)(low);
     return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
@@ -688,8 +688,8 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
-    const la_vec low = la_min(la_set1(127.0f), n), m = la_max(la_set1(-127.0f), low);
-    const la_vec r = la_fma(p, n - low, p) * LA_NAME(pow2)(m);
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_fma(p, m - low, p) * LA_NAME(pow2)(low);
     const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
 }

@@ -443,17 +443,26 @@ static void every_map(void **state)
 static void maps_at_the_ends_of_the_range(void **state)
 {
     (void)state;
-    float x[] = {100, -200, 3e38f, -3e38f, -test_infinity, 0}, y[6];
-    const float expected[] = {test_infinity, 0, test_infinity, 0, 0, 1};
-    linattn_config config = {.dim_key = 6, .map = LINATTN_MAP_EXP};
-    check_status(linattn_map(&config, 1, x, y, 1), LINATTN_OK, "exp");
-    check_same_floats(y, expected, 6, 6, "exp");
-    config.map = LINATTN_MAP_SOFTMAX;
-    check_status(linattn_map(&config, 1, x, y, 1), LINATTN_OK, "softmax of keys");
-    check_same_floats(y, expected, 6, 6, "softmax of keys");
-    const float one_hot[] = {0, 0, 1, 0, 0, 0};
-    check_status(linattn_map(&config, 0, x, y, 1), LINATTN_OK, "softmax of queries");
-    check_same_floats(y, one_hot, 6, 6, "softmax of queries");
+    const float some[] = {4e5f, -6e5f, 3e38f, -3e38f, -test_infinity, 0};
+    static const float scales[] = {0, 0.5f, 3, 1e-6f};
+    enum { SOME = COUNT_OF(some), COUNT = 3 * SOME };
+    float x[COUNT], y[COUNT], expected[COUNT], one_hot[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        x[i] = some[i % SOME];
+        expected[i] = x[i] > 0 ? test_infinity : x[i] < 0 ? 0.0f : 1.0f;
+        one_hot[i] = i % SOME == 2 ? 1.0f : 0.0f;
+    }
+    for (size_t i = 0; i < COUNT_OF(scales); i++) {
+        linattn_config config = {.dim_key = SOME, .scale = scales[i]};
+        config.map = LINATTN_MAP_EXP;
+        check_status(linattn_map(&config, 1, x, y, 3), LINATTN_OK, "exp");
+        check_same_floats(y, expected, COUNT, SOME, "%s", config_name(&config));
+        config.map = LINATTN_MAP_SOFTMAX;
+        check_status(linattn_map(&config, 1, x, y, 3), LINATTN_OK, "softmax of keys");
+        check_same_floats(y, expected, COUNT, SOME, "keys, %s", config_name(&config));
+        check_status(linattn_map(&config, 0, x, y, 3), LINATTN_OK, "softmax of queries");
+        check_same_floats(y, one_hot, COUNT, SOME, "queries, %s", config_name(&config));
+    }
 }
 
 /* For softmax, too, a NaN stays in its own vector. */
