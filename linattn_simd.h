@@ -2008,6 +2008,20 @@ static void LA_NAME(query)(const linattn__span *s)
             LA_NAME(query_block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
 }
 
+/* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN of
+   those that share a vector with others: they become zero again. */
+static void LA_NAME(clear_padding)(const linattn__span *s)
+{
+    size_t f, i, c;
+    if (s->dv % 16 == 0 || s->column_end < s->dv) return;
+    for (f = s->row_begin; f < s->row_end; f += LA_W) {
+        const la_vec z = la_load(s->z + f);
+        if (!la_any(LA_NAME(unordered)(la_sub(z, z)))) continue;
+        for (i = f; i < f + LA_W && i < s->row_end; i++)
+            for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
+    }
+}
+
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
 static void LA_NAME(masked_block)(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
 {
@@ -2038,6 +2052,7 @@ static void LA_NAME(causal)(const linattn__span *s)
             LA_NAME(block)(s, &w, t, count, g, heads, g + heads == s->group, 1);
         }
     }
+    LA_NAME(clear_padding)(s);
 }
 
 /* ---- update ---------------------------------------------------------------------------------- */
@@ -2218,6 +2233,7 @@ static void LA_NAME(update)(const linattn__span *s)
         count = LA_NAME(alike)(s, t, LA_PART, &masked);
         if (!masked) LA_NAME(update_block)(s, t, count);
     }
+    LA_NAME(clear_padding)(s);
 }
 
 /* ---- Exact attention ------------------------------------------------------------------------- */
