@@ -1666,6 +1666,15 @@ static linattn_status linattn__read_view(const float *data, size_t stride_token,
     return LINATTN_OK;
 }
 
+/* Strides to walk by. That of a single token or head is never walked and may be anything: replaced
+   by what no sum or multiple of can overflow. */
+static size_t linattn__token_step(const linattn__extent *e) { return e->n > 1 ? e->token : e->dim; }
+
+static size_t linattn__head_step(const linattn__extent *e)
+{
+    return e->heads > 1 ? e->head : e->dim;
+}
+
 static int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
@@ -2211,24 +2220,24 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
 static void linattn__use_query(linattn__work *w, const linattn__extent *q, const linattn__extent *o)
 {
     w->span.q = q->data;
-    w->span.q_token = q->token;
-    w->span.q_head = q->head;
-    w->q_group = q->head * w->span.group;
+    w->span.q_token = linattn__token_step(q);
+    w->span.q_head = linattn__head_step(q);
+    w->q_group = w->span.q_head * w->span.group;
     w->span.out = (float *)(uintptr_t)o->data;
-    w->span.out_token = o->token;
-    w->span.out_head = o->head;
-    w->out_group = o->head * w->span.group;
+    w->span.out_token = linattn__token_step(o);
+    w->span.out_head = linattn__head_step(o);
+    w->out_group = w->span.out_head * w->span.group;
     w->span.n = q->n;
 }
 
 static void linattn__use_keys(linattn__work *w, const linattn__extent *k, const linattn__extent *v)
 {
     w->span.k = k->data;
-    w->span.k_token = k->token;
-    w->k_head = k->head;
+    w->span.k_token = linattn__token_step(k);
+    w->k_head = linattn__head_step(k);
     w->span.v = v->data;
-    w->span.v_token = v->token;
-    w->v_head = v->head;
+    w->span.v_token = linattn__token_step(v);
+    w->v_head = linattn__head_step(v);
     w->span.n = w->span.n_k = k->n;
 }
 
@@ -2730,22 +2739,22 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->k = x->k.data;
     e->v = x->v.data;
     e->out = (float *)(uintptr_t)x->out.data;
-    e->q_token = x->q.token;
-    e->q_head = x->q.head;
-    e->k_token = x->k.token;
-    e->v_token = x->v.token;
-    e->out_token = x->out.token;
-    e->out_head = x->out.head;
+    e->q_token = linattn__token_step(&x->q);
+    e->q_head = linattn__head_step(&x->q);
+    e->k_token = linattn__token_step(&x->k);
+    e->v_token = linattn__token_step(&x->v);
+    e->out_token = linattn__token_step(&x->out);
+    e->out_head = linattn__head_step(&x->out);
     e->group = s->group;
     e->n_k = x->k.n;
     e->d = s->d;
     e->dv = s->dv;
     w->kv_heads = s->kv_heads;
     w->n_q = x->q.n;
-    w->q_group = x->q.head * s->group;
-    w->k_head = x->k.head;
-    w->v_head = x->v.head;
-    w->out_group = x->out.head * s->group;
+    w->q_group = e->q_head * s->group;
+    w->k_head = linattn__head_step(&x->k);
+    w->v_head = linattn__head_step(&x->v);
+    w->out_group = e->out_head * s->group;
 }
 
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,

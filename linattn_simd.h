@@ -2174,10 +2174,11 @@ static const float *LA_NAME(pack)(const linattn__span *s, float *v, size_t t0, s
     *stride = s->v_token;
     if (whole && aligned && s->v_token % 128 != 0) return from;
     *stride = wide * LA_W;
-    for (t = 0; t < count; t++, from += s->v_token)
+    for (t = 0; t < count; t++)
         for (j = 0; j < wide; j++)
             la_store(v + (t * wide + j) * LA_W,
-                     la_load_part(from + j * LA_W, LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
+                     la_load_part(from + t * s->v_token + j * LA_W,
+                                  LA_NAME(lanes_left)(s->dv, (u + j) * LA_W)));
     return v;
 }
 
@@ -3288,14 +3289,15 @@ static void LA_NAME(band_tokens)(const linattn__span *s, linattn__span *sum,
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
     size_t t, f, g;
     for (t = 0; t < count; t++) {
-        const float *k = s->k + (t0 + t) * s->k_token, *v = s->v + (t0 + t) * s->v_token;
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
+        const float *v;
         x->apart[t] = apart;
         if (absent) {
             if (!apart) LA_NAME(put_values)(s, b, NULL, own + t);
             continue;
         }
-        LA_NAME(copy)(key, k, s->d);
+        v = s->v + (t0 + t) * s->v_token;
+        LA_NAME(copy)(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {

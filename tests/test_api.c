@@ -599,6 +599,36 @@ static void strides_that_are_not_taken(void **state)
     check_taken_by(&c, WITH_QUERIES, "one head, any stride_head");
 }
 
+/* Nor do its sums and multiples, which wrap around. */
+static void huge_strides_that_are_not_taken(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (size_t i = 0; i < 5 * 140; i++) {
+        const size_t huge = SIZE_MAX / (i % 2 ? 4 : 1) - i / 5;
+        call c = call_new(w);
+        c.n_q = c.n_k = 1;
+        if (i % 5 == 0 || i % 5 == 4) c.q = (linattn_view){w->q, huge, DIM_KEY};
+        if (i % 5 == 1 || i % 5 == 4) c.k = (linattn_view){w->k, huge, DIM_KEY};
+        if (i % 5 == 2 || i % 5 == 4) c.v = (linattn_view){w->v, huge, DIM_VALUE};
+        if (i % 5 == 3 || i % 5 == 4) c.out = (linattn_output){w->out, huge, DIM_VALUE};
+        call dense = call_new(w);
+        dense.n_q = dense.n_k = 1;
+        for (int which = 0; which < VERB_COUNT; which++) {
+            size_t mark = pool_mark();
+            world_use(w, LINATTN_MAP_ELU1, 0);
+            check_taken_by(&dense, 1 << which, "dense");
+            world *expected = (world *)pool_copy(w, sizeof *w);
+            world_use(w, LINATTN_MAP_ELU1, 0);
+            check_taken_by(&c, 1 << which, "one token, huge strides");
+            check_same_bytes(w->out, expected->out, sizeof w->out, "%s, %zu", verb_names[which], i);
+            check_same_bytes(w->state, expected->state, w->state_bytes, "%s, %zu",
+                             verb_names[which], i);
+            pool_release(mark);
+        }
+    }
+}
+
 static float *floats_at(world *w, size_t offset)
 {
     return (float *)(void *)((unsigned char *)w + offset);
@@ -1477,6 +1507,7 @@ int main(void)
         TEST(strides_that_overflow),
         TEST(outputs_that_overlap_themselves),
         TEST(strides_that_are_not_taken),
+        TEST(huge_strides_that_are_not_taken),
         TEST(outputs_that_overlap_inputs),
         TEST(projections_that_are_written),
         TEST(windows_are_for_whole_sequences),
