@@ -1454,7 +1454,12 @@ static void linattn__leave(linattn__environment before) { (void)before; }
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-static int linattn__finite(float x) { return (linattn__to_bits(x) & 0x7f800000u) != 0x7f800000u; }
+/* Is it finite and not below zero? What is checked before linattn__enter is judged by its bits: the
+   host may have NaN trap, or denormals count as zero. */
+LINATTN__INLINE int linattn__not_negative(uint32_t bits)
+{
+    return bits < 0x7f800000u || bits == 0x80000000u;
+}
 
 #define LINATTN__MAX_WINDOW 0x3fffffffu
 #define LINATTN__HEADER_BYTES 128 /* of a state */
@@ -1552,8 +1557,8 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
     if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
     if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
-    if (!linattn__finite(s->scale) || !linattn__finite(s->epsilon)) return LINATTN_ERROR_CONFIG;
-    if (s->scale < 0.0f || s->epsilon < 0.0f) return LINATTN_ERROR_CONFIG;
+    if (!linattn__not_negative(linattn__to_bits(s->scale))) return LINATTN_ERROR_CONFIG;
+    if (!linattn__not_negative(linattn__to_bits(s->epsilon))) return LINATTN_ERROR_CONFIG;
     status = linattn__read_map(c, s);
     if (status != LINATTN_OK) return status;
     if (s->norm == LINATTN_NORM_DEFAULT)
@@ -1586,16 +1591,22 @@ static double linattn__sqrt(double x)
     return y;
 }
 
+/* Is a scale given? */
+LINATTN__INLINE int linattn__has_scale(const linattn__shape *s)
+{
+    return (linattn__to_bits(s->scale) & 0x7fffffffu) != 0;
+}
+
 static float linattn__exact_scale(const linattn__shape *s)
 {
-    if (s->scale > 0.0f) return s->scale;
+    if (linattn__has_scale(s)) return s->scale;
     return (float)(1.0 / linattn__sqrt((double)s->d));
 }
 
 /* s of the map: 1 for those that act on each coordinate unless given. */
 static float linattn__scale(const linattn__shape *s)
 {
-    if (s->source == LINATTN__DIRECT && !(s->scale > 0.0f)) return 1.0f;
+    if (s->source == LINATTN__DIRECT && !linattn__has_scale(s)) return 1.0f;
     return linattn__exact_scale(s);
 }
 
@@ -1782,7 +1793,7 @@ static void linattn__make_header(const linattn__shape *s, linattn__header *h)
     h->map = (uint32_t)s->map;
     h->norm = (uint32_t)s->norm;
     h->scale = linattn__to_bits(linattn__scale(s));
-    h->epsilon = linattn__to_bits(s->epsilon > 0.0f ? s->epsilon : 0.0f);
+    h->epsilon = linattn__to_bits(s->epsilon) & 0x7fffffffu; /* -0 is 0 */
     h->features = (uint32_t)s->features;
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
@@ -1844,7 +1855,7 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     return LINATTN_OK;
 }
 
-#define LINATTN__MAX_PROJECTION 1e6f
+#define LINATTN__MAX_PROJECTION 0x49742400u /* the bits of 1e6 */
 
 /* A config, checked whole, the numbers of its projection included. */
 static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
@@ -1856,8 +1867,7 @@ static linattn_status linattn__check_config(const linattn_config *c, linattn__sh
     if (s->source != LINATTN__PROJECTED) return LINATTN_OK;
     if (!c->projection) return LINATTN_ERROR_NULL;
     for (i = 0; i < s->features * s->d; i++)
-        if (!(c->projection[i] >= -LINATTN__MAX_PROJECTION &&
-              c->projection[i] <= LINATTN__MAX_PROJECTION))
+        if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > LINATTN__MAX_PROJECTION)
             return LINATTN_ERROR_CONFIG;
     return LINATTN_OK;
 }
@@ -2088,9 +2098,10 @@ static int linattn__exponents_valid(const float *e, size_t count)
 {
     size_t i;
     for (i = 0; i < count; i++) {
-        const float x = e[i];
-        if (linattn__to_bits(x) == 0xff800000u) continue;
-        if (!(x >= -2097152.0f && x <= 2097152.0f) || x != (float)(int)x) return 0;
+        const uint32_t bits = linattn__to_bits(e[i]), size = bits & 0x7fffffffu;
+        if (size == 0 || bits == 0xff800000u) continue;
+        if (size < 0x3f800000u || size > 0x4a000000u) return 0;   /* 1, 2^21 */
+        if (size & 0x007fffffu >> ((size >> 23) - 127)) return 0; /* a fraction */
     }
     return 1;
 }

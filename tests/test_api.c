@@ -1429,6 +1429,73 @@ static void floating_point_environment_on_refusal(void **state)
     }
 }
 
+/* What only looks at numbers does no arithmetic: nothing traps, and denormals are not zero. */
+static void floating_point_environment_of_checks(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, DIM = 3 };
+    static const uint32_t wrong[] = {0x7FC00000, 0x7F800001, 0xFF800001, 0x7F800000,
+                                     0xFF800000, 0x80000001, 0x800116C2, 0xBF800000};
+    static const uint32_t right[] = {0, 0x80000000, 1, 0x000116C2, 0x3F800000, 0x7F7FFFFF};
+    static const uint32_t far_off[] = {0x7FC00000, 0x7F800001, 0xFFC00000, 0x7F800000,
+                                       0xFF800000, 0x49742401, 0xC9742401, 0x7F7FFFFF};
+    static const uint32_t fractions[] = {0x7FC00000, 0x7F800001, 0x7F800000, 0x3F000000,
+                                         0x3FC00000, 0x00000001, 0x80000001, 0x4A000001,
+                                         0x4A000002, 0xCA000004, 0x49FFFFFF, 0x4B000000};
+    static const uint32_t integers[] = {0xFF800000, 0,          0x80000000, 0x3F800000,
+                                        0xC0400000, 0x4A000000, 0xCA000000, 0x49FFFFF8};
+    float projection[ROWS * DIM] = {0};
+    linattn_config favor = {
+        .dim_key = DIM, .map = LINATTN_MAP_FAVOR, .features = ROWS, .projection = projection};
+    const linattn_config plain = {.dim_key = DIM, .map = LINATTN_MAP_EXP};
+    const size_t bytes = linattn_state_size(&plain);
+    float *exponent = (float *)run_init(&plain) + 128 / sizeof(float) + 16;
+    for (size_t i = 0; i < fp_hostile_count(); i++) {
+        linattn_status status[5][16] = {{LINATTN_OK}};
+        linattn_config c = plain;
+        const char *name;
+        fp_set_control(fp_hostile(i, &name));
+        for (size_t j = 0; j < COUNT_OF(wrong); j++) {
+            memcpy(&c.scale, &wrong[j], sizeof c.scale);
+            status[0][j] = linattn_config_check(&c);
+            c.scale = 0;
+            memcpy(&c.epsilon, &wrong[j], sizeof c.epsilon);
+            if (status[0][j] == LINATTN_ERROR_CONFIG) status[0][j] = linattn_config_check(&c);
+            c.epsilon = 0;
+        }
+        for (size_t j = 0; j < COUNT_OF(right); j++) {
+            memcpy(&c.scale, &right[j], sizeof c.scale);
+            memcpy(&c.epsilon, &right[j], sizeof c.epsilon);
+            status[1][j] = linattn_config_check(&c);
+        }
+        for (size_t j = 0; j < COUNT_OF(far_off); j++) {
+            memcpy(projection + 5, &far_off[j], sizeof *projection);
+            status[2][j] = linattn_config_check(&favor);
+        }
+        for (size_t j = 0; j < COUNT_OF(fractions); j++) {
+            memcpy(exponent + 1, &fractions[j], sizeof *exponent);
+            status[3][j] = linattn_state_check(&plain, exponent - 48, bytes);
+        }
+        for (size_t j = 0; j < COUNT_OF(integers); j++) {
+            memcpy(exponent + 1, &integers[j], sizeof *exponent);
+            status[4][j] = linattn_state_check(&plain, exponent - 48, bytes);
+        }
+        fp_set_control(fp_ieee);
+        for (size_t j = 0; j < COUNT_OF(wrong); j++)
+            check_status(status[0][j], LINATTN_ERROR_CONFIG, "%08x, %s", (unsigned)wrong[j], name);
+        for (size_t j = 0; j < COUNT_OF(right); j++)
+            check_status(status[1][j], LINATTN_OK, "%08x, %s", (unsigned)right[j], name);
+        for (size_t j = 0; j < COUNT_OF(far_off); j++)
+            check_status(status[2][j], LINATTN_ERROR_CONFIG, "%08x, %s", (unsigned)far_off[j],
+                         name);
+        for (size_t j = 0; j < COUNT_OF(fractions); j++)
+            check_status(status[3][j], LINATTN_ERROR_STATE, "%08x, %s", (unsigned)fractions[j],
+                         name);
+        for (size_t j = 0; j < COUNT_OF(integers); j++)
+            check_status(status[4][j], LINATTN_OK, "%08x, %s", (unsigned)integers[j], name);
+    }
+}
+
 /* Threads of the caller may have environments of their own. */
 static void parallel_hostile(void *user, size_t count, linattn_job *job, void *arg)
 {
@@ -1533,6 +1600,7 @@ int main(void)
         TEST(single_zero_strides),
         TEST(floating_point_environment),
         TEST(floating_point_environment_on_refusal),
+        TEST(floating_point_environment_of_checks),
         TEST(floating_point_environment_of_threads),
         TEST(status_strings),
         TEST(views),
