@@ -161,7 +161,8 @@ typedef struct linattn_config {
                                      0 means 1/sqrt(dim_key) for favor, taylor, expdef, exact
                                      attention and nystrom, 1 for the other maps */
     float epsilon;           /* added to the denominator of LINATTN_NORM_SUM; finite, >= 0 */
-    size_t features;         /* favor: M, the rows of projection; 0 means 4 * dim_key */
+    size_t features;         /* favor: M, the rows of projection, at most 4 * LINATTN_MAX_DIM;
+                                0 means 4 * dim_key */
     const float *projection; /* favor: [features][dim_key], finite, at most 1e6 in size; required
                                 (linattn_random_features makes one). A state holds a copy */
     size_t degree;           /* taylor, expdef: 1 to 8, 0 means 2. Odd ones may have denominators
@@ -293,7 +294,9 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
 /* Exact attention, the baseline: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming
    over the keys with a running maximum; no n x n matrix is stored. causal != 0: query i sees keys
    j <= i + (n_k - n_q), the last query all keys (so a decode step passes n_q = 1 and the whole key
-   cache); n_q > n_k is then UNSUPPORTED. map and normaliser are ignored. No visible key: zeros.
+   cache); n_q > n_k is then UNSUPPORTED. map and normaliser with all that belongs to them (epsilon,
+   features, projection, degree) and window are ignored, whatever they hold: every query sees all
+   keys, or all up to its own. No visible key: zeros.
    Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
    Cost: 2 (dim_key + dim_value) flops and one exp per query, key and head. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
@@ -314,8 +317,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
    |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
    is often ill-conditioned, the steps then do not converge, and their number decides what comes
    out: the paper takes 6.
-   map and normaliser are ignored. Workspace: LINATTN_WORKSPACE_NYSTROM, grows with landmarks *
-   (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of softmax.
+   map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
+   with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
+   softmax.
    Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
    the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
@@ -337,8 +341,9 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 
 /* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
    the map of the keys (they differ for softmax). In place (y == x) is allowed for the maps
-   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf: the verbs never
-   form these values. Only map and its parameters are used, kv_heads and heads are not. */
+   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf:
+   the verbs never form these values. Of the config only dim_key, map, scale, features, projection
+   and degree are looked at. Errors: those of linattn_config_check for these, and as for exp. */
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n);
 
@@ -363,10 +368,10 @@ typedef enum linattn_random_kind {
    and keys. Choromanski et al. 2021, Performer, section 2.4: orthogonal rows lower the variance of
    phi(q).phi(k). The same seed gives the same bits on every machine, and more features only append
    rows: the first ones stay. Different seeds give independent projections.
-   features and dim: 1 to LINATTN_MAX_DIM each. Errors: NULL, SIZE (also where features * dim
-   overflows), CONFIG (no such kind). Cost: features dim normal numbers of some 20 ns; for the
-   orthogonal kinds 4 features dim min(features, dim) flops more, and the numbers of the norms.
-   Scalar code in the calling thread: 2 ms for 256 x 64. */
+   features: 1 to 4 * LINATTN_MAX_DIM; dim: 1 to LINATTN_MAX_DIM. Errors: NULL, SIZE (also where
+   features * dim overflows), CONFIG (no such kind). Cost: features dim normal numbers of some
+   20 ns; for the orthogonal kinds 4 features dim min(features, dim) flops more, and the numbers of
+   the norms. Scalar code in the calling thread: 2 ms for 256 x 64. */
 LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random_kind kind,
                                                    size_t features, size_t dim, float *projection);
 
@@ -1462,7 +1467,8 @@ LINATTN__INLINE int linattn__not_negative(uint32_t bits)
 }
 
 #define LINATTN__MAX_WINDOW 0x3fffffffu
-#define LINATTN__HEADER_BYTES 128 /* of a state */
+#define LINATTN__MAX_FEATURES (4 * (size_t)LINATTN_MAX_DIM) /* the default's largest */
+#define LINATTN__HEADER_BYTES 128                           /* of a state */
 #define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
 
 /* A config with its defaults filled in. */
@@ -1497,7 +1503,7 @@ static linattn_status linattn__read_map(const linattn_config *c, linattn__shape 
     } else if (s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_FAVOR_HYPERBOLIC) {
         s->source = LINATTN__PROJECTED;
         s->features = c->features ? c->features : 4 * s->d;
-        if (s->features > 4 * (size_t)LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+        if (s->features > LINATTN__MAX_FEATURES) return LINATTN_ERROR_SIZE;
         s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
         s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
     }
@@ -1552,6 +1558,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->iterations = c->iterations ? c->iterations : LINATTN__STEPS;
     if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
+    if (s->landmarks > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
     s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
     if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
@@ -1853,6 +1860,19 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
         ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
     return LINATTN_OK;
+}
+
+/* A config of the verbs that know neither maps nor windows. */
+static linattn_status linattn__read_exact(const linattn_config *config, linattn__shape *s)
+{
+    linattn_config c;
+    if (!config) return LINATTN_ERROR_NULL;
+    c = *config;
+    c.map = LINATTN_MAP_ELU1;
+    c.normaliser = LINATTN_NORM_DEFAULT;
+    c.epsilon = 0.0f;
+    c.window = 0;
+    return linattn__read_config(&c, s);
 }
 
 #define LINATTN__MAX_PROJECTION 0x49742400u /* the bits of 1e6 */
@@ -2605,7 +2625,6 @@ static size_t linattn__nystrom_bytes(const linattn__shape *s)
 {
     const size_t landmarks = s->landmarks, d = linattn__round16(s->d), dv = linattn__round16(s->dv);
     size_t floats = linattn__times(2 * landmarks, d + dv);
-    if (landmarks > LINATTN_MAX_DIM) return SIZE_MAX;
     floats = linattn__plus(floats, linattn__round16(linattn__exact_floats(s->d, s->dv)) + 32);
     floats =
         linattn__plus(floats, linattn__times(2, linattn__inverse_doubles(landmarks, s->d, s->dv)));
@@ -2618,10 +2637,13 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 {
     linattn__shape s;
     size_t bytes, jobs;
-    if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
+    const linattn_status status = verb == LINATTN_WORKSPACE_BIDIRECTIONAL
+                                      ? linattn__read_config(config, &s)
+                                      : linattn__read_exact(config, &s);
+    if (status != LINATTN_OK) return 0;
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL:
-        if (s.window) linattn__measure_state(&s, 2 * s.window - 1);
+        if (s.window && s.state_bytes) linattn__measure_state(&s, 2 * s.window - 1);
         return s.state_bytes ? s.state_bytes + LINATTN__ALIGNMENT : 0;
     case LINATTN_WORKSPACE_SOFTMAX:
         jobs = linattn__threads(context, SIZE_MAX);
@@ -2777,7 +2799,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__operands x;
     linattn__exact_work w;
     linattn__environment environment;
-    linattn_status status = linattn__read_config(config, &s);
+    linattn_status status = linattn__read_exact(config, &s);
     if (status != LINATTN_OK) return status;
     status =
         linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
@@ -2963,9 +2985,8 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
     linattn__exact_work e;
     linattn__nystrom_work w;
     linattn__environment environment;
-    linattn_status status = linattn_config_check(config);
+    linattn_status status = linattn__read_exact(config, &s);
     if (status != LINATTN_OK) return status;
-    (void)linattn__read_config(config, &s);
     status =
         linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                           linattn_workspace_size(config, LINATTN_WORKSPACE_NYSTROM, context), &x);
@@ -3049,8 +3070,16 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
     linattn__environment environment;
     const linattn__kernels *kernels;
     linattn__span row;
+    linattn_config own; /* what concerns the map alone */
     size_t total, i;
-    linattn_status status = linattn__check_config(config, &s);
+    linattn_status status;
+    if (!config) return LINATTN_ERROR_NULL;
+    own = *config;
+    own.heads = own.kv_heads = own.dim_value = 1;
+    own.normaliser = LINATTN_NORM_DEFAULT;
+    own.epsilon = 0.0f;
+    own.window = own.landmarks = 0;
+    status = linattn__check_config(&own, &s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s.m);
     if (total == SIZE_MAX || linattn__times(n, s.d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
@@ -3337,7 +3366,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
     linattn__environment environment;
     size_t total;
     if (!projection) return LINATTN_ERROR_NULL;
-    if (features == 0 || features > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
+    if (features == 0 || features > LINATTN__MAX_FEATURES) return LINATTN_ERROR_SIZE;
     if (dim == 0 || dim > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
     total = linattn__times(features, dim);
     if (total == SIZE_MAX) return LINATTN_ERROR_SIZE;
@@ -3389,6 +3418,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__HAS_FEATURES
 #undef LINATTN__BAND
 #undef LINATTN__MAX_WINDOW
+#undef LINATTN__MAX_FEATURES
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__LOWER
 #undef LINATTN__FEATURES

@@ -25,7 +25,7 @@ static linattn_config with_normaliser(linattn_config config, int normaliser)
 }
 
 typedef struct refusal {
-    const char *why;
+    const char *why, *field;
     linattn_status status;
     linattn_config config;
 } refusal;
@@ -33,71 +33,129 @@ typedef struct refusal {
 static size_t config_refusals(refusal *list)
 {
     static const refusal fixed[] = {
-        {"no dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
-        {"dim_key too large", LINATTN_ERROR_SIZE, {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
-        {"dim_key huge", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
+        {"no dim_key", "dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
+        {"dim_key too large",
+         "dim_key",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
+        {"dim_key huge", "dim_key", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
         {"dim_value too large",
+         "dim_value",
          LINATTN_ERROR_SIZE,
          {.dim_key = 1, .dim_value = LINATTN_MAX_DIM + 1}},
-        {"dim_value huge", LINATTN_ERROR_SIZE, {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
-        {"heads huge", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
-        {"heads times dim", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
-        {"heads times matrix", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
-        {"not a divisor", LINATTN_ERROR_CONFIG, {.heads = 4, .kv_heads = 3, .dim_key = 8}},
-        {"kv_heads alone", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
-        {"more kv_heads", LINATTN_ERROR_CONFIG, {.heads = 2, .kv_heads = 4, .dim_key = 8}},
-        {"negative scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
-        {"negative epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
+        {"dim_value huge",
+         "dim_value",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
+        {"heads huge", "heads", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
+        {"heads times dim",
+         "heads",
+         LINATTN_ERROR_SIZE,
+         {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
+        {"heads times matrix",
+         "heads",
+         LINATTN_ERROR_SIZE,
+         {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
+        {"not a divisor",
+         "kv_heads",
+         LINATTN_ERROR_CONFIG,
+         {.heads = 4, .kv_heads = 3, .dim_key = 8}},
+        {"kv_heads alone", "kv_heads", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
+        {"more kv_heads",
+         "kv_heads",
+         LINATTN_ERROR_CONFIG,
+         {.heads = 2, .kv_heads = 4, .dim_key = 8}},
+        {"negative scale", "scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
+        {"negative epsilon", "epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
         {"features too many",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR, .features = SIZE_MAX}},
         {"features overflow",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = SIZE_MAX / 2 + 1}},
         {"features times dim_key",
+         "features",
          LINATTN_ERROR_SIZE,
          {.dim_key = 8, .map = LINATTN_MAP_FAVOR_SIMPLIFIED, .features = SIZE_MAX / 8 + 1}},
-        {"degree 9", LINATTN_ERROR_CONFIG, {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
+        {"degree 9",
+         "degree",
+         LINATTN_ERROR_CONFIG,
+         {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
         {"degree huge",
+         "degree",
          LINATTN_ERROR_CONFIG,
          {.dim_key = 1, .map = LINATTN_MAP_EXPDEF, .degree = SIZE_MAX}},
         {"monomials overflow",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_TAYLOR, .degree = 8}},
         {"monomials overflow",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 5}},
         {"monomials times dim_value",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.dim_key = 65536, .map = LINATTN_MAP_TAYLOR, .degree = 3}},
         {"monomials times heads",
+         "degree",
          LINATTN_ERROR_SIZE,
          {.heads = 65536,
           .dim_key = 65536,
           .dim_value = 16,
           .map = LINATTN_MAP_EXPDEF,
           .degree = 3}},
+        {"window too large", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = 0x40000000}},
+        {"window huge", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = SIZE_MAX}},
+        {"landmarks too many",
+         "landmarks",
+         LINATTN_ERROR_SIZE,
+         {.dim_key = 8, .landmarks = LINATTN_MAX_DIM + 1}},
     };
     size_t count = 0;
     for (; count < COUNT_OF(fixed); count++) list[count] = fixed[count];
     const linattn_config good = {.dim_key = 8};
     const float wrong[] = {test_nan, -test_nan, test_infinity, -test_infinity};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        list[count] = (refusal){"scale not finite", LINATTN_ERROR_CONFIG, good};
+        list[count] = (refusal){"scale not finite", "scale", LINATTN_ERROR_CONFIG, good};
         list[count++].config.scale = wrong[i];
-        list[count] = (refusal){"epsilon not finite", LINATTN_ERROR_CONFIG, good};
+        list[count] = (refusal){"epsilon not finite", "epsilon", LINATTN_ERROR_CONFIG, good};
         list[count++].config.epsilon = wrong[i];
     }
     const int maps[] = {-1, LINATTN_MAP_COUNT, 1000}, norms[] = {-1, LINATTN_NORM_COUNT, 1000};
     for (size_t i = 0; i < COUNT_OF(maps); i++) {
-        list[count++] = (refusal){"map", LINATTN_ERROR_CONFIG, with_map(good, maps[i])};
-        list[count++] =
-            (refusal){"normaliser", LINATTN_ERROR_CONFIG, with_normaliser(good, norms[i])};
+        list[count++] = (refusal){"map", "map", LINATTN_ERROR_CONFIG, with_map(good, maps[i])};
+        list[count++] = (refusal){"normaliser", "normaliser", LINATTN_ERROR_CONFIG,
+                                  with_normaliser(good, norms[i])};
     }
     return count;
 }
 
 enum { MOST_REFUSALS = 80 };
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* What exact attention and Nystroem do not look at, and what linattn_map does not. */
+static bool is_ignored_by_exact(const refusal *r)
+{
+    static const char *const names[] = {"map",        "normaliser", "epsilon", "features",
+                                        "projection", "degree",     "window"};
+    return is_one_of(r->field, names, COUNT_OF(names));
+}
+
+static bool is_ignored_by_map(const refusal *r)
+{
+    static const char *const names[] = {"heads",      "kv_heads", "dim_value", "epsilon",
+                                        "normaliser", "window",   "landmarks"};
+    return is_one_of(r->field, names, COUNT_OF(names)) || strstr(r->why, "monomials times");
+}
 
 /* All functions that take a config refuse it alike, and write nothing. */
 static void configs_are_refused(void **state)
@@ -119,19 +177,64 @@ static void configs_are_refused(void **state)
         check(linattn_features(c) == 0, "%s", why);
         check(linattn_state_size(c) == 0, "%s", why);
         check(linattn_workspace_size(c, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL) == 0, "%s", why);
-        check(linattn_workspace_size(c, LINATTN_WORKSPACE_SOFTMAX, NULL) == 0, "%s", why);
         check_status(linattn_state_init(c, memory, SIZE_MAX), expected, "%s", why);
         check_status(linattn_state_check(c, memory, SIZE_MAX), expected, "%s", why);
         check_status(linattn_bidirectional(c, in, 1, in, in, 1, out, memory, SIZE_MAX, NULL),
                      expected, "%s", why);
-        linattn_status exact = linattn_softmax(c, in, 1, in, in, 1, out, 0, memory, SIZE_MAX, NULL);
-        if (c->dim_key == LINATTN_MAX_DIM) /* rows this long overlap here */
-            check(exact != LINATTN_OK, "%s", why);
-        else
-            check_status(exact, expected, "%s", why);
-        check_status(linattn_map(c, 0, x, y, 1), expected, "%s", why);
+        bool taken = is_ignored_by_exact(&list[i]);
+        for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
+            size_t bytes = linattn_workspace_size(c, (linattn_workspace)verb, NULL);
+            check(taken == (bytes > 0), "%zu bytes, %s", bytes, why);
+        }
+        linattn_status exact[] = {
+            linattn_softmax(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL),
+            linattn_nystrom(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL)};
+        for (size_t j = 0; j < COUNT_OF(exact) && c->dim_key < LINATTN_MAX_DIM; j++)
+            check_status(exact[j], taken ? LINATTN_OK : expected, "%s", why);
+        taken = is_ignored_by_map(&list[i]);
+        check_status(linattn_map(c, 0, x, y, taken ? 0 : 1), taken ? LINATTN_OK : expected, "%s",
+                     why);
         check_same_bytes(y, before, sizeof y, "%s", why);
         check_same_bytes(memory, copy, 4096, "%s", why);
+    }
+}
+
+/* Whatever a config says about maps and windows, exact attention and Nystroem are the same. */
+static void maps_do_not_matter_to_exact_attention(void **state)
+{
+    (void)state;
+    rng r = {8};
+    const linattn_config plain = {.heads = 4, .kv_heads = 2, .dim_key = 5, .dim_value = 7};
+    linattn_config others[8];
+    for (size_t i = 0; i < COUNT_OF(others); i++) others[i] = plain;
+    others[0].map = LINATTN_MAP_FAVOR; /* without a projection */
+    others[1].map = LINATTN_MAP_TAYLOR;
+    others[1].degree = 9;
+    others[2].features = SIZE_MAX;
+    others[2].map = LINATTN_MAP_FAVOR_HYPERBOLIC;
+    others[3].window = 3;
+    others[4].window = SIZE_MAX;
+    others[5] = with_map(plain, -1);
+    others[6] = with_normaliser(plain, 77);
+    others[7].epsilon = test_nan;
+    enum { N = 20, OUT = N * 4 * 7 };
+    problem p = problem_new(plain, N, N, &r, 2);
+    for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
+        float expected[OUT], actual[OUT];
+        size_t bytes = linattn_workspace_size(&plain, (linattn_workspace)verb, NULL);
+        void *memory = pool_take(bytes);
+        for (size_t i = 0; i <= COUNT_OF(others); i++) {
+            const linattn_config *c = i ? &others[i - 1] : &plain;
+            linattn_output out = linattn_output_rows(i ? actual : expected);
+            linattn_view q = linattn_rows(p.q), k = linattn_rows(p.k), v = linattn_rows(p.v);
+            check(linattn_workspace_size(c, (linattn_workspace)verb, NULL) == bytes, "%zu", i);
+            linattn_status status =
+                verb == LINATTN_WORKSPACE_SOFTMAX
+                    ? linattn_softmax(c, q, N, k, v, N, out, 0, memory, bytes, NULL)
+                    : linattn_nystrom(c, q, N, k, v, N, out, 0, memory, bytes, NULL);
+            check_status(status, LINATTN_OK, "config %zu", i);
+            if (i) check_same_floats(actual, expected, OUT, 28, "config %zu, verb %d", i, verb);
+        }
     }
 }
 
@@ -1562,6 +1665,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(configs_are_refused),
+        TEST(maps_do_not_matter_to_exact_attention),
         TEST(a_null_config_is_refused),
         TEST(projections_are_refused),
         TEST(default_features),

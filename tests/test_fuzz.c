@@ -244,6 +244,7 @@ static bool projection_is_good(const linattn_config *c)
 static bool sizes_are_modest(const linattn_config *c)
 {
     if (c->heads > 65536 || c->kv_heads > 65536 || c->window > 65536) return false;
+    if (c->landmarks > LINATTN_MAX_DIM) return false;
     if (is_map(c, map_is_favor) && c->features > 65536) return false;
     if (!is_map(c, map_is_monomial)) return true;
     return config_features(c) < (size_t)1 << 20;
@@ -276,7 +277,8 @@ static void fuzz_config(rng *r)
     linattn_context context = {parallel_reverse, NULL, draw_size(r, rng_below(r, 9))};
     for (int kind = 0; kind < 2; kind++) {
         size_t workspace = linattn_workspace_size(&config, (linattn_workspace)kind, &context);
-        check(status == LINATTN_OK || workspace == 0, "%zu bytes, %s", workspace, name);
+        if (kind == LINATTN_WORKSPACE_BIDIRECTIONAL) /* the other verb ignores much of it */
+            check(status == LINATTN_OK || workspace == 0, "%zu bytes, %s", workspace, name);
     }
     if (bytes == 0 || bytes > 1 << 20) return;
     void *memory = pool_take_guarded(bytes, GUARD_AFTER);

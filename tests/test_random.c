@@ -45,10 +45,14 @@ static void bad_arguments(void **state)
         size_t features, dim;
         linattn_status expected;
     } cases[] = {
-        {0, 0, 4, LINATTN_ERROR_SIZE},        {0, 4, 0, LINATTN_ERROR_SIZE},
-        {1, most + 1, 1, LINATTN_ERROR_SIZE}, {2, 1, most + 1, LINATTN_ERROR_SIZE},
-        {0, SIZE_MAX, 1, LINATTN_ERROR_SIZE}, {0, 1, SIZE_MAX, LINATTN_ERROR_SIZE},
-        {0, SIZE_MAX, 2, LINATTN_ERROR_SIZE}, {LINATTN_RANDOM_COUNT, 2, 4, LINATTN_ERROR_CONFIG},
+        {0, 0, 4, LINATTN_ERROR_SIZE},
+        {0, 4, 0, LINATTN_ERROR_SIZE},
+        {1, 4 * most + 1, 1, LINATTN_ERROR_SIZE},
+        {2, 1, most + 1, LINATTN_ERROR_SIZE},
+        {0, SIZE_MAX, 1, LINATTN_ERROR_SIZE},
+        {0, 1, SIZE_MAX, LINATTN_ERROR_SIZE},
+        {0, SIZE_MAX, 2, LINATTN_ERROR_SIZE},
+        {LINATTN_RANDOM_COUNT, 2, 4, LINATTN_ERROR_CONFIG},
         {-1, 2, 4, LINATTN_ERROR_CONFIG},
     };
     float *w = pool_floats(8), *before = (float *)pool_copy(w, 8 * sizeof *w);
@@ -71,9 +75,9 @@ static void largest_sizes(void **state)
     (void)state;
     const size_t most = LINATTN_MAX_DIM;
     for (int kind = 0; kind < LINATTN_RANDOM_COUNT; kind++) {
-        float *column = projection(5, kind, most, 1), *row = projection(6, kind, 1, most);
-        for (size_t i = 0; i < most; i++)
-            check(float_is_finite(column[i]) && float_is_finite(row[i]), "%s: element %zu",
+        float *column = projection(5, kind, 4 * most, 1), *row = projection(6, kind, 1, most);
+        for (size_t i = 0; i < 4 * most; i++)
+            check(float_is_finite(column[i]) && float_is_finite(row[i % most]), "%s: element %zu",
                   kind_names[kind], i);
         double error = norm(row, most) / 256 - 1; /* its variance is 1 / (2 dim) */
         check(fabs(error) < (kind == LINATTN_RANDOM_ORTHOGONAL_UNIT ? 1e-6 : 5 * sqrt(0.5) / 256),
