@@ -104,7 +104,8 @@ typedef enum linattn_status {
     LINATTN_OK = 0,
     LINATTN_ERROR_NULL,        /* a pointer that is needed is null */
     LINATTN_ERROR_SIZE,        /* a size is zero, too large, or overflows */
-    LINATTN_ERROR_CONFIG,      /* a field of the config is outside its range */
+    LINATTN_ERROR_CONFIG,      /* a field of the config is outside its range: linattn_config_error
+                                  says which */
     LINATTN_ERROR_OVERLAP,     /* the output overlaps itself, an input, or the state */
     LINATTN_ERROR_WORKSPACE,   /* the workspace or the state memory is too small */
     LINATTN_ERROR_ALIGNMENT,   /* the state is not aligned to 4 bytes */
@@ -177,6 +178,12 @@ typedef struct linattn_config {
    dimension is zero or too large, or the state's size overflows) or CONFIG. Reads the whole
    projection; functions that tell a size do not. */
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
+
+/* Which field of this config is refused and why, as a short English sentence that begins with the
+   field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
+   only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
+   CONFIG for, and a favor without projection. */
+LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
 /* The number m of features of the config's map. 0 if refused. */
 LINATTN_API size_t linattn_features(const linattn_config *config);
@@ -1397,7 +1404,8 @@ LINATTN_API const char *linattn_status_string(linattn_status status)
     case LINATTN_OK: return "success";
     case LINATTN_ERROR_NULL: return "a required pointer is null";
     case LINATTN_ERROR_SIZE: return "a size is zero, too large, or overflows";
-    case LINATTN_ERROR_CONFIG: return "a field of the config is outside its range";
+    case LINATTN_ERROR_CONFIG:
+        return "a field of the config is outside its range: linattn_config_error says which";
     case LINATTN_ERROR_OVERLAP: return "the output overlaps itself, an input or the state";
     case LINATTN_ERROR_WORKSPACE: return "the workspace or state memory is too small";
     case LINATTN_ERROR_ALIGNMENT: return "the state is not aligned to 4 bytes";
@@ -1471,8 +1479,36 @@ LINATTN__INLINE int linattn__not_negative(uint32_t bits)
 #define LINATTN__HEADER_BYTES 128                           /* of a state */
 #define LINATTN__HEADER_FLOATS (LINATTN__HEADER_BYTES / sizeof(float))
 
+/* What a config is refused for. linattn_config_error has the sentences. */
+typedef enum linattn__refusal {
+    LINATTN__REFUSED_CONFIG,
+    LINATTN__REFUSED_NO_DIM_KEY,
+    LINATTN__REFUSED_DIM_KEY,
+    LINATTN__REFUSED_DIM_VALUE,
+    LINATTN__REFUSED_HEADS,
+    LINATTN__REFUSED_WINDOW,
+    LINATTN__REFUSED_LANDMARKS,
+    LINATTN__REFUSED_KV_HEADS,
+    LINATTN__REFUSED_MAP,
+    LINATTN__REFUSED_NORMALISER,
+    LINATTN__REFUSED_SCALE,
+    LINATTN__REFUSED_EPSILON,
+    LINATTN__REFUSED_DEGREE,
+    LINATTN__REFUSED_FEATURES,
+    LINATTN__REFUSED_NO_PROJECTION,
+    LINATTN__REFUSED_PROJECTION,
+    LINATTN__REFUSED_LARGE_HEADS,
+    LINATTN__REFUSED_LARGE_WINDOW,
+    LINATTN__REFUSED_LARGE_DEGREE,
+    LINATTN__REFUSED_LARGE_FEATURES,
+    LINATTN__REFUSED_BUILD_MAP,
+    LINATTN__REFUSED_BUILD_WINDOW,
+    LINATTN__REFUSALS
+} linattn__refusal;
+
 /* A config with its defaults filled in. */
 typedef struct linattn__shape {
+    linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
     int map, norm, source;
     size_t features, degree; /* 0 where the map has none */
@@ -1485,25 +1521,35 @@ typedef struct linattn__shape {
     size_t state_bytes;   /* of the whole state, 0 if that overflows */
 } linattn__shape;
 
+static linattn_status linattn__refuse(linattn__shape *s, linattn__refusal why,
+                                      linattn_status status)
+{
+    s->refused = why;
+    return status;
+}
+
 /* The features of a map, and what they are made from. */
 static linattn_status linattn__read_map(const linattn_config *c, linattn__shape *s)
 {
     s->source = LINATTN__DIRECT;
     s->m = s->d;
     s->features = s->degree = s->shared_floats = 0;
-    if (!LINATTN__HAS_FEATURES)
-        return s->map < LINATTN_MAP_FAVOR ? LINATTN_OK : LINATTN_ERROR_UNSUPPORTED;
+    if (!LINATTN__HAS_FEATURES && s->map >= LINATTN_MAP_FAVOR)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_MAP, LINATTN_ERROR_UNSUPPORTED);
+    if (!LINATTN__HAS_FEATURES) return LINATTN_OK;
     if (s->map == LINATTN_MAP_TAYLOR || s->map == LINATTN_MAP_EXPDEF) {
         s->source = LINATTN__MONOMIALS;
         s->degree = c->degree ? c->degree : 2;
-        if (s->degree > 8) return LINATTN_ERROR_CONFIG;
+        if (s->degree > 8) return linattn__refuse(s, LINATTN__REFUSED_DEGREE, LINATTN_ERROR_CONFIG);
         s->m = linattn__monomials(s->d + 1, s->degree);
-        if (s->m > LINATTN__MAX_FLOATS) return LINATTN_ERROR_SIZE;
+        if (s->m > LINATTN__MAX_FLOATS)
+            return linattn__refuse(s, LINATTN__REFUSED_LARGE_DEGREE, LINATTN_ERROR_SIZE);
         s->shared_floats = linattn__round16(s->m);
     } else if (s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_FAVOR_HYPERBOLIC) {
         s->source = LINATTN__PROJECTED;
         s->features = c->features ? c->features : 4 * s->d;
-        if (s->features > LINATTN__MAX_FEATURES) return LINATTN_ERROR_SIZE;
+        if (s->features > LINATTN__MAX_FEATURES)
+            return linattn__refuse(s, LINATTN__REFUSED_FEATURES, LINATTN_ERROR_SIZE);
         s->m = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC ? 2 * s->features : s->features;
         s->shared_floats = linattn__times(linattn__round16(s->m), s->d);
     }
@@ -1545,7 +1591,7 @@ static void linattn__measure_state(linattn__shape *s, size_t window)
 static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
     linattn_status status;
-    if (!c) return LINATTN_ERROR_NULL;
+    if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
     s->heads = c->heads ? c->heads : 1;
     s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
     s->d = c->dim_key;
@@ -1556,23 +1602,35 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->epsilon = c->epsilon;
     s->landmarks = c->landmarks ? c->landmarks : 64;
     s->iterations = c->iterations ? c->iterations : LINATTN__STEPS;
-    if (s->d == 0 || s->d > LINATTN_MAX_DIM || s->dv > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->heads > LINATTN_MAX_HEADS || c->window > LINATTN__MAX_WINDOW) return LINATTN_ERROR_SIZE;
-    if (s->landmarks > LINATTN_MAX_DIM) return LINATTN_ERROR_SIZE;
-    if (s->kv_heads > s->heads) return LINATTN_ERROR_CONFIG;
-    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads;
-    if (s->group * s->kv_heads != s->heads) return LINATTN_ERROR_CONFIG;
-    if (s->map < 0 || s->map >= LINATTN_MAP_COUNT) return LINATTN_ERROR_CONFIG;
-    if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT) return LINATTN_ERROR_CONFIG;
-    if (!linattn__not_negative(linattn__to_bits(s->scale))) return LINATTN_ERROR_CONFIG;
-    if (!linattn__not_negative(linattn__to_bits(s->epsilon))) return LINATTN_ERROR_CONFIG;
+    if (s->d == 0) return linattn__refuse(s, LINATTN__REFUSED_NO_DIM_KEY, LINATTN_ERROR_SIZE);
+    if (s->d > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_DIM_KEY, LINATTN_ERROR_SIZE);
+    if (s->dv > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_DIM_VALUE, LINATTN_ERROR_SIZE);
+    if (s->heads > LINATTN_MAX_HEADS)
+        return linattn__refuse(s, LINATTN__REFUSED_HEADS, LINATTN_ERROR_SIZE);
+    if (c->window > LINATTN__MAX_WINDOW)
+        return linattn__refuse(s, LINATTN__REFUSED_WINDOW, LINATTN_ERROR_SIZE);
+    if (s->landmarks > LINATTN_MAX_DIM)
+        return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
+    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads; /* 0 for more than heads */
+    if (s->group * s->kv_heads != s->heads)
+        return linattn__refuse(s, LINATTN__REFUSED_KV_HEADS, LINATTN_ERROR_CONFIG);
+    if (s->map < 0 || s->map >= LINATTN_MAP_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_MAP, LINATTN_ERROR_CONFIG);
+    if (s->norm < 0 || s->norm >= LINATTN_NORM_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_NORMALISER, LINATTN_ERROR_CONFIG);
+    if (!linattn__not_negative(linattn__to_bits(s->scale)))
+        return linattn__refuse(s, LINATTN__REFUSED_SCALE, LINATTN_ERROR_CONFIG);
+    if (!linattn__not_negative(linattn__to_bits(s->epsilon)))
+        return linattn__refuse(s, LINATTN__REFUSED_EPSILON, LINATTN_ERROR_CONFIG);
     status = linattn__read_map(c, s);
     if (status != LINATTN_OK) return status;
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
     s->window = c->window;
-    if (!LINATTN__HAS_WINDOW && s->window) return LINATTN_ERROR_UNSUPPORTED;
-
+    if (!LINATTN__HAS_WINDOW && s->window)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_WINDOW, LINATTN_ERROR_UNSUPPORTED);
     linattn__measure_state(s, s->window);
     return LINATTN_OK;
 }
@@ -1877,18 +1935,28 @@ static linattn_status linattn__read_exact(const linattn_config *config, linattn_
 
 #define LINATTN__MAX_PROJECTION 0x49742400u /* the bits of 1e6 */
 
+/* What to blame for a state that memory cannot hold. */
+static linattn__refusal linattn__too_large(const linattn__shape *s)
+{
+    if (s->window) return LINATTN__REFUSED_LARGE_WINDOW;
+    if (s->source == LINATTN__MONOMIALS) return LINATTN__REFUSED_LARGE_DEGREE;
+    if (s->source == LINATTN__PROJECTED) return LINATTN__REFUSED_LARGE_FEATURES;
+    return LINATTN__REFUSED_LARGE_HEADS;
+}
+
 /* A config, checked whole, the numbers of its projection included. */
 static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
 {
     const linattn_status status = linattn__read_config(c, s);
     size_t i;
     if (status != LINATTN_OK) return status;
-    if (s->state_bytes == 0) return LINATTN_ERROR_SIZE;
+    if (s->state_bytes == 0) return linattn__refuse(s, linattn__too_large(s), LINATTN_ERROR_SIZE);
     if (s->source != LINATTN__PROJECTED) return LINATTN_OK;
-    if (!c->projection) return LINATTN_ERROR_NULL;
+    if (!c->projection)
+        return linattn__refuse(s, LINATTN__REFUSED_NO_PROJECTION, LINATTN_ERROR_NULL);
     for (i = 0; i < s->features * s->d; i++)
         if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > LINATTN__MAX_PROJECTION)
-            return LINATTN_ERROR_CONFIG;
+            return linattn__refuse(s, LINATTN__REFUSED_PROJECTION, LINATTN_ERROR_CONFIG);
     return LINATTN_OK;
 }
 
@@ -1896,6 +1964,56 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__check_config(config, &s);
+}
+
+/* Does it hold sizes that nobody means, no enumerators, or a denormal: the half of a pointer? */
+static int linattn__looks_unset(const linattn_config *c)
+{
+    const size_t most = 0x7fffffff;
+    const uint32_t scale = linattn__to_bits(c->scale) & 0x7fffffffu;
+    const uint32_t epsilon = linattn__to_bits(c->epsilon) & 0x7fffffffu;
+    const int map = (int)c->map, norm = (int)c->normaliser;
+    if (c->heads > most || c->kv_heads > most || c->dim_key > most || c->dim_value > most) return 1;
+    if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
+    if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
+    return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
+}
+
+LINATTN_API const char *linattn_config_error(const linattn_config *config)
+{
+#define LINATTN__WHY(text)                                                                         \
+    {                                                                                              \
+        text, text ": was the config zeroed first?"                                                \
+    }
+    static const char *const text[LINATTN__REFUSALS][2] = {
+        /* in the order of linattn__refusal */
+        {"config is null", "config is null"},
+        LINATTN__WHY("dim_key is 0, but has no default"),
+        LINATTN__WHY("dim_key is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("dim_value is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("heads is larger than LINATTN_MAX_HEADS"),
+        LINATTN__WHY("window is larger than 2^30 - 1"),
+        LINATTN__WHY("landmarks is larger than LINATTN_MAX_DIM"),
+        LINATTN__WHY("kv_heads does not divide heads"),
+        LINATTN__WHY("map is none of linattn_feature_map"),
+        LINATTN__WHY("normaliser is none of linattn_normaliser"),
+        LINATTN__WHY("scale is negative, infinite or NaN"),
+        LINATTN__WHY("epsilon is negative, infinite or NaN"),
+        LINATTN__WHY("degree is larger than 8"),
+        LINATTN__WHY("features is larger than 4 * LINATTN_MAX_DIM"),
+        LINATTN__WHY("projection is null, but favor needs one: see linattn_random_features"),
+        LINATTN__WHY("projection holds a number that is NaN or larger than 1e6 in size"),
+        LINATTN__WHY("heads times dim_key times dim_value is more than memory can hold"),
+        LINATTN__WHY("window makes a state larger than memory can be"),
+        LINATTN__WHY("degree makes a state larger than memory can be"),
+        LINATTN__WHY("features makes a state larger than memory can be"),
+        LINATTN__WHY("map is one that LINATTN_NO_FEATURES leaves out"),
+        LINATTN__WHY("window is what LINATTN_NO_WINDOW leaves out"),
+    };
+#undef LINATTN__WHY
+    linattn__shape s;
+    if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
+    return text[s.refused][config && linattn__looks_unset(config)];
 }
 
 LINATTN_API size_t linattn_features(const linattn_config *config)

@@ -157,6 +157,41 @@ static bool is_ignored_by_map(const refusal *r)
     return is_one_of(r->field, names, COUNT_OF(names)) || strstr(r->why, "monomials times");
 }
 
+static void check_config_error(const linattn_config *c, const char *field, const char *why)
+{
+    size_t length = strlen(field);
+    check(why && strncmp(why, field, length) == 0 && why[length] == ' ', "%s: %s, %s", field,
+          why ? why : "none", config_name(c));
+    bool unset = strstr(why, "was the config zeroed first?") != NULL;
+    bool huge = c->heads > 1u << 31 || c->dim_key > 1u << 31 || c->dim_value > 1u << 31 ||
+                c->features > 1u << 31 || c->degree > 1u << 31 || c->window > 1u << 31;
+    bool map = (int)c->map < 0 || (int)c->map > 255;
+    bool norm = (int)c->normaliser < 0 || (int)c->normaliser > 255;
+    check(unset == (huge || map || norm), "%s, %s", why, config_name(c));
+}
+
+/* Memory that nobody has set: the sentence asks whether it was. */
+static void unset_configs(void **state)
+{
+    (void)state;
+    static const unsigned char patterns[] = {0xA5, 0xCC, 0xCD, 0xFF, 0x55, 0x7F, 0x80};
+    linattn_config c;
+    for (size_t i = 0; i < COUNT_OF(patterns); i++) {
+        memset(&c, patterns[i], sizeof c);
+        const char *why = linattn_config_error(&c);
+        check(why && strstr(why, ": was the config zeroed first?"), "%02x: %s", patterns[i],
+              why ? why : "none");
+        c.heads = c.dim_key = 8; /* and what a newcomer sets */
+        why = linattn_config_error(&c);
+        check(why && strstr(why, ": was the config zeroed first?"), "%02x: %s", patterns[i],
+              why ? why : "none");
+    }
+    uintptr_t *words = (uintptr_t *)(void *)&c;
+    for (size_t i = 0; i < sizeof c / sizeof *words; i++) words[i] = (uintptr_t)&c;
+    check(strstr(linattn_config_error(&c), "was the config zeroed first?"), "pointers");
+    check(strncmp(linattn_config_error(NULL), "config ", 7) == 0, "NULL");
+}
+
 /* All functions that take a config refuse it alike, and write nothing. */
 static void configs_are_refused(void **state)
 {
@@ -174,6 +209,7 @@ static void configs_are_refused(void **state)
         const char *why = list[i].why;
         linattn_status expected = list[i].status;
         check_status(linattn_config_check(c), expected, "%s", why);
+        check_config_error(c, list[i].field, linattn_config_error(c));
         check(linattn_features(c) == 0, "%s", why);
         check(linattn_state_size(c) == 0, "%s", why);
         check(linattn_workspace_size(c, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL) == 0, "%s", why);
@@ -282,6 +318,7 @@ static void projections_are_refused(void **state)
                 linattn_status expected = i ? LINATTN_ERROR_CONFIG : LINATTN_ERROR_NULL;
                 const char *name = config_name(&c);
                 check_status(linattn_config_check(&c), expected, "%s", name);
+                check_config_error(&c, "projection", linattn_config_error(&c));
                 check_status(linattn_state_init(&c, memory, 65536), expected, "%s", name);
                 check_status(linattn_state_check(&c, memory, 65536), expected, "%s", name);
                 check_status(linattn_bidirectional(&c, in, 1, in, in, 1, out, memory, 65536, NULL),
@@ -360,6 +397,7 @@ static void configs_at_the_limits_are_taken(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         check_status(linattn_config_check(&good[i]), LINATTN_OK, "%s", config_name(&good[i]));
+        check(linattn_config_error(&good[i]) == NULL, "%s", config_name(&good[i]));
         check(linattn_features(&good[i]) == config_features(&good[i]), "%zu features, %s",
               linattn_features(&good[i]), config_name(&good[i]));
         check(linattn_state_size(&good[i]) > 0, "%s", config_name(&good[i]));
@@ -1666,6 +1704,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(configs_are_refused),
         TEST(maps_do_not_matter_to_exact_attention),
+        TEST(unset_configs),
         TEST(a_null_config_is_refused),
         TEST(projections_are_refused),
         TEST(default_features),

@@ -271,6 +271,7 @@ static void fuzz_config(rng *r)
     size_t bytes = linattn_state_size(&config);
     const char *name = config_name(&config);
     check_config_status(&config, status);
+    check((linattn_config_error(&config) == NULL) == (status == LINATTN_OK), "%s", name);
     if (config_is_good(&config) && !projection_is_good(&config)) return; /* sizes may be told */
     check((status == LINATTN_OK) == (bytes > 0), "status %d, %zu bytes, seed %" PRIu64 ", %s",
           (int)status, bytes, seed_now, name);
