@@ -42,6 +42,8 @@
      and 32).
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
+   - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
+     threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
 
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
@@ -194,7 +196,8 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
    slices of interleaved q|k|v buffers too; no alignment is needed beyond float's.
-   data may be NULL where there are no tokens. */
+   Rows of an input may overlap: a stride smaller than a row (frames of a signal that slide by a few
+   samples, say) is taken as it is. data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
     size_t stride_token, stride_head;
@@ -214,7 +217,8 @@ LINATTN_API linattn_output linattn_output_rows(float *data);
 /* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
    parallel_for must call job(arg, i) once for each i in [0, count), in any order, on any threads,
    and return when all have returned. count is at most `threads` (0 and 1 mean no threading): the
-   work is cut into that many equal parts. The result has the same bits with and without. */
+   work is cut into that many equal parts. The result has the same bits with and without.
+   `threads` above 1 without parallel_for is refused (NULL). */
 typedef void linattn_job(void *arg, size_t index);
 typedef struct linattn_context {
     void (*parallel_for)(void *user, size_t count, linattn_job *job, void *arg);
@@ -398,7 +402,10 @@ typedef enum linattn_isa {
 LINATTN_API unsigned linattn_isa_compiled(void);
 LINATTN_API unsigned linattn_isa_available(void);
 
-/* The one in use, never AUTO. */
+/* The one in use, never AUTO. Which ones there are is asked once per process, by the first call that
+   needs to know: some 60 us in a virtual machine, where CPUID traps. Threads with a deadline (audio,
+   frames) are spared that where the program has called this function before, at its start, say.
+   Nothing else is put off to a first call. */
 LINATTN_API linattn_isa linattn_isa_active(void);
 
 /* Use this one from the next call on, in the whole process. LINATTN_ERROR_ISA if it is not
@@ -1808,6 +1815,12 @@ static int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
     return 0;
 }
 
+/* Does the context ask for threads without saying how? */
+LINATTN__INLINE int linattn__cannot_thread(const linattn_context *context)
+{
+    return context && context->threads > 1 && !context->parallel_for;
+}
+
 static size_t linattn__threads(const linattn_context *context, size_t items)
 {
     const size_t most = context && context->parallel_for && context->threads ? context->threads : 1;
@@ -2607,6 +2620,7 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__no_window(&s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     if (!linattn__apart(&x.k, state, s.state_bytes) || !linattn__apart(&x.v, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
@@ -2631,6 +2645,7 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__no_window(&s);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     if (!linattn__apart(&x.out, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
@@ -2655,6 +2670,7 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__read_keys(&s, k, v, n, &x);
     if (status == LINATTN_OK) status = linattn__read_queries(&s, q, out, n, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     bytes = s.state_bytes;
     if (!linattn__clear_of(&x.out, &x.k) || !linattn__clear_of(&x.out, &x.v) ||
@@ -2758,7 +2774,7 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
     const linattn_status status = verb == LINATTN_WORKSPACE_BIDIRECTIONAL
                                       ? linattn__read_config(config, &s)
                                       : linattn__read_exact(config, &s);
-    if (status != LINATTN_OK) return 0;
+    if (status != LINATTN_OK || linattn__cannot_thread(context)) return 0;
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL:
         if (s.window && s.state_bytes) linattn__measure_state(&s, 2 * s.window - 1);
@@ -2808,6 +2824,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
     linattn__environment environment;
     void *state;
     linattn_status status = linattn__check_config(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     status = linattn__read_all(
         &s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
@@ -2918,6 +2935,7 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
     linattn__exact_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_exact(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     status =
         linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
@@ -3104,6 +3122,7 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
     linattn__nystrom_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_exact(config, &s);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     status =
         linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,

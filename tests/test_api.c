@@ -986,6 +986,38 @@ static void workspaces_of_threads(void **state)
     }
 }
 
+/* Threads, but no way to start them: nothing is written. */
+static void threads_without_parallel_for(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    for (size_t threads = 0; threads < 4; threads++) {
+        linattn_context context = {NULL, NULL, threads};
+        linattn_status expected = threads > 1 ? LINATTN_ERROR_NULL : LINATTN_OK;
+        for (int kind = 0; kind < 3; kind++) {
+            size_t bytes = linattn_workspace_size(&w->config, (linattn_workspace)kind, &context);
+            check((bytes > 0) == (threads < 2), "%zu bytes, %zu threads", bytes, threads);
+        }
+        w->config.landmarks = 2;
+        call c = call_new(w);
+        world *before = (world *)pool_copy(w, sizeof *w);
+        const linattn_status actual[] = {
+            linattn_update(c.state, c.k, c.v, TOKENS, &context),
+            linattn_query(c.state, c.q, c.out, TOKENS, &context),
+            linattn_causal(c.state, c.q, c.k, c.v, c.out, TOKENS, &context),
+            linattn_bidirectional(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, c.workspace,
+                                  c.workspace_bytes, &context),
+            linattn_softmax(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, 1, c.workspace,
+                            c.workspace_bytes, &context),
+            linattn_nystrom(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, 0, c.workspace,
+                            c.workspace_bytes, &context),
+        };
+        for (size_t i = 0; i < COUNT_OF(actual); i++)
+            check_status(actual[i], expected, "verb %zu, %zu threads", i, threads);
+        if (threads > 1) check_same_bytes(w, before, sizeof *w, "%zu threads", threads);
+    }
+}
+
 static void causal_softmax_with_too_few_keys(void **state)
 {
     (void)state;
@@ -1460,6 +1492,29 @@ static void single_zero_strides(void **state)
     }
 }
 
+/* Frames of a signal that slide by less than their length. */
+static void rows_of_inputs_may_overlap(void **state)
+{
+    (void)state;
+    enum { N = 9, DIM = 6 };
+    float signal[3][2 * N + DIM];
+    rng r = {9};
+    rng_fill(&r, signal[0], sizeof signal / sizeof(float), 2);
+    linattn_config config = {.dim_key = DIM};
+    problem p = problem_new(config, N, N, &r, 1);
+    for (size_t i = 0; i < N * DIM; i++) {
+        const size_t at = i / DIM * 2 + i % DIM;
+        p.q[i] = signal[0][at];
+        p.k[i] = signal[1][at];
+        p.v[i] = signal[2][at];
+    }
+    float *expected = run_causal(&p, run_init(&config)), actual[N * DIM];
+    const linattn_view q = {signal[0], 2, 0}, k = {signal[1], 2, 0}, v = {signal[2], 2, 0};
+    check_status(linattn_causal(run_init(&config), q, k, v, linattn_output_rows(actual), N, NULL),
+                 LINATTN_OK, "sliding frames");
+    check_same_floats(actual, expected, N * DIM, DIM, "sliding frames");
+}
+
 /* ---- The floating-point environment --------------------------------------------------------- */
 
 typedef struct fp_case {
@@ -1725,6 +1780,7 @@ int main(void)
         TEST(interleaved_operands_are_told_apart),
         TEST(workspaces),
         TEST(workspaces_of_threads),
+        TEST(threads_without_parallel_for),
         TEST(causal_softmax_with_too_few_keys),
         TEST(state_init),
         TEST(state_reset),
@@ -1741,6 +1797,7 @@ int main(void)
         TEST(map_in_place),
         TEST(orders_of_tokens_and_heads),
         TEST(single_zero_strides),
+        TEST(rows_of_inputs_may_overlap),
         TEST(floating_point_environment),
         TEST(floating_point_environment_on_refusal),
         TEST(floating_point_environment_of_checks),
