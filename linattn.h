@@ -45,7 +45,8 @@
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
      threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
 
-   OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION
+   OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
+   there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
    LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
                             nothing for the linker to share. Define it at every inclusion.
@@ -77,6 +78,15 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Names that options do not have, but might. */
+#if defined(LINATTN_IMPL) || defined(LINATTN_IMPLEMENT) || defined(LINATTN_IMPLEMENTATIONS) ||     \
+    defined(LINATTN_SCALAR) || defined(LINATTN_ONLY_SCALAR) || defined(LINATTN_NO_SIMD) ||         \
+    defined(LINATTN_NO_AVX) || defined(LINATTN_NO_AVX512F) || defined(LINATTN_NO_AVX_512) ||       \
+    defined(LINATTN_NO_WINDOWS) || defined(LINATTN_NO_FEATURE) || defined(LINATTN_NODISPATCH) ||   \
+    defined(LINATTN_SLEEF) || defined(LINATTN_FREE_STANDING) || defined(LINATTN_NO_STDLIB)
+#error "linattn has no option of a name that is defined: see the list under OPTIONS above"
+#endif
 
 #define LINATTN_VERSION_MAJOR 0
 #define LINATTN_VERSION_MINOR 1
@@ -402,10 +412,10 @@ typedef enum linattn_isa {
 LINATTN_API unsigned linattn_isa_compiled(void);
 LINATTN_API unsigned linattn_isa_available(void);
 
-/* The one in use, never AUTO. Which ones there are is asked once per process, by the first call that
-   needs to know: some 60 us in a virtual machine, where CPUID traps. Threads with a deadline (audio,
-   frames) are spared that where the program has called this function before, at its start, say.
-   Nothing else is put off to a first call. */
+/* The one in use, never AUTO. Which ones there are is asked once per process, by the first call
+   that needs to know: some 60 us in a virtual machine, where CPUID traps. Threads with a deadline
+   (audio, frames) are spared that where the program has called this function before, at its start,
+   say. Nothing else is put off to a first call. */
 LINATTN_API linattn_isa linattn_isa_active(void);
 
 /* Use this one from the next call on, in the whole process. LINATTN_ERROR_ISA if it is not

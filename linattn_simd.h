@@ -2008,8 +2008,8 @@ static void LA_NAME(query)(const linattn__span *s)
             LA_NAME(query_block)(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
 }
 
-/* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN of
-   those that share a vector with others: they become zero again. */
+/* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
+   of those that share a vector with others: they become zero again. */
 static void LA_NAME(clear_padding)(const linattn__span *s)
 {
     size_t f, i, c;

@@ -88,6 +88,8 @@ fi
 contradictions '-DLINATTN_SCALAR_ONLY -DLINATTN_NO_DISPATCH'
 contradictions '-DLINATTN_FREESTANDING -DLINATTN_USE_SLEEF'
 contradictions '-DLINATTN_SCALAR_FAST -DLINATTN_USE_SLEEF'
+contradictions '-DLINATTN_NO_WINDOWS'
+contradictions '-DLINATTN_FREE_STANDING'
 contradictions '-DLINATTN_IMPLEMENTATION -include linattn_simd.h'
 # Sums in the registers of the 8087 are rounded at other places.
 [[ $host_isas != *avx* ]] || contradictions '-DLINATTN_FREESTANDING -ffreestanding -m32 -mno-sse'

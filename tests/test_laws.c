@@ -515,8 +515,8 @@ static void groups_of_every_size(void **state)
         }
 }
 
-/* A block of a window holds so many tokens, or so many query heads, as the instruction set likes: one
-   token, and then several blocks of heads, where these are many. */
+/* A block of a window holds so many tokens, or so many query heads, as the instruction set likes:
+   one token, and then several blocks of heads, where these are many. */
 static void windows_of_groups(void **state)
 {
     (void)state;
