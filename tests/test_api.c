@@ -663,20 +663,20 @@ static void strides_that_overflow(void **state)
     for (size_t i = 0; i < COUNT_OF(huge); i++) {
         const size_t stride = huge[i];
         c = call_new(w);
-        c.q = (linattn_view){w->q, stride, 0};
+        c.q = strided(w->q, stride, 0);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the queries");
-        c.q = (linattn_view){w->q, 0, stride};
+        c.q = strided(w->q, 0, stride);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the queries");
         c = call_new(w);
-        c.k = (linattn_view){w->k, stride, 0};
+        c.k = strided(w->k, stride, 0);
         check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "stride_token of the keys");
         c = call_new(w);
-        c.v = (linattn_view){w->v, stride, stride};
+        c.v = strided(w->v, stride, stride);
         check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "strides of the values");
         c = call_new(w);
-        c.out = (linattn_output){w->out, stride, 0};
+        c.out = strided_output(w->out, stride, 0);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the output");
-        c.out = (linattn_output){w->out, 0, stride};
+        c.out = strided_output(w->out, 0, stride);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the output");
         c = call_new(w);
         c.n_q = c.n_k = stride;
@@ -684,7 +684,7 @@ static void strides_that_overflow(void **state)
     }
     /* Far too long for what lies behind them in the address space. */
     c = call_new(w);
-    c.k = (linattn_view){w->k, (SIZE_MAX / 4 - 100) / (TOKENS - 1), 0};
+    c.k = strided(w->k, (SIZE_MAX / 4 - 100) / (TOKENS - 1), 0);
     check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "keys as long as the address space");
     c = call_new(w);
     c.v.data = (const float *)(UINTPTR_MAX - 63);
@@ -714,7 +714,7 @@ static void outputs_that_overlap_themselves(void **state)
     float *before = (float *)pool_copy(large, 2000 * sizeof(float));
     call c = call_new(w);
     for (size_t i = 0; i < COUNT_OF(strides); i++) {
-        c.out = (linattn_output){large, strides[i][0], strides[i][1]};
+        c.out = strided_output(large, strides[i][0], strides[i][1]);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "rows of the output overlap");
         check_same_bytes(large, before, 2000 * sizeof(float), "strides %zu", i);
     }
@@ -727,16 +727,16 @@ static void strides_that_are_not_taken(void **state)
     world *w = world_new();
     call c = call_new(w);
     c.n_q = c.n_k = 1;
-    c.out = (linattn_output){w->out, 1, DIM_VALUE};
+    c.out = strided_output(w->out, 1, DIM_VALUE);
     check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
-    c.out = (linattn_output){w->out, SIZE_MAX, DIM_VALUE};
-    c.q = (linattn_view){w->q, SIZE_MAX, DIM_KEY};
+    c.out = strided_output(w->out, SIZE_MAX, DIM_VALUE);
+    c.q = strided(w->q, SIZE_MAX, DIM_KEY);
     check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
     w->config.heads = w->config.kv_heads = 1;
     check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
     c = call_new(w);
-    c.out = (linattn_output){w->out, DIM_VALUE, 1};
-    c.q = (linattn_view){w->q, DIM_KEY, SIZE_MAX};
+    c.out = strided_output(w->out, DIM_VALUE, 1);
+    c.q = strided(w->q, DIM_KEY, SIZE_MAX);
     check_taken_by(&c, WITH_QUERIES, "one head, any stride_head");
 }
 
@@ -749,10 +749,10 @@ static void huge_strides_that_are_not_taken(void **state)
         const size_t huge = SIZE_MAX / (i % 2 ? 4 : 1) - i / 5;
         call c = call_new(w);
         c.n_q = c.n_k = 1;
-        if (i % 5 == 0 || i % 5 == 4) c.q = (linattn_view){w->q, huge, DIM_KEY};
-        if (i % 5 == 1 || i % 5 == 4) c.k = (linattn_view){w->k, huge, DIM_KEY};
-        if (i % 5 == 2 || i % 5 == 4) c.v = (linattn_view){w->v, huge, DIM_VALUE};
-        if (i % 5 == 3 || i % 5 == 4) c.out = (linattn_output){w->out, huge, DIM_VALUE};
+        if (i % 5 == 0 || i % 5 == 4) c.q = strided(w->q, huge, DIM_KEY);
+        if (i % 5 == 1 || i % 5 == 4) c.k = strided(w->k, huge, DIM_KEY);
+        if (i % 5 == 2 || i % 5 == 4) c.v = strided(w->v, huge, DIM_VALUE);
+        if (i % 5 == 3 || i % 5 == 4) c.out = strided_output(w->out, huge, DIM_VALUE);
         call dense = call_new(w);
         dense.n_q = dense.n_k = 1;
         for (int which = 0; which < VERB_COUNT; which++) {
@@ -817,8 +817,8 @@ static void outputs_that_overlap_inputs(void **state)
     c = call_new(w);
     c.n_q = c.n_k = 1;
     for (size_t head = 0; head <= DIM_KEY; head += DIM_KEY) {
-        c.q = (linattn_view){w->q, SIZE_MAX / 4 + 1, head};
-        c.out = (linattn_output){w->q, SIZE_MAX / 4 + 1, head};
+        c.q = strided(w->q, SIZE_MAX / 4 + 1, head);
+        c.out = strided_output(w->q, SIZE_MAX / 4 + 1, head);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "one token, equal huge strides");
     }
 }
@@ -836,7 +836,7 @@ static void projections_that_are_written(void **state)
         check_refused_by(&c, 1 << BIDIRECTIONAL, LINATTN_ERROR_OVERLAP, "output and projection");
     }
     c = call_new(w);
-    c.q = c.k = (linattn_view){w->projection, 1, 1};
+    c.q = c.k = strided(w->projection, 1, 1);
     check_taken_by(&c, ALL_VERBS, "inputs may be the projection");
     w->config.projection = floats_at(w, offsetof(world, workspace) + 64);
     memset(w->workspace, 0, sizeof w->workspace);
@@ -887,7 +887,7 @@ static void neighbours_are_taken(void **state)
     check_taken_by(&c, WITH_QUERIES, "the output right behind the queries");
     c = call_new(w);
     c.k = c.q = linattn_rows(w->q);
-    c.v = (linattn_view){w->q, 1, 1};
+    c.v = strided(w->q, 1, 1);
     check_taken_by(&c, ALL_VERBS, "inputs that overlap");
 }
 
@@ -908,10 +908,10 @@ static void interleaved_operands_are_told_apart(void **state)
         size_t gap = per_head ? 1 : HEADS;
         size_t q = per_head ? row : DIM_KEY, v = per_head ? row : DIM_VALUE;
         c.state = memory;
-        c.q = (linattn_view){buffer, HEADS * row, q};
-        c.k = (linattn_view){buffer + gap * DIM_KEY, HEADS * row, q};
-        c.v = (linattn_view){buffer + gap * 2 * DIM_KEY, HEADS * row, v};
-        c.out = (linattn_output){buffer + gap * (2 * DIM_KEY + DIM_VALUE), HEADS * row, v};
+        c.q = strided(buffer, HEADS * row, q);
+        c.k = strided(buffer + gap * DIM_KEY, HEADS * row, q);
+        c.v = strided(buffer + gap * 2 * DIM_KEY, HEADS * row, v);
+        c.out = strided_output(buffer + gap * (2 * DIM_KEY + DIM_VALUE), HEADS * row, v);
         check_taken_by(&c, ALL_VERBS, "interleaved operands");
         c.out.data--;
         float *before = (float *)pool_copy(buffer, TOKENS * HEADS * row * sizeof(float));
@@ -1483,10 +1483,10 @@ static void single_zero_strides(void **state)
     float *expected = (float *)pool_copy(w->out, sizeof w->out);
     for (int i = 0; i < 3; i++) {
         memset(w->out, 0xA5, sizeof w->out);
-        c.q = (linattn_view){w->q, i == 0 ? 0 : HEADS * DIM_KEY, i == 1 ? 0 : DIM_KEY};
-        c.k = (linattn_view){w->k, i == 1 ? 0 : KV_HEADS * DIM_KEY, i == 0 ? 0 : DIM_KEY};
-        c.v = (linattn_view){w->v, i == 0 ? 0 : KV_HEADS * DIM_VALUE, i == 1 ? 0 : DIM_VALUE};
-        c.out = (linattn_output){w->out, i == 1 ? 0 : HEADS * DIM_VALUE, i == 0 ? 0 : DIM_VALUE};
+        c.q = strided(w->q, i == 0 ? 0 : HEADS * DIM_KEY, i == 1 ? 0 : DIM_KEY);
+        c.k = strided(w->k, i == 1 ? 0 : KV_HEADS * DIM_KEY, i == 0 ? 0 : DIM_KEY);
+        c.v = strided(w->v, i == 0 ? 0 : KV_HEADS * DIM_VALUE, i == 1 ? 0 : DIM_VALUE);
+        c.out = strided_output(w->out, i == 1 ? 0 : HEADS * DIM_VALUE, i == 0 ? 0 : DIM_VALUE);
         check_taken_by(&c, 1 << BIDIRECTIONAL, "explicit and zero strides");
         check_same_bytes(w->out, expected, sizeof w->out, "explicit and zero strides");
     }
@@ -1509,7 +1509,8 @@ static void rows_of_inputs_may_overlap(void **state)
         p.v[i] = signal[2][at];
     }
     float *expected = run_causal(&p, run_init(&config)), actual[N * DIM];
-    const linattn_view q = {signal[0], 2, 0}, k = {signal[1], 2, 0}, v = {signal[2], 2, 0};
+    const linattn_view q = strided(signal[0], 2, 0), k = strided(signal[1], 2, 0);
+    const linattn_view v = strided(signal[2], 2, 0);
     check_status(linattn_causal(run_init(&config), q, k, v, linattn_output_rows(actual), N, NULL),
                  LINATTN_OK, "sliding frames");
     check_same_floats(actual, expected, N * DIM, DIM, "sliding frames");

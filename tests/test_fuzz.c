@@ -376,8 +376,8 @@ static void fuzz_overlap(rng *r)
     rng_fill(r, arena, ARENA, 1);
     memcpy(before, arena, sizeof arena);
     linattn_status status = linattn_query(
-        memory, (linattn_view){arena + q.start, q.stride_token, q.stride_head},
-        (linattn_output){arena + out.start, out.stride_token, out.stride_head}, tokens, NULL);
+        memory, strided(arena + q.start, q.stride_token, q.stride_head),
+        strided_output(arena + out.start, out.stride_token, out.stride_head), tokens, NULL);
     check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
     check(!overlap || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
     check(own || !are_interleaved(&q, &out) || status == LINATTN_OK, "seed %" PRIu64, seed_now);
