@@ -58,9 +58,10 @@ not_declared() { # COMPILER SWITCH FUNCTION...
     done
 }
 
-# The names of what must not be in a program that calls state_init and causal alone.
-other_methods='softmax|exact|nystrom|landmark|random|bidirectional|linattn_merge'
-other_methods+='|(inverse|map|merge)_(scalar|neon|avx2|avx512)'
+# The names of what must not be in a program that calls state_init and causal alone. (Windows merge
+# sums by the kernel of linattn_merge.)
+other_methods='softmax|exact|nystrom|landmark|random|bidirectional|linattn_merge|_many|crowd'
+other_methods+='|__(inverse|map)_(scalar|neon|avx2|avx512)'
 
 no_other_methods() { # FILE
     if nm --defined-only "$1" | awk '{ print $NF }' | grep -E "linattn.*($other_methods)"; then
