@@ -1040,19 +1040,27 @@ static crowd crowd_new(rng *r, linattn_config config, size_t count, size_t n, ar
     return c;
 }
 
+/* At times left to the library, where it is what that takes. */
+static size_t stride_of_sequences(const crowd *c, const rows *x)
+{
+    bool usual = x->stride[SEQUENCES] == c->n * x->stride[IN_SEQUENCE];
+    return usual && c->count % 3 ? 0 : x->stride[SEQUENCES];
+}
+
 static linattn_view crowd_view(const crowd *c, const rows *x)
 {
     if (c->dense) return linattn_rows(x->data);
-    linattn_view view = {x->data, x->stride[IN_SEQUENCE], x->stride[IN_TOKEN],
-                         x->stride[SEQUENCES]};
+    linattn_view view = strided(x->data, x->stride[IN_SEQUENCE], x->stride[IN_TOKEN]);
+    view.stride_sequence = stride_of_sequences(c, x);
     return view;
 }
 
 static linattn_output crowd_output(const crowd *c)
 {
     if (c->dense) return linattn_output_rows(c->out.data);
-    linattn_output out = {c->out.data, c->out.stride[IN_SEQUENCE], c->out.stride[IN_TOKEN],
-                          c->out.stride[SEQUENCES]};
+    linattn_output out =
+        strided_output(c->out.data, c->out.stride[IN_SEQUENCE], c->out.stride[IN_TOKEN]);
+    out.stride_sequence = stride_of_sequences(c, &c->out);
     return out;
 }
 
