@@ -1172,7 +1172,7 @@ static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, 
         if (with_state) n = la_add(n, la_load(s->e + f));
         n = la_first(n, la_set1(-LINATTN__INF), lanes);
         i = (f / LA_W) % LA_PANEL_VECS;
-        top[i] = la_max(top[i], n);
+        top[i] = la_max(n, top[i]); /* in this order no NaN gets in */
     }
     *peak = la_max16(top);
 }
