@@ -700,7 +700,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 /* Loops over a tile's constant sizes must unroll before registers are assigned. */
-#if defined(__clang__)
+#if defined(__clang__) && defined(__OPTIMIZE_SIZE__)
+#define LINATTN__UNROLL _Pragma("clang loop unroll(disable)")
+#elif defined(__clang__)
 #define LINATTN__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__) && __GNUC__ >= 8
 #define LINATTN__UNROLL _Pragma("GCC unroll 64")
@@ -786,6 +788,15 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #define LINATTN__CHOSEN_FMA 1
 #else
 #define LINATTN__CHOSEN_FMA 0
+#endif
+
+/* Alone and not small, scalar code is there twice, without and with the instruction. */
+#if LINATTN__CHOSEN_FMA && LINATTN__COUNT == 1 && !defined(__OPTIMIZE_SIZE__)
+#define LINATTN__HAS_FUSED 1
+#define LINATTN__ON_FUSED(code) code
+#else
+#define LINATTN__HAS_FUSED 0
+#define LINATTN__ON_FUSED(code)
 #endif
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
@@ -1060,9 +1071,13 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     LINATTN__ON_AVX512(static type linattn__##name##_avx512;)                                      \
     LINATTN__ON_AVX2(static type linattn__##name##_avx2;)                                          \
     LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
-    LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)
+    LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)                                      \
+    LINATTN__ON_FUSED(static type linattn__##name##_fused;)
 
-#if LINATTN__COUNT == 1 && LINATTN__CHOSEN_FMA
+#if LINATTN__HAS_FUSED
+#define LINATTN__KERNEL(name)                                                                      \
+    (linattn__fused() ? linattn__##name##_fused : linattn__##name##_scalar)
+#elif LINATTN__COUNT == 1 && LINATTN__CHOSEN_FMA
 #define LINATTN__KERNEL(name) (linattn__isa(), linattn__##name##_scalar)
 #elif LINATTN__COUNT == 1 /* direct calls */
 #define LINATTN__KERNEL(name)                                                                      \
@@ -1164,6 +1179,14 @@ LINATTN__INLINE int linattn__isa(void)
     if (found == LINATTN_ISA_AUTO) found = linattn__choose();
     return found & (LINATTN__FUSED - 1);
 }
+
+#if LINATTN__HAS_FUSED
+static int linattn__fused(void)
+{
+    (void)linattn__isa();
+    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED;
+}
+#endif
 
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -4254,7 +4277,11 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma push_macro("LINATTN__UNROLL")
 #undef LINATTN__INLINE
 #undef LINATTN__UNROLL
+#ifdef __clang__
+#define LINATTN__UNROLL _Pragma("clang loop unroll(disable)")
+#else
 #define LINATTN__UNROLL
+#endif
 #define LINATTN__INLINE static inline __attribute__((unused))
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
@@ -4275,6 +4302,25 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma pop_macro("LINATTN__UNROLL")
 #pragma pop_macro("LINATTN__INLINE")
 #undef LINATTN__MINIMAL
+#endif
+#endif
+
+#if LINATTN__HAS_FUSED
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_SCALAR
+#define LA_FUSED
+#include "linattn_simd.h"
+#undef LA_FUSED
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
 #endif
 #endif
 

@@ -18,7 +18,9 @@
 #ifndef LINATTN__ISA
 #error "linattn_simd.h is included by linattn.h only"
 #endif
-#if LINATTN__ISA == LINATTN__ISA_SCALAR
+#if LINATTN__ISA == LINATTN__ISA_SCALAR && defined(LA_FUSED)
+#define LA_NAME(word) linattn__##word##_fused
+#elif LINATTN__ISA == LINATTN__ISA_SCALAR
 #define LA_NAME(word) linattn__##word##_scalar
 #elif LINATTN__ISA == LINATTN__ISA_AVX2
 #define LA_NAME(word) linattn__##word##_avx2
@@ -323,9 +325,15 @@ LINATTN__INLINE float la_add(float a, float b) { return a + b; }
 LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
 LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
 LINATTN__INLINE float la_div(float a, float b) { return a / b; }
+#ifdef LA_FUSED /* the instruction */
+LINATTN__INLINE float la_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+LINATTN__INLINE float la_fms(float a, float b, float c) { return __builtin_fmaf(a, b, -c); }
+LINATTN__INLINE float la_fnma(float a, float b, float c) { return __builtin_fmaf(-a, b, c); }
+#else
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
 LINATTN__INLINE float la_fnma(float a, float b, float c) { return linattn__fma(-a, b, c); }
+#endif
 /* Statements, not ?: on floats: under -ffast-math clang takes its operands to be no NaN,
    whatever the pragma says. */
 LINATTN__INLINE float la_max(float a, float b)
@@ -365,7 +373,7 @@ LINATTN__INLINE float la_ldexp(float p, float n)
     float r;
     if (n < -126.0f) return p * 0.0f;
     if (n > 127.0f)
-        r = linattn__fma(p, n - 127.0f, p) * linattn__pow2(127);
+        r = la_fma(p, n - 127.0f, p) * linattn__pow2(127);
     else if (n >= -126.0f)
         r = p * linattn__pow2((int)n);
     else
@@ -407,7 +415,11 @@ LINATTN__INLINE double la_dmul(double a, double b) { return a * b; }
 LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
 LINATTN__INLINE double la_dfma(double a, double b, double c)
 {
+#ifdef LA_FUSED
+    return __builtin_fma(a, b, c);
+#else
     return linattn__double_fma(a, b, c);
+#endif
 }
 LINATTN__INLINE double la_dmax(double a, double b)
 {
