@@ -1914,10 +1914,8 @@ static LINATTN__NOINLINE float linattn__root(float x)
     } else {
         for (exponent = -126; !(mantissa >> 23); exponent--) mantissa <<= 1;
     }
-    if (exponent & 1) {
-        mantissa <<= 1;
-        exponent--;
-    }
+    mantissa <<= 1 + (exponent & 1); /* 25 or 26 bits: an even power of two remains */
+    exponent -= exponent & 1;
     /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
     for (i = 0; i < 25; i++) {
         rest = rest << 2 | (i < 13 ? mantissa >> (24 - 2 * i) & 3u : 0u);
