@@ -1953,7 +1953,11 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
-    p->rest = p->rest_root = 1.0f;
+    p->rest = p->rest_root = p->root = p->source_root = 1.0f;
+    /* the usual case, in every decode step */
+    if (s->source == LINATTN__DIRECT && linattn__to_bits(s->scale) == 0x3f800000u &&
+        !LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map))
+        return;
     linattn__read_root(s, p);
 }
 

@@ -206,11 +206,12 @@
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_columns LA_NAME(step_columns)
 #define la_step_finish LA_NAME(step_finish)
-#define la_step_head LA_NAME(step_head)
 #define la_step_map LA_NAME(step_map)
+#define la_step_parts LA_NAME(step_parts)
 #define la_step_query LA_NAME(step_query)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
+#define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_part LA_NAME(store_part)
@@ -454,7 +455,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_CAUSAL_VECS 2
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
-#define LA_QUERY_FEW 4
+#define LA_QUERY_FEW 8
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
@@ -1586,6 +1587,7 @@ typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
     const float *scale;       /* of the outputs, likewise */
+    const float *lower;       /* not NULL: what outputs are lowered by instead */
     const float *v;           /* of the block's first token */
     float *out;               /* of its first token and query head */
     size_t count, heads;      /* tokens and query heads of the block */
@@ -1688,14 +1690,17 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t ro
 }
 
 LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
-                                 la_vec *o, const size_t T, const size_t NR)
+                                 la_vec *o, const int keys, const size_t T, const size_t NR)
 {
-    const float *by = a->scale + g * a->count + t;
+    const float *by = !keys && a->lower ? a->lower + t : a->scale + g * a->count + t;
     size_t i, j;
-    if (a->positive_zeros) {
+    if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
     }
-    if (a->last) {
+    if (!keys && a->last && a->lower) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
+    } else if (a->last) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
@@ -1741,7 +1746,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     LINATTN__UNROLL for (h = 0; h < G; h++)
-        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, 1, T, NR);
 }
 
 LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
@@ -1763,7 +1768,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, g, t, x->out, x->out_token, o, T, NR);
+    la_tile_end(a, g, t, x->out, x->out_token, o, 0, T, NR);
 }
 
 /* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
@@ -1803,6 +1808,9 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
                                      const size_t FEW, const size_t NR)
 {
     size_t t = a->begin;
+    /* 16 tokens and the like come out even in lower tiles */
+    for (; FEW > 3 && (a->end - t) % T && (a->end - t) % FEW == 0; t += FEW)
+        la_take_heads(a, t, u, keys, FEW, NR);
     for (; T > FEW && a->end - t >= T; t += T) la_take_heads(a, t, u, keys, T, NR);
     for (; FEW > 1 && a->end - t >= FEW; t += FEW) la_take_heads(a, t, u, keys, FEW, NR);
     for (; t < a->end; t++) la_take_heads(a, t, u, keys, 1, NR);
@@ -1815,7 +1823,8 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     size_t u = a->span->column_begin / LA_W;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
-    for (; LA_QUERY_VECS > 1 && u < end; u++) la_take_columns(a, u, 0, LA_QUERY_TOKENS, 1, 1);
+    for (; LA_QUERY_VECS > 1 && u < end; u++)
+        la_take_columns(a, u, 0, LA_QUERY_FEW, LA_QUERY_FEW, 1);
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
@@ -1984,6 +1993,7 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
     a.k = w->k;
     a.q = w->q;
     a.scale = w->scale;
+    a.lower = NULL;
     a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
     a.count = count;
@@ -2098,6 +2108,8 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const s
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
+    for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
+        la_outer_tile(x, r, masked, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
 }
 
@@ -2303,7 +2315,9 @@ typedef struct la_head {
     const linattn__params *params;
     float *z, *e, *s;
     size_t m, dv, begin, end; /* columns */
+    size_t group, q_head, out_head;
     int map, feature, plain, stream;
+    int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
@@ -2476,10 +2490,11 @@ static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w,
 }
 #endif
 
-/* One token of one key/value head and one query head; no key or no query where these are NULL. */
-LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_token *w,
-                                  const float *key, const float *value, const float *query,
-                                  float *out, uint64_t seen)
+/* One token of one key/value head and one query head; no key or no query where these are NULL. In
+   parts, as scratch is small, and the exponents' chunks are given. */
+static LINATTN__NOINLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w,
+                                            const float *key, const float *value,
+                                            const float *query, float *out, uint64_t seen)
 {
     const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : m;
     size_t f0, f1, end = 0;
@@ -2498,13 +2513,35 @@ LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_t
     if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
 }
 
-/* Tokens one by one, each with all its query heads. A masked token adds nothing: it only queries,
+/* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
+LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_token *w,
+                                   const float *key, const float *value, const float *query,
+                                   float *out, uint64_t seen)
+{
+    size_t g = h->group;
+    if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
+    if (!query) g = key ? 1 : 0;
+    for (; g > 0; g--) {
+#if LA_W > 1
+        if (h->whole) {
+            la_step_map(h, w, key, query, 0, h->m);
+            la_step_rows(h, w, key ? value : NULL, out, 0, h->m);
+        } else
+#endif
+            la_step_parts(s, h, w, key, value, query, out, seen);
+        key = NULL; /* S has it now */
+        query += h->q_head;
+        out += h->out_head;
+    }
+}
+
+/* Tokens one by one. */
 static void la_step(linattn__span *s)
 {
     la_token w;
     la_head h;
-    size_t head, t, g;
+    size_t head, t;
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -2514,25 +2551,24 @@ static void la_step(linattn__span *s)
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
     h.plain = la_plain_factor(s->params);
+    h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
+    h.group = s->group;
+    h.q_head = s->q ? s->q_head : 0;
+    h.out_head = s->q ? s->out_head : 0;
     for (head = s->heads; head > 0; head--) {
+        const float *key = s->k, *value = s->v, *query = s->q;
+        float *out = s->out;
         h.z = s->z;
         h.e = s->e;
         h.s = s->s;
-        for (t = 0; t < s->n; t++) {
-            const float *key = s->k ? s->k + t * s->k_token : NULL;
-            const float *value = s->k ? s->v + t * s->v_token : NULL;
-            const float *query = s->q ? s->q + t * s->q_token : NULL;
-            float *out = s->q ? s->out + t * s->out_token : NULL;
-            const uint64_t seen = s->seen + (key ? t + 1 : 0);
-            if (key && !LINATTN__IS_SIGNED(h.map) && linattn__masked(key, h.m)) key = NULL;
-            if (!key && !query) continue;
-            for (g = s->q ? s->group : 1; g > 0; g--) {
-                la_step_head(s, &h, &w, key, value, query, out, seen);
-                if (g == 1) break;
-                key = NULL; /* S has it now */
-                query += s->q_head;
-                out += s->out_head;
-            }
+        for (t = 0;;) {
+            t++;
+            la_step_token(s, &h, &w, key, value, query, out, s->seen + (key ? t : 0));
+            if (t == s->n) break;
+            if (key) key += s->k_token;
+            if (key) value += s->v_token;
+            if (query) query += s->q_token;
+            if (query) out += s->out_token;
         }
         if (s->k && s->dv % 16 != 0) la_clear_padding(s);
         linattn__move(s, 1);
@@ -2921,7 +2957,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     single.out_head = count * LA_ROW;
     whole.column_end = s->dv;
     sums.span = &whole;
-    sums.k = sums.v = sums.q_in = sums.k_in = NULL;
+    sums.k = sums.v = sums.q_in = sums.k_in = sums.lower = NULL;
     sums.q = w->q;
     sums.scale = w->scale;
     sums.count = count;
@@ -3182,7 +3218,8 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
-    a.last = a.positive_zeros = a.keep = a.ahead = 0; /* sums as they are */
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = w.lower;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
@@ -3191,6 +3228,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
         la_scale_rows(&w, x, x_token, count, c, c1);
         a.first = c == 0;
+        a.last = c1 == s->d;
         a.f0 = c;
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
@@ -3201,12 +3239,6 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         }
         la_read_tiles(&a);
     }
-    for (t = 0; t < count && s->params->lowered; t++)
-        for (c = 0; c < f1 - f0; c += LA_W) {
-            float *const at = y + t * y_row + c;
-            const int lanes = la_lanes_left(f1 - f0, c);
-            la_store_part(at, la_sub(la_load_part(at, lanes), la_set1(w.lower[t])), lanes);
-        }
     for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
 }
 
@@ -3321,7 +3353,7 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scr
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
 LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
-                              const size_t NQ)
+                              const int masked, const size_t NQ)
 {
     const size_t row = NQ * LA_W;
     size_t j, u, c;
@@ -3331,8 +3363,9 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
-            top = la_max(top, la_select(seen, la_load(p + j * row), before));
+            la_vec y = la_load(p + j * row);
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
             const la_vec shrink = la_exp_negative(la_sub(before, top));
@@ -3344,9 +3377,8 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
             la_store(w->maximum + u * LA_W, top);
         }
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            y = la_select(seen, y, la_zero());
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
             la_store(p + j * row, y);
             sum = la_add(sum, y);
         }
@@ -3493,13 +3525,15 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scra
         la_scores(x, w, w->key, count, NQ);
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
-        for (i = 0; i < count; i++)
-            w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
-        la_weigh(x, w, count, NQ);
-        if (w->index[count - 1] < first)
+        if (w->index[count - 1] < first) {
+            la_weigh(x, w, count, 0, NQ);
             la_outer(&a, 0, NQ);
-        else
+        } else {
+            for (i = 0; i < count; i++)
+                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+            la_weigh(x, w, count, 1, NQ);
             la_outer(&a, 1, NQ);
+        }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
 }
@@ -4112,11 +4146,12 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_step_chunk
 #undef la_step_columns
 #undef la_step_finish
-#undef la_step_head
 #undef la_step_map
+#undef la_step_parts
 #undef la_step_query
 #undef la_step_rows
 #undef la_step_tile
+#undef la_step_token
 #undef la_step_update
 #undef la_store
 #undef la_store_part
