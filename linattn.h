@@ -2792,12 +2792,50 @@ static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t c
     return 1;
 }
 
+/* Is a state clear of an operand, at least between its repetitions, as in an array of structs that
+   hold both? */
+static int linattn__state_apart(const linattn__extent *e, const void *state, size_t bytes)
+{
+    linattn__extent block;
+    int k;
+    if (linattn__apart(e, state, bytes)) return 1;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    for (k = 0; k < 3; k++)
+        if (e->stride[k] && linattn__fold_apart(e, &block, e->stride[k])) return 1;
+    return 0;
+}
+
+/* Is a state clear of all operands? */
+static LINATTN__NOINLINE int linattn__state_beside(const linattn__operands *x, int verb,
+                                                   const void *state, size_t bytes)
+{
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->out, state, bytes)) return 0;
+    if (!(verb & LINATTN__KEYS)) return 1; /* states are only read */
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->q, state, bytes)) return 0;
+    return linattn__state_apart(&x->k, state, bytes) && linattn__state_apart(&x->v, state, bytes);
+}
+
+/* The stride that all operands have from one sequence to the next, in bytes; 0 if they differ. */
+static size_t linattn__common_stride(const linattn__operands *x, int verb)
+{
+    const linattn__extent *const first = verb & LINATTN__KEYS ? &x->k : &x->q;
+    const size_t stride = first->stride[LINATTN__SEQUENCE];
+    if ((verb & LINATTN__KEYS) && x->v.stride[LINATTN__SEQUENCE] != stride) return 0;
+    if ((verb & LINATTN__QUERIES) &&
+        (x->q.stride[LINATTN__SEQUENCE] != stride || x->out.stride[LINATTN__SEQUENCE] != stride))
+        return 0;
+    return stride * sizeof(float);
+}
+
 /* States of one config, clear of one another where they are written, and of the operands: at once
    where all of these lie outside of what the states span. */
 static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
                                            const linattn__header *first, const linattn__shape *s,
                                            const linattn__operands *x)
 {
+    const size_t step = linattn__common_stride(x, verb);
     uintptr_t low = UINTPTR_MAX, high = 0;
     size_t i;
     for (i = 0; i < count; i++) {
@@ -2812,9 +2850,12 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
         return LINATTN_ERROR_OVERLAP;
     if (linattn__operands_apart(x, verb, (const void *)low, (size_t)(high - low) + s->state_bytes))
         return LINATTN_OK;
-    for (i = 0; i < count; i++)
-        if (!linattn__operands_apart(x, verb, states[i], s->state_bytes))
+    for (i = 0; i < count; i++) {
+        /* in step with the operands it lies as the one before */
+        if (i > 0 && step && (uintptr_t)states[i] - (uintptr_t)states[i - 1] == step) continue;
+        if (!linattn__state_beside(x, verb, states[i], s->state_bytes))
             return LINATTN_ERROR_OVERLAP;
+    }
     return LINATTN_OK;
 }
 
