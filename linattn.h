@@ -780,6 +780,21 @@ LINATTN__INLINE uint32_t linattn__to_bits(float value)
 /* 2^n for -126 <= n <= 127. */
 LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t)(n + 127) << 23); }
 
+/* Where the compiler may not use the instruction, scalar code does where the CPU has it. */
+#if LINATTN__GNU && defined(__x86_64__) && !LINATTN__HARDWARE_FMA && LINATTN__HAS_SCALAR &&        \
+    !defined(LINATTN_NO_DISPATCH) && !defined(LINATTN_SCALAR_FAST)
+#define LINATTN__CHOSEN_FMA 1
+#else
+#define LINATTN__CHOSEN_FMA 0
+#endif
+
+#if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
+/* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, and whether
+   the CPU has FMA. */
+static int linattn__chosen;
+#define LINATTN__FUSED 256
+#endif
+
 /* a * b + c rounded once. */
 #if LINATTN__HARDWARE_FMA
 LINATTN__INLINE float linattn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -795,12 +810,20 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
    treble the code. */
 static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 {
-    const double p = (double)a * (double)b, d = (double)c;
+    double p, d;
     union {
         uint64_t u;
         double f;
     } s;
     double t, error;
+#if LINATTN__CHOSEN_FMA
+    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+        __asm__("vfmadd213ss %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
+        return a;
+    }
+#endif
+    p = (double)a * (double)b;
+    d = (double)c;
     s.f = p + d;
     t = s.f - p;
     error = (p - (s.f - t)) + (d - t);
@@ -835,7 +858,7 @@ LINATTN__INLINE double linattn__double_sum(double sum, double term, double *erro
 
 /* The product's error by Dekker, the sum of the three parts with the smaller two rounded to odd
    (Boldo and Melquiond 2008). */
-static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c)
+static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b, double c)
 {
     const double p = a * b, split_a = 134217729.0 * a, split_b = 134217729.0 * b;
     const double ah = split_a - (split_a - a), al = a - ah;
@@ -853,6 +876,17 @@ static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c
     s.f = linattn__double_sum(t_low, v_low, &error);
     if (error != 0.0 && !(s.u & 1)) s.u += (error > 0.0) == (s.f > 0.0) ? 1u : ~(uint64_t)0;
     return v + s.f;
+}
+
+static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c)
+{
+#if LINATTN__CHOSEN_FMA
+    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+        __asm__("vfmadd213sd %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
+        return a;
+    }
+#endif
+    return linattn__exact_double_fma(a, b, c);
 }
 #endif
 #endif
@@ -1028,7 +1062,9 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
     LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)
 
-#if LINATTN__COUNT == 1 /* direct calls */
+#if LINATTN__COUNT == 1 && LINATTN__CHOSEN_FMA
+#define LINATTN__KERNEL(name) (linattn__isa(), linattn__##name##_scalar)
+#elif LINATTN__COUNT == 1 /* direct calls */
 #define LINATTN__KERNEL(name)                                                                      \
     LINATTN__ON_AVX512(linattn__##name##_avx512)                                                   \
     LINATTN__ON_AVX2(linattn__##name##_avx2)                                                       \
@@ -1042,7 +1078,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
                  linattn__##name##_scalar)
 #endif
 
-#if LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)
+#if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
+    LINATTN__CHOSEN_FMA
 static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
 {
     __asm__ __volatile__("cpuid"
@@ -1094,39 +1131,38 @@ LINATTN_API unsigned linattn_isa_available(void)
     return linattn_isa_compiled() & linattn__detect();
 }
 
-#if LINATTN__COUNT > 1
-/* The one piece of global state, a linattn_isa; AUTO until one is needed or selected. */
-static int linattn__chosen;
-
-/* The one that is asked for, or the best; AUTO if there is none. */
+#if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
+/* The one that is asked for, or the best, with the mark of FMA; AUTO if there is none. */
 static int linattn__find(linattn_isa isa)
 {
     static const unsigned char best_first[] = {LINATTN__ISA_AVX512, LINATTN__ISA_AVX2,
                                                LINATTN__ISA_NEON, LINATTN__ISA_SCALAR};
-    const unsigned available = linattn_isa_available();
+    const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
+    const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
     size_t i;
     for (i = 0; i < sizeof best_first; i++)
         if ((available >> best_first[i] & 1u) &&
             (isa == LINATTN_ISA_AUTO || (int)isa == best_first[i]))
-            return best_first[i];
+            return best_first[i] | fused;
     return LINATTN_ISA_AUTO;
 }
 
 /* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
 static LINATTN__NOINLINE int linattn__choose(void)
 {
-    int none = LINATTN_ISA_AUTO, isa = linattn__find(LINATTN_ISA_AUTO);
+    int none = LINATTN_ISA_AUTO, found = linattn__find(LINATTN_ISA_AUTO);
     /* a select that came first wins */
-    if (!__atomic_compare_exchange_n(&linattn__chosen, &none, isa, 0, __ATOMIC_RELAXED,
+    if (!__atomic_compare_exchange_n(&linattn__chosen, &none, found, 0, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
-        isa = none;
-    return isa;
+        found = none;
+    return found;
 }
 
 LINATTN__INLINE int linattn__isa(void)
 {
-    const int isa = __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
-    return isa != LINATTN_ISA_AUTO ? isa : linattn__choose();
+    int found = __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+    if (found == LINATTN_ISA_AUTO) found = linattn__choose();
+    return found & (LINATTN__FUSED - 1);
 }
 
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
@@ -1307,32 +1343,51 @@ typedef struct linattn__extent {
     size_t floats; /* that it spans */
 } linattn__extent;
 
-LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
-                                               size_t sequences, size_t n, size_t heads, size_t dim)
+LINATTN__HOT linattn_status linattn__extent_status(const linattn__extent *e)
+{
+    if (e->floats == 0) return LINATTN_OK;
+    if (!e->data) return LINATTN_ERROR_NULL;
+    if (e->floats == SIZE_MAX || (uintptr_t)e->data > UINTPTR_MAX - e->floats * sizeof(float))
+        return LINATTN_ERROR_SIZE;
+    return LINATTN_OK;
+}
+
+/* Any number of tokens and sequences. */
+static LINATTN__NOINLINE linattn_status linattn__read_tokens(linattn__extent *e,
+                                                             const linattn_view *view,
+                                                             size_t sequences, size_t n,
+                                                             size_t heads, size_t dim)
 {
     const size_t head = view->stride_head ? view->stride_head : dim;
     size_t token = view->stride_token, sequence = view->stride_sequence, floats = dim;
-    if (!token && n > 1) token = linattn__times(heads, head);
-    if (sequences > 1 && !sequence)
-        sequence = linattn__times(n, token ? token : linattn__times(heads, head));
-    e->data = view->data;
-    e->dim = dim;
+    if (!token) token = linattn__times(heads, head);
+    if (!sequence) sequence = linattn__times(n, token);
     e->count[LINATTN__SEQUENCE] = sequences;
-    e->count[LINATTN__TOKEN] = n;
-    e->count[LINATTN__HEAD] = heads;
     e->stride[LINATTN__SEQUENCE] = sequences > 1 ? sequence : 0;
     e->stride[LINATTN__TOKEN] = n > 1 ? token : 0;
-    e->stride[LINATTN__HEAD] = heads > 1 ? head : 0;
-    e->floats = 0;
-    if (n == 0) return LINATTN_OK;
-    if (!view->data) return LINATTN_ERROR_NULL;
     if (heads > 1) floats = linattn__plus(floats, linattn__times(heads - 1, head));
     if (n > 1) floats = linattn__plus(floats, linattn__times(n - 1, token));
     if (sequences > 1) floats = linattn__plus(floats, linattn__times(sequences - 1, sequence));
-    if (floats == SIZE_MAX || (uintptr_t)view->data > UINTPTR_MAX - floats * sizeof(float))
-        return LINATTN_ERROR_SIZE;
-    e->floats = floats;
-    return LINATTN_OK;
+    e->floats = n ? floats : 0;
+    return linattn__extent_status(e);
+}
+
+LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
+                                               size_t sequences, size_t n, size_t heads, size_t dim)
+{
+    e->data = view->data;
+    e->dim = dim;
+    e->count[LINATTN__TOKEN] = n;
+    e->count[LINATTN__HEAD] = heads;
+    e->stride[LINATTN__HEAD] = 0;
+    if (heads > 1) e->stride[LINATTN__HEAD] = view->stride_head ? view->stride_head : dim;
+    if (n != 1 || sequences != 1) return linattn__read_tokens(e, view, sequences, n, heads, dim);
+    e->count[LINATTN__SEQUENCE] = 1;
+    e->stride[LINATTN__SEQUENCE] = e->stride[LINATTN__TOKEN] = 0;
+    e->floats = dim;
+    if (heads > 1)
+        e->floats = linattn__plus(dim, linattn__times(heads - 1, e->stride[LINATTN__HEAD]));
+    return linattn__extent_status(e);
 }
 
 LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
@@ -4192,9 +4247,34 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 /* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
    attribute on every function; the arithmetic options above stay in force. */
 #if LINATTN__HAS_SCALAR
+#if LINATTN__GNU && LINATTN__COUNT > 1 && defined(__OPTIMIZE__) && !defined(__FAST_MATH__)
+#define LINATTN__MINIMAL /* beside others it is there to be small */
+#pragma push_macro("LINATTN__INLINE")
+#pragma push_macro("LINATTN__UNROLL")
+#undef LINATTN__INLINE
+#undef LINATTN__UNROLL
+#define LINATTN__UNROLL
+#define LINATTN__INLINE static inline __attribute__((unused))
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC optimize("Os")
+#endif
+#endif
 #define LINATTN__ISA LINATTN__ISA_SCALAR
 #include "linattn_simd.h"
 #undef LINATTN__ISA
+#ifdef LINATTN__MINIMAL
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#pragma pop_macro("LINATTN__UNROLL")
+#pragma pop_macro("LINATTN__INLINE")
+#undef LINATTN__MINIMAL
+#endif
 #endif
 
 #if LINATTN__HAS_NEON

@@ -52,6 +52,7 @@
 #define la_block_run LA_NAME(block_run)
 #define la_capped LA_NAME(capped)
 #define la_causal LA_NAME(causal)
+#define la_causal_run LA_NAME(causal_run)
 #define la_causal_tile LA_NAME(causal_tile)
 #define la_causal_tiles LA_NAME(causal_tiles)
 #define la_choose LA_NAME(choose)
@@ -125,8 +126,8 @@
 #define la_load LA_NAME(load)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
-#define la_map_as LA_NAME(map_as)
 #define la_map_features LA_NAME(map_features)
+#define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
 #define la_map_vector LA_NAME(map_vector)
 #define la_masked_block LA_NAME(masked_block)
@@ -280,7 +281,7 @@
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
-#ifdef __OPTIMIZE_SIZE__
+#if defined(__OPTIMIZE_SIZE__) || LINATTN__COUNT > 1
 #define LA_SMALL 1
 #else
 #define LA_SMALL 4
@@ -545,7 +546,7 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
     return _mm512_cvtss_f32(la_max(d, _mm512_permute_ps(d, 0xb1)));
 }
-LINATTN__INLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
     la_vec b[16];
     int i, j;
@@ -723,7 +724,7 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
     return _mm256_cvtss_f32(la_max(d, _mm256_permute_ps(d, 0xb1)));
 }
-LINATTN__INLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
     la_vec b[8];
     int i, j;
@@ -887,7 +888,7 @@ LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
 }
-LINATTN__INLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
     const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
     a[0] = vcombine_f32(vget_low_f32(b.val[0]), vget_low_f32(c.val[0]));
@@ -1186,7 +1187,7 @@ static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, 
         if (with_state) n = la_add(n, la_load(s->e + f));
         n = la_first(n, la_set1(-LINATTN__INF), lanes);
         i = (f / LA_W) % LA_PANEL_VECS;
-        top[i] = la_max(top[i], n);
+        top[i] = la_max(n, top[i]); /* in this order no NaN gets in */
     }
     *peak = la_max16(top);
 }
@@ -1819,24 +1820,34 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     for (; LA_QUERY_VECS > 1 && u < end; u++) la_take_columns(a, u, 0, LA_QUERY_TOKENS, 1, 1);
 }
 
+/* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
+static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t, size_t end,
+                                            size_t u)
+{
+    for (; LA_CAUSAL_TOKENS > 1 && end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
+        la_take(a, g, t, u, 1, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS);
+    for (; LA_CAUSAL_FEW > 1 && end - t >= LA_CAUSAL_FEW; t += LA_CAUSAL_FEW)
+        la_take(a, g, t, u, 1, 1, LA_CAUSAL_FEW, LA_CAUSAL_VECS);
+    for (; t < end; t++) la_take(a, g, t, u, 1, 1, 1, LA_CAUSAL_VECS);
+}
+
 #if LA_GROUP_TOKENS > 1
 /* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks over
-   rows. The heads that are left over walk by themselves. */
+   rows. Of the heads that are left over only the last one, which leaves the new rows behind, may
+   take its tokens in more than one tile. */
 static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
-    const size_t four = LA_GROUP_TOKENS / 2, two = LA_GROUP_TOKENS,
-                 step = a->heads < 4 ? two : four;
-    size_t t = a->begin, g, i;
+    const size_t step = a->heads < 4 ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
+    size_t t = a->begin, g;
     for (; a->end - t >= step; t += step) {
         for (g = 0; a->heads - g >= 4; g += 4)
             la_take(a, g, t, u, 1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
-        for (; step == two && a->heads - g >= 2; g += 2)
+        for (; step == LA_GROUP_TOKENS && a->heads - g >= 2; g += 2)
             la_take(a, g, t, u, 1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
-        for (; g < a->heads; g++)
-            for (i = 0; i < step; i += LA_GROUP_TOKENS / 2)
-                la_take(a, g, t + i, u, 1, 1, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
+        for (; g < a->heads; g++) la_causal_run(a, g, t, t + step, u);
     }
-    for (; t < a->end; t++) la_take_heads(a, t, u, 1, 1, LA_CAUSAL_VECS);
+    for (; t < a->end; t++)
+        for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
 }
 #endif
 
@@ -1844,12 +1855,21 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
-    size_t u = a->span->column_begin / LA_W;
+    size_t u = a->span->column_begin / LA_W, t, g;
+    for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) {
+        if (a->heads == 1) {
+            la_causal_run(a, 0, a->begin, a->end, u);
+            continue;
+        }
 #if LA_GROUP_TOKENS > 1
-    for (; a->heads > 1 && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) la_group_columns(a, u);
+        la_group_columns(a, u);
+#else
+        for (t = a->begin; t < a->end; t++)
+            for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
 #endif
-    for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS)
-        la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_FEW, LA_CAUSAL_VECS);
+    }
+    (void)t;
+    (void)g;
     for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, 1, 1);
 }
 
@@ -2080,7 +2100,6 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const s
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
-    for (; !masked && x->rows - r >= 2; r += 2) la_outer_tile(x, r, masked, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
 }
 
@@ -3558,11 +3577,12 @@ LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t
     for (; t < end; t++) {
         const float *row = x->x + t * x->token;
         if (x->keys && linattn__masked(row, x->d)) continue;
+        count++;
         LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] =
             la_dadd(sum[i], la_dwiden(row + f + i * LA_DW));
-        count++;
     }
     if (count == 0) return 0;
+
     LINATTN__UNROLL for (i = 0; i < NR; i++)
         la_dstore(part + i * LA_DW, la_ddiv(sum[i], la_dset1((double)count)));
     for (i = 0; i < NR * LA_DW; i++) mean[f + i] = (float)part[i];
@@ -3875,8 +3895,9 @@ LINATTN__INLINE la_vec la_map_vector(la_vec x, const linattn__params *p, const i
     return la_select(la_gt(la_zero(), y), la_exp_full(y), la_add(y, la_set1(1.0f)));
 }
 
-LINATTN__INLINE void la_map_as(const float *x, float *y, size_t n, const linattn__params *params,
-                               const int map, const int unit)
+/* Whole pairs of vectors. Returns where it stopped. */
+LINATTN__INLINE size_t la_map_pairs(const float *x, float *y, size_t n,
+                                    const linattn__params *params, const int map, const int unit)
 {
     const linattn__params local = *params, *p = &local; /* which no store can change */
     size_t i = 0;
@@ -3885,27 +3906,26 @@ LINATTN__INLINE void la_map_as(const float *x, float *y, size_t n, const linattn
         la_store(y + i, la_map_vector(a, p, map, unit));
         la_store(y + i + LA_W, la_map_vector(b, p, map, unit));
     }
-    for (; i < n; i += LA_W) {
-        const int lanes = la_lanes_left(n, i);
-        const la_vec a = la_load_part(x + i, lanes);
-        la_store_part(y + i, la_map_vector(a, p, map, unit), lanes);
-    }
+    return i;
 }
 
+/* As in la_stage: the usual maps are constants, one copy does the rest. */
 static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 {
     const int unit = p->root == 1.0f;
-    switch (LA_CONSTANTS ? p->map : -1) {
-    case LINATTN_MAP_IDENTITY: la_map_as(x, y, n, p, LINATTN_MAP_IDENTITY, 0); break;
-    case LINATTN_MAP_RELU: la_map_as(x, y, n, p, LINATTN_MAP_RELU, 0); break;
-    case LINATTN_MAP_ELU1: la_map_as(x, y, n, p, LINATTN_MAP_ELU1, 0); break;
-    case LINATTN_MAP_EXP:
-        if (unit)
-            la_map_as(x, y, n, p, LINATTN_MAP_EXP, 1);
-        else
-            la_map_as(x, y, n, p, LINATTN_MAP_EXP, 0);
-        break;
-    default: la_map_as(x, y, n, p, p->map, unit); break;
+    size_t i = 0;
+#if LA_CONSTANTS
+    if (LINATTN__IS_EXP(p->map) && unit)
+        i = la_map_pairs(x, y, n, p, LINATTN_MAP_EXP, 1);
+    else if (LINATTN__IS_ELU1(p->map))
+        i = la_map_pairs(x, y, n, p, LINATTN_MAP_ELU1, 0);
+    else if (!LINATTN__IS_EXP(p->map))
+        i = la_map_pairs(x, y, n, p, LINATTN_MAP_RELU, 0);
+#endif
+    for (; i < n; i += LA_W) {
+        const int lanes = la_lanes_left(n, i);
+        const la_vec a = la_load_part(x + i, lanes);
+        la_store_part(y + i, la_map_vector(a, p, p->map, unit), lanes);
     }
 }
 
@@ -3992,6 +4012,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_block_run
 #undef la_capped
 #undef la_causal
+#undef la_causal_run
 #undef la_causal_tile
 #undef la_causal_tiles
 #undef la_choose
@@ -4065,8 +4086,8 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_load
 #undef la_load_part
 #undef la_map
-#undef la_map_as
 #undef la_map_features
+#undef la_map_pairs
 #undef la_map_softmax
 #undef la_map_vector
 #undef la_masked_block

@@ -620,6 +620,34 @@ static void nan_query_stays_in_its_row(void **state)
     for_all_problems(14, 5, nan_query_law);
 }
 
+/* Under the normaliser feature a feature that no key has counts for nothing, whatever the query is:
+   the others are not weighed against its NaN either. */
+static void nan_query_of_a_feature_without_keys(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {LINATTN_MAP_EXP, LINATTN_MAP_RELU};
+    rng r = {30};
+    for (size_t i = 0; i < 60; i++) {
+        size_t mark = pool_mark();
+        linattn_config config = config_draw(&r, maps[i % 2], LINATTN_NORM_FEATURE, 2 + i % 40, 99);
+        config.window = i % 4 > 1 ? window_draw(&r, 30) : 0;
+        problem p = problem_new(config, 20, 20, &r, 300), q = p;
+        size_t dead = rng_below(&r, config.dim_key);
+        for (size_t j = dead; j < p.n_k * key_width(&p); j += config.dim_key)
+            p.k[j] = -test_infinity;
+        q.q = (float *)pool_copy(p.q, p.n_q * query_width(&p) * sizeof(float));
+        for (size_t j = dead; j < p.n_q * query_width(&p); j += config.dim_key) {
+            p.q[j] = -test_infinity;
+            q.q[j] = test_nan;
+        }
+        float *expected = run_causal(&p, run_init(&p.config));
+        float *actual = run_causal(&q, run_init(&p.config));
+        check_same_floats(actual, expected, p.n_q * output_width(&p), output_width(&p),
+                          "NaN in feature %zu, %s", dead, problem_name(&p));
+        pool_release(mark);
+    }
+}
+
 /* ---- Masked tokens -------------------------------------------------------------------------- */
 
 /* p with masked tokens between its own: some[i] is where its token i went. */
@@ -1009,6 +1037,7 @@ int main(void)
         TEST(windows_of_groups),
         TEST(nan_stays_in_its_head),
         TEST(nan_query_stays_in_its_row),
+        TEST(nan_query_of_a_feature_without_keys),
         TEST(masked_tokens_are_absent),
         TEST(values_of_masked_tokens),
         TEST(masked_tokens_count_as_length),
