@@ -2829,6 +2829,23 @@ static size_t linattn__common_stride(const linattn__operands *x, int verb)
     return stride * sizeof(float);
 }
 
+/* Does a state, modulo that stride, lie beside all operands? */
+static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, int verb,
+                                                  const void *state, size_t bytes, size_t stride)
+{
+    const size_t period = stride / sizeof(float);
+    linattn__extent block;
+    int k;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    if ((verb & LINATTN__QUERIES) && !(linattn__fold_apart(&x->q, &block, period) &&
+                                       linattn__fold_apart(&x->out, &block, period)))
+        return 0;
+    return !(verb & LINATTN__KEYS) || (linattn__fold_apart(&x->k, &block, period) &&
+                                       linattn__fold_apart(&x->v, &block, period));
+}
+
 /* States of one config, clear of one another where they are written, and of the operands: at once
    where all of these lie outside of what the states span. */
 static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
@@ -2837,6 +2854,7 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
 {
     const size_t step = linattn__common_stride(x, verb);
     uintptr_t low = UINTPTR_MAX, high = 0;
+    int folded = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         linattn__header h;
@@ -2851,9 +2869,10 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
     if (linattn__operands_apart(x, verb, (const void *)low, (size_t)(high - low) + s->state_bytes))
         return LINATTN_OK;
     for (i = 0; i < count; i++) {
-        /* in step with the operands it lies as the one before */
-        if (i > 0 && step && (uintptr_t)states[i] - (uintptr_t)states[i - 1] == step) continue;
-        if (!linattn__state_beside(x, verb, states[i], s->state_bytes))
+        /* in step with the operands it lies as the one before, modulo their stride */
+        if (folded && (uintptr_t)states[i] - (uintptr_t)states[i - 1] == step) continue;
+        folded = step && linattn__state_folds(x, verb, states[i], s->state_bytes, step);
+        if (!folded && !linattn__state_beside(x, verb, states[i], s->state_bytes))
             return LINATTN_ERROR_OVERLAP;
     }
     return LINATTN_OK;
@@ -2945,7 +2964,8 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__header to, from;
-    linattn__work a, b;
+    linattn__work w;
+    linattn__span other;
     linattn__environment environment;
     size_t head;
     linattn_status status = linattn__read_state(dst, &to, &s);
@@ -2956,13 +2976,13 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
-    linattn__start(&a, &s, &to, dst);
-    linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
+    linattn__start(&w, &s, &to, dst);
+    other = w.span;
+    linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
-        linattn__span x, y;
-        linattn__span_of(&a, head, &x);
-        linattn__span_of(&b, head, &y);
-        LINATTN__KERNEL(merge)(&x, &y);
+        LINATTN__KERNEL(merge)(&w.span, &other);
+        linattn__move(&w.span, 1);
+        linattn__move(&other, 1);
     }
     linattn__leave(environment);
     linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
@@ -3190,6 +3210,7 @@ static float linattn__tame(const float *x, size_t d, float root, float *power)
     return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
 }
 #define LINATTN__LOWER 192 /* monomials of low degrees that are kept, in floats */
+#define LINATTN__FEW 18    /* most coordinates where some of them are products */
 
 /* C(n + k - 1, k): monomials of degree k <= 8 in n variables, SIZE_MAX if that is too large. */
 static size_t linattn__monomials(size_t n, size_t k)
@@ -3208,7 +3229,7 @@ static size_t linattn__monomials(size_t n, size_t k)
    `base` are made for each token; a chunk of features is cut into segments, each a product of some
    coordinates times a part of a list. */
 typedef struct linattn__segment {
-    size_t from;       /* in the lists */
+    uint32_t from;     /* in the lists */
     uint16_t length;   /* features */
     uint8_t prefix;    /* coordinates in the product */
     uint8_t unchanged; /* so many are those of the segment before */
@@ -3216,11 +3237,14 @@ typedef struct linattn__segment {
 } linattn__segment;
 
 typedef struct linattn__recipe {
-    size_t d, base, count;
-    size_t list[9], size[9];          /* of degree p <= base; list 0 is 1 */
-    size_t begin, end;                /* what segments take of all lists */
-    uint8_t first[9][LINATTN__LOWER]; /* where leading indices begin in lists of degrees above 1 */
-    linattn__segment segment[LINATTN__FEATURES];
+    size_t d, base;
+    size_t list[9], size[9];        /* of degree p <= base; list 0 is 1 */
+    uint8_t first[9][LINATTN__FEW]; /* where leading indices begin in lists of degrees above 1 */
+    linattn__segment *segment;      /* those that are planned, */
+    size_t count;
+    size_t begin, end;         /* and what segments so far take of all lists */
+    linattn__segment next;     /* what is still to be planned: where it begins, */
+    size_t degree, rest, left; /* features to the end of that list, and in all */
 } linattn__recipe;
 
 /* Where in its list the leading index i begins. */
@@ -3246,7 +3270,7 @@ static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t ra
         s->index[level] = (uint16_t)i;
     }
     rank += linattn__leading(r, low, i);
-    s->from = r->list[low] + rank;
+    s->from = (uint32_t)(r->list[low] + rank);
     return r->size[low] - rank;
 }
 
@@ -3281,34 +3305,37 @@ static void linattn__plan_lists(linattn__recipe *r, size_t degree)
         }
 }
 
-/* The recipe of features [f0, f1) of the monomials up to `degree`. */
-static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
-                                            size_t f1)
+/* Features [f0, f1) of the monomials are to be planned. */
+static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t f0, size_t f1)
 {
-    size_t p, done = f0, left;
-    linattn__segment s;
-    r->d = d;
-    linattn__plan_lists(r, degree);
-    for (p = 0; done >= linattn__monomials(d, p); p++) done -= linattn__monomials(d, p);
-    r->count = r->end = 0;
+    size_t p, rank = f0;
+    for (p = 0; rank >= linattn__monomials(r->d, p); p++) rank -= linattn__monomials(r->d, p);
+    r->end = 0;
     r->begin = SIZE_MAX;
-    s.unchanged = 0;
+    r->degree = p;
+    r->next.unchanged = 0;
+    r->rest = linattn__locate(r, p, rank, &r->next);
+    r->left = f1 - f0;
+}
 
-    left = linattn__locate(r, p, done, &s);
-    while (f0 < f1) {
-        s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
-        r->segment[r->count++] = s;
-        if (s.from < r->begin) r->begin = s.from;
-        if (s.from + s.length > r->end) r->end = s.from + s.length;
-        f0 += s.length;
-        if (f0 == f1) break;
-        if (linattn__advance(d, &s)) {
-            const size_t first = linattn__leading(r, r->base, s.index[s.prefix - 1]);
-            s.from = r->list[r->base] + first;
-            left = r->size[r->base] - first;
+/* Plans them, or as many as `most` segments hold. */
+static LINATTN__NOINLINE void linattn__plan_on(linattn__recipe *r, size_t most)
+{
+    linattn__segment *const s = &r->next;
+    for (r->count = 0; r->count < most && r->left > 0;) {
+        s->length = (uint16_t)(r->rest < r->left ? r->rest : r->left);
+        r->segment[r->count++] = *s;
+        if (s->from < r->begin) r->begin = s->from;
+        if (s->from + s->length > r->end) r->end = s->from + s->length;
+        r->left -= s->length;
+        if (r->left == 0) break;
+        if (linattn__advance(r->d, s)) {
+            const size_t first = linattn__leading(r, r->base, s->index[s->prefix - 1]);
+            s->from = (uint32_t)(r->list[r->base] + first);
+            r->rest = r->size[r->base] - first;
         } else {
-            s.unchanged = 0;
-            left = linattn__locate(r, ++p, 0, &s);
+            s->unchanged = 0;
+            r->rest = linattn__locate(r, ++r->degree, 0, s);
         }
     }
 }
@@ -3458,28 +3485,11 @@ typedef struct linattn__exact {
     float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
 } linattn__exact;
 
-/* Scratch of one job: q, p and o transposed ([row][query]), v for values around masked tokens. */
-typedef struct linattn__exact_scratch {
-    float *q, *p, *o, *v;
-    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS];
-    const float *key[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS];
-} linattn__exact_scratch;
-
 #define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
 
 static size_t linattn__exact_floats(size_t d, size_t dv)
 {
     return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
-}
-
-static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w)
-{
-    w->p = x->scratch;
-    w->q = w->p + LINATTN__EXACT_P;
-    w->o = w->q + LINATTN__EXACT_LANES * x->d;
-    w->v = w->o + LINATTN__EXACT_LANES * x->dv;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -3930,12 +3940,13 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 
 typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
+typedef void linattn__features_kernel(linattn__span *s);
 LINATTN__DECLARE(linattn__map_kernel, map)
 #if LINATTN__HAS_SOFTMAX
 LINATTN__DECLARE(linattn__row_kernel, map_softmax)
 #endif
 #if LINATTN__HAS_FEATURES
-LINATTN__DECLARE(linattn__span_kernel, map_features)
+LINATTN__DECLARE(linattn__features_kernel, map_features)
 #endif
 
 static linattn_status linattn__check_arrays(const float *x, size_t n_x, const float *y, size_t n_y)
@@ -3950,34 +3961,37 @@ static linattn_status linattn__check_arrays(const float *x, size_t n_x, const fl
 }
 
 #if LINATTN__HAS_FEATURES
-/* Projected and monomial maps of arrays, some features of all vectors at a time. */
-static void linattn__map_features(const linattn_config *c, const linattn__shape *s,
-                                  const linattn__span *given)
+/* Features of all vectors, some at a time: of projected maps */
+static LINATTN__NOINLINE void linattn__map_projected(const linattn__shape *s,
+                                                     const float *projection, linattn__span *rows)
 {
-    const size_t step = s->source == LINATTN__PROJECTED ? 16 : LINATTN__FEATURES;
-    float weights[LINATTN__FEATURES], panel[LINATTN__FEATURES * 16];
+    size_t f;
+    rows->shared = projection;
+    rows->rows = s->features;
+    for (f = 0; f < s->m; f = rows->row_end) {
+        rows->row_begin = rows->shared_begin = f;
+        rows->row_end = s->m - f < 16 ? s->m : f + 16;
+        LINATTN__KERNEL(map_features)(rows);
+    }
+}
 
-    linattn__span rows = *given;
+/* and of monomials. */
+static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, linattn__span *rows)
+{
+    float weights[LINATTN__FEATURES];
     linattn__walk x;
     size_t f, i;
-    rows.shared = weights;
-    if (s->source == LINATTN__PROJECTED) {
-        rows.shared = c->projection;
-        rows.rows = s->features;
-        rows.panel = panel;
-
-    } else {
-        linattn__walk_degree(s, 0, &x);
-    }
-    for (f = 0; f < s->m; f += step) {
-        rows.row_begin = f;
-        rows.row_end = s->m - f < step ? s->m : f + step;
-        for (i = f; s->source == LINATTN__MONOMIALS && i < rows.row_end; i++) {
-            weights[i - f] = x.weight;
+    rows->shared = weights;
+    linattn__walk_degree(s, 0, &x);
+    for (f = 0; f < s->m; f = rows->row_end) {
+        const size_t count = s->m - f < LINATTN__FEATURES ? s->m - f : LINATTN__FEATURES;
+        rows->row_begin = rows->shared_begin = f;
+        rows->row_end = f + count;
+        for (i = 0; i < count; i++) {
+            weights[i] = x.weight;
             linattn__walk_on(s, &x);
         }
-        rows.shared_begin = f;
-        LINATTN__KERNEL(map_features)(&rows);
+        LINATTN__KERNEL(map_features)(rows);
     }
 }
 #endif
@@ -4024,7 +4038,11 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
         row.out = y;
         row.out_token = s.m;
         row.n = n;
-        linattn__map_features(config, &s, &row);
+        row.rows = 0;
+        if (s.source == LINATTN__PROJECTED)
+            linattn__map_projected(&s, config->projection, &row);
+        else
+            linattn__map_monomials(&s, &row);
         linattn__leave(environment);
         return LINATTN_OK;
     }
@@ -4209,7 +4227,7 @@ static double linattn__dot(const float *a, const float *b, size_t n)
 }
 
 #define LINATTN__BATCH 32 /* rows that are projected out together, and columns of these */
-#define LINATTN__COLUMNS 256
+#define LINATTN__COLUMNS 64
 
 /* x -= sum_j factor[j] row_j, in double within a few columns. */
 static void linattn__subtract(float *x, const float *rows, const float *factor, size_t count,
@@ -4452,6 +4470,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #undef LINATTN__MAX_FEATURES
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__LOWER
+#undef LINATTN__FEW
 #undef LINATTN__FEATURES
 #undef LINATTN__MAP_POSITIVE
 #undef LINATTN__MONOMIALS

@@ -92,6 +92,7 @@
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
 #define la_exact_query LA_NAME(exact_query)
+#define la_exact_scratch LA_NAME(exact_scratch)
 #define la_exp_core LA_NAME(exp_core)
 #define la_exp_end LA_NAME(exp_end)
 #define la_exp_full LA_NAME(exp_full)
@@ -170,6 +171,7 @@
 #define la_product_tile LA_NAME(product_tile)
 #define la_products LA_NAME(products)
 #define la_project LA_NAME(project)
+#define la_project_rows LA_NAME(project_rows)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
 #define la_put_left LA_NAME(put_left)
@@ -189,6 +191,7 @@
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
 #define la_scratch LA_NAME(scratch)
+#define la_segments LA_NAME(segments)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -300,7 +303,7 @@
 #define LA_UPDATE_VECS 1
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
-#define LA_BLOCK 2
+#define LA_BLOCK 1
 #define LA_PART 16
 #define LA_STEP 16
 
@@ -940,10 +943,21 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 /* ==== (B) The kernels ========================================================================= */
 
-#define LA_ROW                                                                                     \
-    (LINATTN__FEATURES + 16)      /* scratch row, in floats: not a power of two, or L1 sets clash */
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
+
+/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and is
+   to use little stack. */
+#if LA_W > 1
+#define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
+#define LA_COORDINATES LINATTN__FEATURES /* that are projected at a time */
+#define LA_SEGMENTS LINATTN__FEATURES    /* that are planned at a time */
+#else
+#define LA_ROW LINATTN__FEATURES
+#define LA_PART_ROW LA_PART
+#define LA_COORDINATES 16
+#define LA_SEGMENTS 8
+#endif
 
 /* A row's vectors that are side by side are unrolled, but for scalar code. */
 #if LA_W > 1
@@ -1118,12 +1132,12 @@ LINATTN__INLINE la_vec la_add_key(la_vec z, la_vec phi, la_vec *low, const int m
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float k[LA_BLOCK * LA_ROW]; /* phi(k), token by token */
-    float q[LA_BLOCK * LA_ROW]; /* phi(q), or the weights that stand for it */
-    float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
-    float lost[LA_BLOCK * 16];  /* and what their rounding lost, for the identity */
-    float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
-    float scale[LA_BLOCK + 16]; /* output factor: scale * 2^power */
+    float k[LA_BLOCK * LA_ROW];       /* phi(k), token by token */
+    float q[LA_BLOCK * LA_ROW];       /* phi(q), or the weights that stand for it */
+    float den[LA_BLOCK * 16];         /* denominators over 16 virtual lanes */
+    float lost[LA_BLOCK * 16];        /* and what their rounding lost, for the identity */
+    float top[LA_BLOCK];              /* exponent that phi(q) is relative to */
+    float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
 } la_scratch;
 
@@ -1776,7 +1790,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
                              const size_t G, const size_t T, const size_t NR)
 {
     const linattn__span *s = a->span;
-    const int whole = (u + NR) * LA_W <= s->dv;
+    const int whole = LA_W == 1 || (u + NR) * LA_W <= s->dv;
     la_place x;
     la_edge e;
     size_t h;
@@ -3109,8 +3123,7 @@ static void la_band(const linattn__span *s)
 
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
-
+    float x[(LA_BLOCK - 1) * LA_ROW + LA_COORDINATES]; /* x', of some coordinates */
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
@@ -3224,8 +3237,8 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
-    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
-        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
+    for (c = 0; c < s->d; c += LA_COORDINATES) {
+        const size_t c1 = s->d - c < LA_COORDINATES ? s->d : c + LA_COORDINATES;
         la_scale_rows(&w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.last = c1 == s->d;
@@ -3277,6 +3290,27 @@ static void la_lists(const linattn__recipe *r, const float *x, float root, float
     }
 }
 
+/* The features that are planned, of one token. Returns where the next ones go. */
+LINATTN__INLINE float *la_segments(const linattn__recipe *r, const float *x, float root,
+                                   const float *list, float *product, float *y)
+{
+    const int raw = r->d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
+    size_t i, level;
+    for (i = 0; i < r->count; i++) {
+        const linattn__segment *g = &r->segment[i];
+        for (level = g->unchanged; level < g->prefix; level++)
+            product[level + 1] = product[level] * (x[g->index[level]] * root);
+        if (raw && g->from)
+            la_products(y, x + g->from - 1, g->length, product[g->prefix], 1, root);
+        else if (raw)
+            *y = 1.0f;
+        else
+            la_products(y, list + g->from, g->length, product[g->prefix], 0, root);
+        y += g->length;
+    }
+    return y;
+}
+
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. */
 static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
                                           size_t count, size_t f0, size_t f1, float *y,
@@ -3284,27 +3318,31 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
 {
     const float *weights = s->shared + (f0 - s->shared_begin);
     const float root = s->params->source_root;
-    float list[LINATTN__LOWER + 16], product[9];
+    float list[LINATTN__LOWER + LA_W], product[9];
+    linattn__segment segment[LA_SEGMENTS];
     linattn__recipe r;
-    size_t t, i, f, level;
-    int raw;
-    linattn__plan(&r, s->d, s->params->degree, f0, f1);
-    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
+    size_t t, f;
+    int pieces = 1;
+    r.segment = segment;
+    r.d = s->d;
+    linattn__plan_lists(&r, s->params->degree);
     product[0] = 1.0f;
     for (t = 0; t < count; t++, x += x_token, y += y_row) {
         float *to = y;
-        if (!raw) la_lists(&r, x, root, list);
-        for (i = 0; i < r.count; i++) {
-            const linattn__segment *g = &r.segment[i];
-            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
-                product[level + 1] = product[level] * (x[g->index[level]] * root);
-            if (raw && g->from)
-                la_products(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
-            else if (raw)
-                *to = 1.0f;
-            else
-                la_products(to, list + g->from, g->length, product[g->prefix], 0, root);
-            to += g->length;
+        if (pieces) { /* else the plan of the first token does for all */
+            linattn__plan(&r, f0, f1);
+            linattn__plan_on(&r, LA_SEGMENTS);
+            pieces = r.left > 0;
+            if (pieces) {
+                r.begin = 0;
+                r.end = SIZE_MAX;
+            }
+        }
+        if (r.d + 1 <= LINATTN__LOWER) la_lists(&r, x, root, list);
+        to = la_segments(&r, x, root, list, product, to);
+        while (r.left > 0) {
+            linattn__plan_on(&r, LA_SEGMENTS);
+            to = la_segments(&r, x, root, list, product, to);
         }
         for (f = 0; f < f1 - f0; f += LA_W) {
             const la_vec weight = la_load_part(weights + f, la_lanes_left(f1 - f0, f));
@@ -3321,9 +3359,20 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
    and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
    its own lane, and the running maximum and the denominator are vectors. */
 
+#define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
+
+/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values around masked
+   tokens; and which keys it has come to. */
+typedef struct la_exact_scratch {
+    float *q, *p, *o, *v;
+    float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
+    float order[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS];
+} la_exact_scratch;
+
 /* P[j][lane] = q.k_j for the keys listed. */
-LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scratch *w,
-                               const float *const *key, size_t count, const size_t NQ)
+LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w, size_t count,
+                               const size_t NQ)
 {
     size_t j, f, r, u;
     for (j = 0; j < count; j += LA_UPDATE_ROWS) {
@@ -3332,7 +3381,8 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scr
         const float *q = w->q;
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
         {
-            k[r] = key[j + r < count ? j + r : count - 1]; /* rows beyond count are never read */
+            /* rows beyond count are never read */
+            k[r] = x->k + w->index[j + r < count ? j + r : count - 1] * x->k_token;
             LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] = la_zero();
         }
         for (f = 0; f < x->d; f++, q += NQ * LA_W) {
@@ -3352,7 +3402,7 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scr
 }
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
-LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
                               const int masked, const size_t NQ)
 {
     const size_t row = NQ * LA_W;
@@ -3388,14 +3438,12 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
    leaves no trace in the order of the sums. Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, linattn__exact_scratch *w, size_t j, size_t end,
+static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t end,
                         size_t *count)
 {
     size_t c = 0;
     for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
-        const float *key = x->k + j * x->k_token;
-        if (linattn__masked(key, x->d)) continue;
-        w->key[c] = key;
+        if (linattn__masked(x->k + j * x->k_token, x->d)) continue;
         w->index[c++] = j;
     }
     *count = c;
@@ -3403,7 +3451,7 @@ static size_t la_gather(const linattn__exact *x, linattn__exact_scratch *w, size
 }
 
 /* Where the values of a block lie: in place, or packed where masked tokens lie between. */
-static const float *la_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size_t count,
                               size_t *stride)
 {
     size_t j, c;
@@ -3448,8 +3496,8 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     }
 }
 
-static void la_exact_begin(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
-                           size_t lanes, size_t row)
+static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t i0, size_t lanes,
+                           size_t row)
 {
     size_t l, f;
     for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
@@ -3486,10 +3534,10 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
+static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t i0,
                          size_t lanes, size_t row)
 {
-    float scale[LINATTN__EXACT_LANES], *out[LINATTN__EXACT_LANES];
+    float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
         const size_t i = i0 + l;
@@ -3504,7 +3552,7 @@ static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
    so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
    limit is its token's distance from the first lane's. */
-LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
+LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t i0,
                                     size_t lanes, const size_t NQ)
 {
     const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
@@ -3522,7 +3570,7 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scra
     while (j < end) {
         j = la_gather(x, w, j, end, &count);
         if (count == 0) break;
-        la_scores(x, w, w->key, count, NQ);
+        la_scores(x, w, count, NQ);
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
         if (w->index[count - 1] < first) {
@@ -3540,9 +3588,12 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scra
 
 static void la_softmax(const linattn__exact *x)
 {
-    linattn__exact_scratch w;
+    la_exact_scratch w;
     size_t i, lanes;
-    linattn__exact_layout(x, &w);
+    w.p = x->scratch;
+    w.q = w.p + LINATTN__EXACT_P;
+    w.o = w.q + LINATTN__EXACT_LANES * x->d;
+    w.v = w.o + LINATTN__EXACT_LANES * x->dv;
     for (i = x->begin; i < x->end; i += lanes) {
         lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
         /* two blocks of two vectors are better than one of three and one of one */
@@ -3925,25 +3976,38 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
-/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-static void la_map_features(const linattn__span *s)
+/* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
+static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
+                                              float *y, size_t y_row)
 {
-    const size_t f0 = s->row_begin, f1 = s->row_end;
+    float panel[LA_COORDINATES * 16];
+    s->panel = panel;
+    la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
+}
+
+/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
+static void la_map_features(linattn__span *s)
+{
+    const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
-    float y[LA_BLOCK * LA_ROW];
+    float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
     for (t = 0; t < s->n; t += count) {
         const float *x = s->k + t * s->k_token;
+        float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
         count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
-        (void)la_inputs(s, x, s->k_token, count, f0, f1, y, LA_ROW);
+        if (s->params->source == LINATTN__PROJECTED)
+            la_project_rows(s, x, count, y, y_row);
+        else
+            la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
         for (i = 0; i < count; i++)
-            for (f = f0; f < f1; f += LA_W) {
-                la_vec phi = la_load(y + i * LA_ROW + (f - f0));
+            for (f = 0; f < f1 - f0; f += LA_W) {
+                la_vec phi = la_load(y + i * y_row + f);
                 if (exponential && linattn__masked(x + i * s->k_token, s->d))
                     phi = la_zero();
                 else if (exponential)
                     phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
-                la_store_part(s->out + (t + i) * s->out_token + f, phi, la_lanes_left(f1, f));
+                la_store_part(out + i * s->out_token + f, phi, la_lanes_left(f1 - f0, f));
             }
     }
 }
@@ -4032,6 +4096,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_exact_outputs
 #undef la_exact_queries
 #undef la_exact_query
+#undef la_exact_scratch
 #undef la_exp_core
 #undef la_exp_end
 #undef la_exp_full
@@ -4110,6 +4175,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_product_tile
 #undef la_products
 #undef la_project
+#undef la_project_rows
 #undef la_projection
 #undef la_put_columns
 #undef la_put_left
@@ -4129,6 +4195,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_scale_rows
 #undef la_scores
 #undef la_scratch
+#undef la_segments
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -4199,6 +4266,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_EXACT_VECS
+#undef LA_EXACT_LANES
 #undef LA_STAGE_VECS
 #undef LA_BLOCK
 #undef LA_SLEEF
@@ -4206,4 +4274,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
+#undef LA_COORDINATES
+#undef LA_SEGMENTS
 #undef LA_CONSTANTS
