@@ -28,11 +28,11 @@
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
-     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked token
-     (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
+     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
+     token (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
    - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
      feature that follows the keys as they come.
-   - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
+   - No allocation, no stdio, no libm, no global state but one atomic int: the instruction set.
      The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.
    - A bad argument is refused with a status before anything is written.
 
@@ -48,30 +48,59 @@
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
    there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
-   LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
-                            nothing for the linker to share. Define it at every inclusion.
+   LINATTN_STATIC           All functions are static: one private copy per file, nothing for the
+                            linker to share, and what the file does not call is not compiled. Define
+                            it at every inclusion.
+   Instruction sets
    LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
+                            x86-64, not compiled for size: twice, with and without FMA.
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
-   LINATTN_NO_WINDOW        Leave windows out, or the maps that make features of their own (favor,
-   LINATTN_NO_FEATURES      taylor, expdef): their configs are UNSUPPORTED then. For small programs:
-                            with LINATTN_STATIC and LINATTN_SCALAR_ONLY what is not called is not
-                            there, and these two take the half of what is left of linattn_causal.
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
                             crashes on a CPU without that instruction set.
+   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
+                            than through an exact fma: about 6 times as fast there. It rounds twice,
+                            so that its bits may differ from all others, rarely and by one unit.
+                            Does nothing where the compiler has a hardware FMA.
    LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef.
                             About twice as slow; the bits then differ between instruction sets.
+   What is compiled. A config that needs what is left out is UNSUPPORTED, a function that is left
+   out is not declared.
+   LINATTN_NO_WINDOW        Leave windows out; the maps that make features of their own (favor,
+   LINATTN_NO_FEATURES      taylor, expdef); exact attention, and nystrom with it; nystrom; the
+   LINATTN_NO_EXACT         maps on plain arrays; linattn_random_features.
+   LINATTN_NO_NYSTROM
+   LINATTN_NO_MAPS
+   LINATTN_NO_RANDOM
+   LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
+                            decode step, and nothing else is compiled. Long sequences take longer.
+                            Leaves windows and features out, too.
+   LINATTN_ONLY_ELU1        Keep this map alone. They add up: LINATTN_ONLY_ELU1 with
+   LINATTN_ONLY_IDENTITY    LINATTN_ONLY_RELU keeps two.
+   LINATTN_ONLY_RELU
+   LINATTN_ONLY_EXP
+   LINATTN_ONLY_SOFTMAX
+   LINATTN_ONLY_FAVOR       (with its two variants)
+   LINATTN_ONLY_TAYLOR
+   LINATTN_ONLY_EXPDEF
+   How
    LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
                             clears are loops (the compiler may still call memcpy and memset, as
                             it may anywhere). Costs some speed on large states.
    LINATTN_ASSERT(x)        Check internal invariants with this macro; default: nothing. It never
                             sees bad arguments, which are statuses.
-   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
-                            than through an exact fma: about 6 times as fast there. It rounds twice, so
-                            that its bits may differ from all others, rarely and by one unit. Does
-                            nothing where the compiler has a hardware FMA.
+
+   CONTENTS
+   Interface        statuses, config, operands, state, the verbs, maps on plain arrays, random
+                    features, instruction sets
+   Implementation   what methods share: options, scalar arithmetic, instruction sets, the
+                    floating-point environment, operands, threads, configs, states
+                    methods, one section each, in the same order here and in linattn_simd.h: sums
+                    (update, query, causal, many states, merge, bidirectional), windows, features,
+                    exact attention, Nystroem, maps on arrays, random features
+                    the kernels: linattn_simd.h, once per instruction set
 */
 #ifndef LINATTN_H
 #define LINATTN_H
@@ -207,8 +236,8 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
    slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. Rows of
-   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few samples,
-   say) is taken as it is.
+   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few
+   samples, say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    data may be NULL where there are no tokens. */
@@ -253,8 +282,8 @@ typedef struct linattn_context {
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 
-/* The same as a constant expression, for the maps that act on each coordinate and no window, so that
-   a state can be a static array:
+/* The same as a constant expression, for the maps that act on each coordinate and no window, so
+   that a state can be a static array:
        static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
 #define LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value)                                          \
     (128 + (size_t)4 * (kv_heads) *                                                                \
@@ -311,13 +340,13 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
 
-/* The same for many sequences, each with a state of its own: agents of a game, requests of a server.
-   Operands have one part for each state, stride_sequence apart; n tokens each. Checked once, the
-   bits of separate calls, shared out over the threads by states, and states that do not stay in the
-   caches are fetched ahead. All states must be of one config (STATE), no two of those that are
-   written may overlap (OVERLAP): found at once where their addresses ascend or descend, by sorting
-   otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other errors as
-   for one state. Cost: that of the tokens, and some 10 ns for each state. */
+/* The same for many sequences, each with a state of its own: agents of a game, requests of a
+   server. Operands have one part for each state, stride_sequence apart; n tokens each. Checked
+   once, the bits of separate calls, shared out over the threads by states, and states that do not
+   stay in the caches are fetched ahead. All states must be of one config (STATE), no two of those
+   that are written may overlap (OVERLAP): found at once where their addresses ascend or descend, by
+   sorting otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other
+   errors as for one state. Cost: that of the tokens, and some 10 ns for each state. */
 LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
                                                linattn_view v, size_t n,
                                                const linattn_context *context);
@@ -334,7 +363,8 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
-   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace: linattn_workspace_size(config,
+   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace:
+   linattn_workspace_size(config,
    LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
    Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
@@ -360,23 +390,23 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
 
 #if !defined(LINATTN_NO_NYSTROM) && !defined(LINATTN_NO_EXACT)
 /* Nystroemformer (Xiong et al. 2021): out = F A^+ (B V) with F = softmax(s Q K~^T), A =
-   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is UNSUPPORTED.
-   Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be shorter, each
-   landmark the mean of its own tokens; with n <= landmarks every token is its own landmark. Masked
-   keys are left out of the mean, and a segment of nothing else is no landmark. Query heads have each
-   their own Q~ and A; n_q and n_k may differ, A is then not square. No visible key: zeros.
-   The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then config.iterations times
-   Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where no step would change Z
-   any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it; and after 24 steps, as
-   what then is still to come is smaller than the rounding of float operands. (The residual
-   |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
-   is often ill-conditioned, the steps then do not converge, and their number decides what comes
-   out: the paper takes 6.
+   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is
+   UNSUPPORTED. Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be
+   shorter, each landmark the mean of its own tokens; with n <= landmarks every token is its own
+   landmark. Masked keys are left out of the mean, and a segment of nothing else is no landmark.
+   Query heads have each their own Q~ and A; n_q and n_k may differ, A is then not square. No
+   visible key: zeros. The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then
+   config.iterations times Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where
+   no step would change Z any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it;
+   and after 24 steps, as what then is still to come is smaller than the rounding of float operands.
+   (The residual |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3
+   (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
+   decides what comes out: the paper takes 6.
    map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
    with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
    softmax.
-   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
-   the pseudo-inverse some 5 landmarks^3 per step, in double. */
+   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k)
+   exp; the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
@@ -3191,9 +3221,9 @@ static void linattn__do_band(linattn__work *w, const linattn__shape *s,
 #if LINATTN__HAS_FEATURES
 /* ---- Features -------------------------------------------------------------------------------- */
 
-/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
-   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
-   they like. */
+/* For a key or query x' so large that its projection might overflow: the factor that x is
+   multiplied by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and
+   inf may do as they like. */
 static float linattn__tame(const float *x, size_t d, float root, float *power)
 {
     const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
@@ -3286,7 +3316,8 @@ static int linattn__advance(size_t d, linattn__segment *s)
     return 1;
 }
 
-/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on. */
+/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on.
+   */
 static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 {
     size_t p, i, at = 0;
@@ -4329,7 +4360,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 }
 #endif
 
-/* ==== The kernels, once per instruction set ===================================================== */
+/* ==== The kernels, once per instruction set =================================================== */
 
 /* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
    attribute on every function; the arithmetic options above stay in force. */
@@ -4434,63 +4465,102 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma GCC pop_options
 #endif
 
-/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing,
-   and the list of kernels, for the benchmark. */
-#undef LINATTN__GNU
-#undef LINATTN__ISA_SCALAR
-#undef LINATTN__ISA_NEON
-#undef LINATTN__ISA_AVX2
-#undef LINATTN__ISA_AVX512
-#undef LINATTN__HAS_AVX512
-#undef LINATTN__HAS_AVX2
-#undef LINATTN__HAS_NEON
-#undef LINATTN__HAS_SCALAR
-#undef LINATTN__COUNT
-#undef LINATTN__INLINE
-#undef LINATTN__NOINLINE
-#undef LINATTN__C_LINKAGE
-#undef LINATTN__UNROLL
-#undef LINATTN__FETCH
-#undef LINATTN__FLOAT_CONTROL
-#undef LINATTN__FLT_MIN
-#undef LINATTN__FLT_MAX
-#undef LINATTN__INF
-#undef LINATTN__EXP_LOW
-#undef LINATTN__EXP_HIGH
-#undef LINATTN__HARDWARE_FMA
-#undef LINATTN__BIAS
-#undef LINATTN__HEADROOM
-#undef LINATTN__SATURATION
-#undef LINATTN__LOWEST
-#undef LINATTN__FETCH_FLOATS
-#undef LINATTN__HAS_WINDOW
-#undef LINATTN__HAS_FEATURES
+/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
+#undef LINATTN__ALIGNMENT
 #undef LINATTN__BAND
-#undef LINATTN__MAX_WINDOW
-#undef LINATTN__MAX_FEATURES
-#undef LINATTN__MAX_PROJECTION
-#undef LINATTN__LOWER
-#undef LINATTN__FEW
-#undef LINATTN__FEATURES
-#undef LINATTN__MAP_POSITIVE
-#undef LINATTN__MONOMIALS
-#undef LINATTN__PROJECTED
+#undef LINATTN__BATCH
+#undef LINATTN__BIAS
+#undef LINATTN__CHOSEN_FMA
+#undef LINATTN__COLUMNS
+#undef LINATTN__CONVERGED
+#undef LINATTN__COUNT
+#undef LINATTN__CROWD
+#undef LINATTN__C_LINKAGE
+#undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
-#undef LINATTN__STEPS
-#undef LINATTN__MOST_STEPS
-#undef LINATTN__CONVERGED
-#undef LINATTN__TINY
-#undef LINATTN__MAX_FLOATS
-#undef LINATTN__MAGIC
-#undef LINATTN__STATE_VERSION
+#undef LINATTN__EXPDEF
+#undef LINATTN__EXP_HIGH
+#undef LINATTN__EXP_LOW
+#undef LINATTN__FAVOR
+#undef LINATTN__FEATURES
+#undef LINATTN__FETCH
+#undef LINATTN__FETCH_FLOATS
+#undef LINATTN__FEW
+#undef LINATTN__FLOAT_CONTROL
+#undef LINATTN__FLT_MAX
+#undef LINATTN__FLT_MIN
+#undef LINATTN__FUSED
+#undef LINATTN__GNU
+#undef LINATTN__HARDWARE_FMA
+#undef LINATTN__HAS_AVX2
+#undef LINATTN__HAS_AVX512
+#undef LINATTN__HAS_ELU1
+#undef LINATTN__HAS_EXACT
+#undef LINATTN__HAS_EXP
+#undef LINATTN__HAS_FEATURES
+#undef LINATTN__HAS_FLOOR
+#undef LINATTN__HAS_FUSED
+#undef LINATTN__HAS_IDENTITY
+#undef LINATTN__HAS_MAPS
+#undef LINATTN__HAS_MAP_EXP
+#undef LINATTN__HAS_NEON
+#undef LINATTN__HAS_NYSTROM
+#undef LINATTN__HAS_PREFILL
+#undef LINATTN__HAS_RANDOM
+#undef LINATTN__HAS_RELU
+#undef LINATTN__HAS_SCALAR
+#undef LINATTN__HAS_SIGNED
+#undef LINATTN__HAS_SOFTMAX
+#undef LINATTN__HAS_WINDOW
+#undef LINATTN__HEAD
 #undef LINATTN__HEADER_BYTES
 #undef LINATTN__HEADER_FLOATS
+#undef LINATTN__HEADROOM
+#undef LINATTN__HOT
+#undef LINATTN__INF
+#undef LINATTN__INLINE
+#undef LINATTN__ISA_AVX2
+#undef LINATTN__ISA_AVX512
+#undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_SCALAR
+#undef LINATTN__IS_ELU1
+#undef LINATTN__IS_EXP
+#undef LINATTN__IS_SIGNED
+#undef LINATTN__KERNEL
+#undef LINATTN__KERNEL_OF
+#undef LINATTN__KEYS
+#undef LINATTN__LOWER
+#undef LINATTN__LOWEST
+#undef LINATTN__MAGIC
+#undef LINATTN__MAPS
+#undef LINATTN__MAP_POSITIVE
+#undef LINATTN__MAX_FEATURES
+#undef LINATTN__MAX_FLOATS
+#undef LINATTN__MAX_PROJECTION
+#undef LINATTN__MAX_WINDOW
+#undef LINATTN__MONOMIALS
+#undef LINATTN__MOST_STEPS
+#undef LINATTN__NOINLINE
+#undef LINATTN__ON_AVX2
+#undef LINATTN__ON_AVX512
+#undef LINATTN__ON_FUSED
+#undef LINATTN__ON_NEON
+#undef LINATTN__ON_SCALAR
 #undef LINATTN__PRIVATE_FLOATS
-#undef LINATTN__ALIGNMENT
-#undef LINATTN__BATCH
-#undef LINATTN__COLUMNS
+#undef LINATTN__PROJECTED
+#undef LINATTN__QUERIES
+#undef LINATTN__SATURATION
+#undef LINATTN__SEQUENCE
+#undef LINATTN__SOME_MAPS
+#undef LINATTN__STATE_VERSION
+#undef LINATTN__STEPS
+#undef LINATTN__TAYLOR
+#undef LINATTN__TINY
+#undef LINATTN__TOKEN
+#undef LINATTN__UNROLL
+#undef LINATTN__UNUSED
 
 #endif /* LINATTN_IMPLEMENTATION */

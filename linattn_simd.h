@@ -4,7 +4,12 @@
        and the numbers that suit it. Intrinsics live only here. A new instruction set is a new
        block.
    (B) One kernel text, written in that vocabulary.
-   (C) The table of kernels. A new kernel is a function in (B) and a line in LINATTN__KERNEL_LIST.
+   A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h.
+
+   CONTENTS of (B), in the order of linattn.h
+   exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
+   exponents; tiles; blocks of tokens; products; update; merge; one token); windows; features; exact
+   attention; Nystroem; maps on arrays
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
@@ -267,20 +272,21 @@
    la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
    la_dflush(x)           x, 0 where it is below 2^-128 in size
 
-   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
+   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of the tokens
+                                        that are left over LA_CAUSAL_FEW at a time
    LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
                                         the tokens
-   LA_DECODE_VECS                       vectors of columns that one token takes at a time
-   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
+   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, and LA_QUERY_FEW
+   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns, and of
+                                        products of matrices of doubles
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of products of matrices of doubles
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These two
-                                        are set by the stack and by L1 */
+                                        are set by the stack and by L1
+   LA_STEP                              features that the kernel of one token maps at a time */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -945,8 +951,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 
-/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and is
-   to use little stack. */
+/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
+   is to use little stack. */
 #if LA_W > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
@@ -966,8 +972,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_EACH_VEC
 #endif
 
-/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be small,
-   nor where the compiler would not tell the copies apart. */
+/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be
+   small, nor where the compiler would not tell the copies apart. */
 #if LA_W > 1 && defined(__OPTIMIZE__)
 #define LA_CONSTANTS 1
 #else
@@ -1185,8 +1191,8 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     }
 }
 
-/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
-   weigh in (norm feature divides by z instead). `row` begins with feature f0. */
+/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents
+   where these weigh in (norm feature divides by z instead). `row` begins with feature f0. */
 static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t f0,
                                       size_t f1, float *peak)
 {
@@ -1595,8 +1601,8 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
-/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
-   of columns from u, and one query head or G of them. */
+/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
+   vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
@@ -2130,7 +2136,8 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const s
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: update ---------------------------------------------------------------------------- */
 
-/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z. */
+/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z
+   with them. */
 LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const la_chunk *c,
                                      size_t f, const int map, const size_t NF)
 {
@@ -3785,8 +3792,8 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
         for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
-/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
-   along memory over 16 lanes, then in order. */
+/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
+   Sums along memory over 16 lanes, then in order. */
 static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
@@ -3855,9 +3862,9 @@ static double la_trace(const double *a, size_t row, size_t rows)
     return sum;
 }
 
-/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
-   E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
-   in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
+/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
+   for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
+   polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
 static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
