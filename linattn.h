@@ -1950,7 +1950,8 @@ static LINATTN__NOINLINE float linattn__root(float x)
     }
     /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
     for (i = 0; i < 25; i++) {
-        rest = rest << 2 | (i < 13 ? mantissa >> (24 - 2 * i) & 3u : 0u);
+        const uint32_t two = i < 12 ? mantissa >> (23 - 2 * i) : i == 12 ? mantissa << 1 : 0u;
+        rest = rest << 2 | (two & 3u);
         root <<= 1;
         if (rest > 2 * root) {
             rest -= 2 * root + 1;
@@ -2349,12 +2350,14 @@ LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
     }
 }
 
+#if LINATTN__HAS_PREFILL
 static void linattn__span_of(const linattn__work *w, size_t head, linattn__span *s)
 {
     *s = w->span;
     s->heads = 1;
     linattn__move(s, head);
 }
+#endif
 
 /* z, E and S of a state's first head. */
 LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shape *s, void *state)

@@ -272,7 +272,7 @@
    la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
    la_dflush(x)           x, 0 where it is below 2^-128 in size
 
-   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of the tokens
+   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of tokens
                                         that are left over LA_CAUSAL_FEW at a time
    LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
                                         the tokens
