@@ -189,7 +189,6 @@
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
 #define la_scratch LA_NAME(scratch)
-#define la_segments LA_NAME(segments)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -938,12 +937,10 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
 #define LA_COORDINATES LINATTN__FEATURES /* that are projected at a time */
-#define LA_SEGMENTS LINATTN__FEATURES    /* that are planned at a time */
 #else
 #define LA_ROW LINATTN__FEATURES
 #define LA_PART_ROW LA_PART
 #define LA_COORDINATES 16
-#define LA_SEGMENTS 8
 #endif
 
 /* A row's vectors that are side by side are unrolled, but for scalar code. */
@@ -2025,7 +2022,8 @@ static void la_query(const linattn__span *s)
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
-static void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0,
+                                              size_t count)
 {
     linattn__span one = *s;
     size_t t, g;
@@ -2544,10 +2542,9 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
+/* Scores of a block, [query head][token][key]. */
 typedef struct la_band_scratch {
-    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
-    int apart[LA_BLOCK];
+    float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
 } la_band_scratch;
 
 /* The span of a part of a head: z, exponents and S one after the other. */
@@ -2744,13 +2741,14 @@ static void la_put_left(const linattn__span *s, linattn__span *sum, const linatt
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
    vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
 static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__span *sum,
-                                            const linattn__band_parts *b, la_scratch *w, uint64_t i)
+                                            const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const uint64_t there = s->seen + s->n_k;
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
+    la_scratch w;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -2769,7 +2767,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             left.k = b->keys + (at - row) * s->d;
             count = la_alike(&left, row, count, &masked);
         }
-        la_put_left(s, sum, b, w, key, count, column, first, masked);
+        la_put_left(s, sum, b, &w, key, count, column, first, masked);
     }
 }
 
@@ -2811,11 +2809,10 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
 
 /* The read-out of token t, query by query from a state of its own. */
 static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linattn__band_parts *b,
-                                            la_scratch *w, size_t t)
+                                            size_t t)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = la_left_keys(s, i, &first);
-    size_t g;
     linattn__span x = la_part(s, b->spare);
     la_part_middle(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
@@ -2828,7 +2825,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     x.out = s->out + (t - s->lag) * s->out_token;
     x.n = 1;
     x.fetch = 0;
-    for (g = 0; g < s->group; g++) la_query_block(&x, w, 0, 1, g);
+    la_query(&x);
 }
 
 /* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
@@ -2849,34 +2846,38 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
     return 0;
 }
 
-/* One run of a chunk: stages it, and reads out S and the columns. */
-static LINATTN__NOINLINE void la_band_run(const linattn__span *sum, la_scratch *w,
-                                          la_band_scratch *x, la_chunk *c, const la_tile *sums,
-                                          const la_tile *scores, const float *q)
+/* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it. */
+static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
+                                          la_chunk *c, la_tile *a, const linattn__span *single,
+                                          float *scores, const float *q)
 {
-    la_tile a;
+    const size_t columns = sum->column_end;
+    float *const out = a->out;
     size_t g;
-    for (g = 0; g < sums->heads; g++) {
+    for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
         c->query = q + g * sum->q_head;
         c->q.at =
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
-        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
+        c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = x->p + c->row0 * LA_ROW;
         if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         la_stage(sum, w, c, 0);
     }
-    a = *scores;
-    a.begin = c->t;
-    a.end = c->end;
-    a.f0 = c->f0;
-    a.f1 = c->f1;
-    a.first = c->first;
-    a.last = 0;
-    la_read_tiles(&a);
-    a.span = sums->span;
-    a.out = sums->out;
-    if (sum->band->middle) la_read_tiles(&a);
+    a->begin = c->t;
+    a->end = c->end;
+    a->f0 = c->f0;
+    a->f1 = c->f1;
+    a->first = c->first;
+    a->last = 0;
+    a->span = single;
+    a->out = scores;
+    la_read_tiles(a);
+    a->span = sum;
+    a->out = out;
+    sum->column_end = sum->dv; /* of the sum alone */
+    if (sum->band->middle) la_read_tiles(a);
+    sum->column_end = columns;
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
@@ -2900,10 +2901,10 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
 
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
-static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linattn__span *sum,
+static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            la_band_scratch *x, size_t t0, size_t count, size_t g0,
-                                            size_t heads, int keys)
+                                            la_band_scratch *x, int *is_apart, size_t t0,
+                                            size_t count, size_t g0, size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -2911,28 +2912,23 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    linattn__span whole = *sum, single = *s, values = *s;
-    la_tile sums, scores;
+    linattn__span view = *s;
+    la_tile a;
     la_chunk c;
     size_t g, t;
-    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
-    single.dv = single.column_end = s->band->columns - column;
-    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
-    single.column_begin = 0;
-    single.out_token = LA_ROW;
-    single.out_head = count * LA_ROW;
-    whole.column_end = s->dv;
-    sums.span = &whole;
-    sums.k = sums.v = sums.q_in = sums.k_in = NULL;
-    sums.q = w->q;
-    sums.scale = w->scale;
-    sums.count = count;
-    sums.heads = heads;
-    sums.positive_zeros = sums.keep = sums.ahead = 0;
-    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
-    scores = sums;
-    scores.span = &single;
-    scores.out = x->p + column;
+    view.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
+    view.dv = view.column_end = s->band->columns - column;
+    if (own + count < s->band->columns) view.column_end = (own + count + 15) / 16 * 16 - column;
+    view.column_begin = 0;
+    view.out_token = LA_ROW;
+    view.out_head = count * LA_ROW;
+    a.k = a.v = a.q_in = a.k_in = NULL;
+    a.q = w->q;
+    a.scale = w->scale;
+    a.count = count;
+    a.heads = heads;
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     c.t0 = t0;
     c.count = count;
     c.keep = c.fresh = 0;
@@ -2953,9 +2949,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
             /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
-                x->apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+                is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &sums, &scores, q);
+            la_band_run(sum, w, x, &c, &a, &view, x->p + column, q);
         }
     }
     la_band_mask(s, w, x, t0, count, heads, column);
@@ -2966,26 +2962,30 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
         c.query = q + g * s->q_head;
         la_finish(s, w, &c, 1);
     }
-    values.s = b->panels;
-    values.m = s->band->columns;
-    sums.span = &values;
-    sums.q = x->p + column;
-    sums.begin = 0;
-    sums.end = count;
-    sums.f0 = la_first_column(s, i);
-    sums.f1 = own + count;
-    sums.q = x->p + sums.f0;
-    sums.first = s->band->middle == 0;
-    sums.last = sums.positive_zeros = 1;
-    la_read_tiles(&sums);
+    view = *s;
+    view.s = b->panels;
+    view.m = s->band->columns;
+    a.span = &view;
+    a.begin = 0;
+    a.end = count;
+    a.f0 = la_first_column(s, i);
+    a.f1 = own + count;
+    a.q = x->p + a.f0;
+    a.first = s->band->middle == 0;
+    a.last = a.positive_zeros = 1;
+    la_read_tiles(&a);
     for (g = 0; g < heads; g++)
-        la_end_rows(s, w->power + g * count, sums.out + g * s->out_head, count);
+        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
-static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                           la_scratch *w, la_band_scratch *x, size_t t0, size_t count, int masked)
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
+   have to do so by band_apart. */
+static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__span *sum,
+                                             const linattn__band_parts *b, size_t t0, size_t count,
+                                             int masked, int *is_apart)
 {
+    la_scratch w;
+    la_band_scratch x;
     const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     const uint64_t i = s->seen + t0;
@@ -2995,7 +2995,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        x->apart[t] = apart;
+        is_apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
@@ -3014,13 +3014,11 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     if (t0 >= s->lag && !apart) {
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_band_block(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
+            la_band_block(s, sum, b, &w, &x, is_apart, t0, count, g, heads, g == 0 && !masked);
         }
     } else if (!apart && !masked) {
-        la_append(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
+        la_append(sum, &w, s->k + t0 * s->k_token, s->k_token, count, own);
     }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (x->apart[t]) la_band_apart(s, b, w, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3045,8 +3043,7 @@ static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    la_scratch w;
-    la_band_scratch x;
+    int apart[LA_BLOCK];
     linattn__band_parts b;
     linattn__span sum;
     size_t t, count, i;
@@ -3060,10 +3057,11 @@ static void la_band(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         const uint64_t at = s->seen + t;
         int masked;
-        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params))
-            la_band_begin(s, &sum, &b, &w, at);
+        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, &sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, &sum, &b, &w, &x, t, count, masked);
+        la_band_tokens(s, &sum, &b, t, count, masked, apart);
+        for (i = 0; i < count && t >= s->lag; i++)
+            if (apart[i]) la_band_apart(s, &b, t + i);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
@@ -3211,6 +3209,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
 }
 
+#if LA_W > 1
 /* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
    to LA_W - 1 floats more. */
 LINATTN__INLINE void la_products(float *y, const float *from, size_t length, float by, int raw,
@@ -3246,27 +3245,6 @@ static void la_lists(const linattn__recipe *r, const float *x, float root, float
     }
 }
 
-/* The features that are planned, of one token. Returns where the next ones go. */
-LINATTN__INLINE float *la_segments(const linattn__recipe *r, const float *x, float root,
-                                   const float *list, float *product, float *y)
-{
-    const int raw = r->d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
-    size_t i, level;
-    for (i = 0; i < r->count; i++) {
-        const linattn__segment *g = &r->segment[i];
-        for (level = g->unchanged; level < g->prefix; level++)
-            product[level + 1] = product[level] * (x[g->index[level]] * root);
-        if (raw && g->from)
-            la_products(y, x + g->from - 1, g->length, product[g->prefix], 1, root);
-        else if (raw)
-            *y = 1.0f;
-        else
-            la_products(y, list + g->from, g->length, product[g->prefix], 0, root);
-        y += g->length;
-    }
-    return y;
-}
-
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. */
 static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
                                           size_t count, size_t f0, size_t f1, float *y,
@@ -3274,31 +3252,27 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
 {
     const float *weights = s->shared + (f0 - s->shared_begin);
     const float root = s->params->source_root;
-    float list[LINATTN__LOWER + LA_W], product[9];
-    linattn__segment segment[LA_SEGMENTS];
+    float list[LINATTN__LOWER + 16], product[9];
     linattn__recipe r;
-    size_t t, f;
-    int pieces = 1;
-    r.segment = segment;
-    r.d = s->d;
-    linattn__plan_lists(&r, s->params->degree);
+    size_t t, i, f, level;
+    int raw;
+    linattn__plan(&r, s->d, s->params->degree, f0, f1);
+    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     product[0] = 1.0f;
     for (t = 0; t < count; t++, x += x_token, y += y_row) {
         float *to = y;
-        if (pieces) { /* else the plan of the first token does for all */
-            linattn__plan(&r, f0, f1);
-            linattn__plan_on(&r, LA_SEGMENTS);
-            pieces = r.left > 0;
-            if (pieces) {
-                r.begin = 0;
-                r.end = SIZE_MAX;
-            }
-        }
-        if (r.d + 1 <= LINATTN__LOWER) la_lists(&r, x, root, list);
-        to = la_segments(&r, x, root, list, product, to);
-        while (r.left > 0) {
-            linattn__plan_on(&r, LA_SEGMENTS);
-            to = la_segments(&r, x, root, list, product, to);
+        if (!raw) la_lists(&r, x, root, list);
+        for (i = 0; i < r.count; i++) {
+            const linattn__segment *g = &r.segment[i];
+            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
+                product[level + 1] = product[level] * (x[g->index[level]] * root);
+            if (raw && g->from)
+                la_products(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
+            else if (raw)
+                *to = 1.0f;
+            else
+                la_products(to, list + g->from, g->length, product[g->prefix], 0, root);
+            to += g->length;
         }
         for (f = 0; f < f1 - f0; f += LA_W) {
             const la_vec weight = la_load_part(weights + f, la_lanes_left(f1 - f0, f));
@@ -3306,6 +3280,35 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
         }
     }
 }
+#else
+/* The same one by one, with no plan and no lists, by the same products: of the coordinates that
+   would be in a list from the last one up, of those before them from the first one down. */
+static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
+                                          size_t count, size_t f0, size_t f1, float *y,
+                                          size_t y_row)
+{
+    const float root = s->params->source_root;
+    const size_t base = linattn__base(s->d, s->params->degree);
+    linattn__segment at;
+    size_t rank = f0, f, t, i, degree = linattn__degree_of(s->d, &rank);
+    at.prefix = (uint8_t)degree;
+    (void)linattn__descend(s->d, degree, rank, &at, &i);
+    for (f = f0; f < f1; f++) {
+        for (t = 0; t < count; t++) {
+            const float *from = x + t * x_token;
+            float low = 1.0f, high = 1.0f;
+            for (i = at.prefix; i > 0 && at.prefix - i < base; i--)
+                low = low * (from[at.index[i - 1]] * root);
+            for (degree = 0; degree < i; degree++) high = high * (from[at.index[degree]] * root);
+            y[t * y_row + (f - f0)] = low * high * s->shared[f - s->shared_begin];
+        }
+        if (!linattn__advance(s->d, &at) && f + 1 < f1) {
+            at.prefix++;
+            for (i = 0; i < at.prefix; i++) at.index[i] = 0;
+        }
+    }
+}
+#endif
 #endif
 
 #if LINATTN__HAS_EXACT
@@ -4149,7 +4152,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_scale_rows
 #undef la_scores
 #undef la_scratch
-#undef la_segments
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -4228,5 +4230,4 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_PART
 #undef LA_PART_ROW
 #undef LA_COORDINATES
-#undef LA_SEGMENTS
 #undef LA_CONSTANTS
