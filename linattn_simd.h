@@ -170,6 +170,7 @@
 #define la_products LA_NAME(products)
 #define la_project LA_NAME(project)
 #define la_project_rows LA_NAME(project_rows)
+#define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
 #define la_put_left LA_NAME(put_left)
@@ -224,6 +225,7 @@
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
 #define la_tile_fetch LA_NAME(tile_fetch)
+#define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
@@ -936,11 +938,11 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #if LA_W > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
-#define LA_COORDINATES LINATTN__FEATURES /* that are projected at a time */
+#define LA_PART_TOKENS LA_PART
 #else
 #define LA_ROW LINATTN__FEATURES
 #define LA_PART_ROW LA_PART
-#define LA_COORDINATES 16
+#define LA_PART_TOKENS 8
 #endif
 
 /* A row's vectors that are side by side are unrolled, but for scalar code. */
@@ -2012,7 +2014,7 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
     la_block(s, w, t0, count, g, 1, 0, 0);
 }
 
-static void la_query(const linattn__span *s)
+static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
     la_scratch w;
     size_t t, g;
@@ -2190,7 +2192,7 @@ static const float *la_pack(const linattn__span *s, float *v, size_t t0, size_t 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
 static void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
-    float v[LA_PART * LA_UPDATE_VECS * LA_W];
+    float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
     linattn__outer x;
     size_t u, wide;
@@ -2212,10 +2214,10 @@ static void la_update_run(const linattn__span *s, const float *phi, const la_chu
     }
 }
 
-static void la_update_block(const linattn__span *s, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
     const int exponents = LINATTN__IS_EXP(s->params->map);
-    float phi[LA_PART * LA_PART_ROW];
+    float phi[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
     c.t0 = t0;
     c.count = count;
@@ -2235,7 +2237,7 @@ static void la_update(const linattn__span *s)
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = la_alike(s, t, LA_PART, &masked);
+        count = la_alike(s, t, LA_PART_TOKENS, &masked);
         if (!masked) la_update_block(s, t, count);
     }
     la_clear_padding(s);
@@ -2567,7 +2569,7 @@ static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
     if (LINATTN__IS_EXP(s->params->map))
-        la_fill(la_part(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
+        la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
 static void la_part_add(const linattn__span *s, float *part, float *other)
@@ -2846,13 +2848,15 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
     return 0;
 }
 
-/* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it. */
+/* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
+   them from `column` on. */
 static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
-                                          la_chunk *c, la_tile *a, const linattn__span *single,
-                                          float *scores, const float *q)
+                                          la_chunk *c, la_tile *a, size_t column, size_t wide,
+                                          const float *q)
 {
-    const size_t columns = sum->column_end;
-    float *const out = a->out;
+    const size_t columns = sum->column_end, out_token = sum->out_token, out_head = sum->out_head;
+    const size_t dv = sum->dv;
+    float *const out = a->out, *const sums = sum->s;
     size_t g;
     for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
@@ -2870,12 +2874,18 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
     a->f1 = c->f1;
     a->first = c->first;
     a->last = 0;
-    a->span = single;
-    a->out = scores;
+    sum->s = sums + ((dv + 15) / 16 * 16 + column) * sum->m;
+    sum->dv = c->columns - column;
+    sum->column_end = wide;
+    sum->out_token = LA_ROW;
+    sum->out_head = c->count * LA_ROW;
+    a->out = x->p + column;
     la_read_tiles(a);
-    a->span = sum;
+    sum->s = sums;
+    sum->dv = sum->column_end = dv;
+    sum->out_token = out_token;
+    sum->out_head = out_head;
     a->out = out;
-    sum->column_end = sum->dv; /* of the sum alone */
     if (sum->band->middle) la_read_tiles(a);
     sum->column_end = columns;
 }
@@ -2912,16 +2922,13 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    linattn__span view = *s;
+    const size_t columns = sum->column_end;
+    float *const sums = sum->s;
     la_tile a;
     la_chunk c;
-    size_t g, t;
-    view.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
-    view.dv = view.column_end = s->band->columns - column;
-    if (own + count < s->band->columns) view.column_end = (own + count + 15) / 16 * 16 - column;
-    view.column_begin = 0;
-    view.out_token = LA_ROW;
-    view.out_head = count * LA_ROW;
+    size_t wide = s->band->columns - column, g, t;
+    if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
+    a.span = sum;
     a.k = a.v = a.q_in = a.k_in = NULL;
     a.q = w->q;
     a.scale = w->scale;
@@ -2951,7 +2958,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
                 is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &a, &view, x->p + column, q);
+            la_band_run(sum, w, x, &c, &a, column, wide, q);
         }
     }
     la_band_mask(s, w, x, t0, count, heads, column);
@@ -2962,10 +2969,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         c.query = q + g * s->q_head;
         la_finish(s, w, &c, 1);
     }
-    view = *s;
-    view.s = b->panels;
-    view.m = s->band->columns;
-    a.span = &view;
+    sum->s = b->panels; /* of the values */
+    sum->m = s->band->columns;
+    sum->column_end = s->dv;
     a.begin = 0;
     a.end = count;
     a.f0 = la_first_column(s, i);
@@ -2974,6 +2980,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
     la_read_tiles(&a);
+    sum->s = sums;
+    sum->m = s->m;
+    sum->column_end = columns;
     for (g = 0; g < heads; g++)
         la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
@@ -3073,7 +3082,9 @@ static void la_band(const linattn__span *s)
 
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-    float x[(LA_BLOCK - 1) * LA_ROW + LA_COORDINATES]; /* x', of some coordinates */
+#if LA_W > 1
+    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
+#endif
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
@@ -3130,6 +3141,14 @@ static void la_untame(const linattn__span *s, const la_projection *w, const floa
     }
 }
 
+/* What is so small that its products might be denormal counts as 0. */
+LINATTN__INLINE float la_tiny(float x)
+{
+    if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+    return x;
+}
+
+#if LA_W > 1
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
 static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
                           size_t c1)
@@ -3153,8 +3172,7 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     for (f = f0; f < f1; f++) {
         const float *row = s->shared + f % s->rows * s->d;
         for (c = c0; c < c1; c++) {
-            float x = row[c];
-            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            float x = la_tiny(row[c]);
             if (f >= s->rows) x = 0.0f - x;
             s->panel[(c - c0) * 16 + (f - f0)] = x;
         }
@@ -3162,20 +3180,18 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
-   reads out S. */
-static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
-                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+/* y[t][f - f0] = w_f.x' of `count` tokens: x' times the projection by the tile that reads out S. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
 {
-    la_projection w;
+    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
     linattn__span view = *s;
     la_tile a;
-    size_t c, t;
-    const int huge = la_measure(s, &w, x, x_token, count);
-    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c;
     a.span = &view;
     a.k = a.v = NULL;
-    a.q = w.x;
+    a.q = w->x;
     a.scale = NULL;
     a.out = y;
     a.count = a.end = count;
@@ -3186,9 +3202,9 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
-    for (c = 0; c < s->d; c += LA_COORDINATES) {
-        const size_t c1 = s->d - c < LA_COORDINATES ? s->d : c + LA_COORDINATES;
-        la_scale_rows(&w, x, x_token, count, c, c1);
+    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
+        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
+        la_scale_rows(w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.f0 = c;
         a.f1 = c1;
@@ -3200,6 +3216,43 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         }
         la_read_tiles(&a);
     }
+}
+#else
+/* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
+{
+    const float *const panel = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c, f;
+    (void)x_token;
+    (void)count;
+    (void)y_row;
+    for (f = f0; f < f1; f++) y[f - f0] = 0.0f;
+    for (c = 0; c < s->d; c++) {
+        const float by = la_tiny(x[c] * w->factor[0]);
+        for (f = f0; f < f1; f++) {
+            float at;
+            if (s->rows) {
+                at = la_tiny(s->shared[f % s->rows * s->d + c]);
+                if (f >= s->rows) at = 0.0f - at;
+            } else {
+                at = panel[(f - f0) / 16 * 16 * s->d + c * 16 + (f - f0) % 16];
+            }
+            y[f - f0] = la_fma(by, at, y[f - f0]);
+        }
+    }
+}
+#endif
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2. */
+static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
+                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    la_projection w;
+    size_t c, t;
+    const int huge = la_measure(s, &w, x, x_token, count);
+    la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
     for (t = 0; t < count && s->params->lowered; t++)
         for (c = 0; c < f1 - f0; c += LA_W) {
             float *const at = y + t * y_row + c;
@@ -3933,14 +3986,16 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
+#if LA_W > 1
 /* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
 static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
                                               float *y, size_t y_row)
 {
-    float panel[LA_COORDINATES * 16];
+    float panel[LINATTN__FEATURES * 16];
     s->panel = panel;
     la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
 }
+#endif
 
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
 static void la_map_features(linattn__span *s)
@@ -3953,10 +4008,14 @@ static void la_map_features(linattn__span *s)
         const float *x = s->k + t * s->k_token;
         float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
         count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
-        if (s->params->source == LINATTN__PROJECTED)
-            la_project_rows(s, x, count, y, y_row);
-        else
+        if (s->params->source == LINATTN__MONOMIALS)
             la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
+        else
+#if LA_W > 1
+            la_project_rows(s, x, count, y, y_row);
+#else
+            la_project(s, x, s->k_token, count, f0, f1, y, y_row);
+#endif
         for (i = 0; i < count; i++)
             for (f = 0; f < f1 - f0; f += LA_W) {
                 la_vec phi = la_load(y + i * y_row + f);
@@ -4133,6 +4192,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_products
 #undef la_project
 #undef la_project_rows
+#undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
 #undef la_put_left
@@ -4187,6 +4247,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_tile_begin
 #undef la_tile_end
 #undef la_tile_fetch
+#undef la_tiny
 #undef la_token
 #undef la_too_far
 #undef la_trace
@@ -4228,6 +4289,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
+#undef LA_PART_TOKENS
 #undef LA_PART_ROW
-#undef LA_COORDINATES
 #undef LA_CONSTANTS
