@@ -711,6 +711,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
 #endif
+/* Inline where neither code nor stack is to be small. */
+#if LINATTN__COUNT == LINATTN__HAS_SCALAR && LINATTN__GNU
+#define LINATTN__OPENING static __attribute__((noinline, unused))
+#else
+#define LINATTN__OPENING LINATTN__INLINE
+#endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
 #define LINATTN__HOT static LINATTN__UNUSED
@@ -2329,9 +2335,10 @@ typedef struct linattn__work {
     linattn__params params;
     linattn__span_kernel *kernel;
     size_t jobs;
-    size_t parts; /* of each head, in update and query */
-    size_t whole; /* causal: heads that are not split over the jobs, */
-    float *spare; /* the z and E that split heads end with */
+    size_t parts;                     /* of each head, in update and query */
+    size_t whole;                     /* causal: heads that are not split over the jobs, */
+    float *spare;                     /* the z and E that split heads end with */
+    linattn__environment environment; /* of the caller */
 } linattn__work;
 
 /* Moves a span on to the next key/value head. */
@@ -2494,6 +2501,16 @@ static void linattn__causal_job(void *arg, size_t index)
     }
 }
 
+/* All heads in this thread, from which the span may move on. */
+static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
+{
+    size_t head;
+    for (head = 0; head < w->span.heads; head++) {
+        w->kernel(&w->span);
+        linattn__move(&w->span, 1);
+    }
+}
+
 /* Heads split over threads. The memory for private copies is here, not in `work`, for calls that
    need none. */
 static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
@@ -2586,20 +2603,16 @@ LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *
 }
 
 #if LINATTN__HAS_WINDOW
-static void linattn__do_band(linattn__work *w, const linattn__shape *s,
-                             const linattn_context *context);
+static void linattn__do_band(linattn__work *w, const linattn_context *context);
 #endif
 
-LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *s,
-                                        const linattn_context *context)
+LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_WINDOW
-    if (s->window) {
-        linattn__do_band(w, s, context);
+    if (w->span.window) {
+        linattn__do_band(w, context);
         return;
     }
-#else
-    (void)s;
 #endif
     if (linattn__is_step(w, context)) {
         linattn__do_step(w, context);
@@ -2611,13 +2624,24 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *
     if (context && context->parallel_for && context->threads > 1)
         linattn__causal_threads(w, context);
     else
-        linattn__causal_heads(w, 0, w->span.heads);
+        linattn__heads_alone(w);
 #endif
 }
 
 /* What a verb does. */
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
+
+LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
+                                      const linattn_context *context)
+{
+    if (verb == LINATTN__KEYS)
+        linattn__do_update(w, context);
+    else if (verb == LINATTN__QUERIES)
+        linattn__do_query(w, context);
+    else
+        linattn__do_causal(w, context);
+}
 
 /* The operands of a call for `sequences` sequences, checked against one another. */
 static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
@@ -2656,17 +2680,17 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
     return linattn__apart(&x->k, block, bytes) && linattn__apart(&x->v, block, bytes);
 }
 
-/* Runs one of the three verbs on a state, or says why not. */
-LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
-                                             const linattn_view *k, const linattn_view *v,
-                                             const linattn_output *out, size_t n,
-                                             const linattn_context *context)
+/* Reads and checks what one of the three verbs is called with on a state, and where there is
+   anything to do enters the environment. A function of its own, so that its locals are gone from the
+   stack when kernels run. */
+LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
+                                              const linattn_view *k, const linattn_view *v,
+                                              const linattn_output *out, size_t n,
+                                              const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
     linattn__header h;
     linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
     linattn_view to;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
@@ -2678,18 +2702,25 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
-    environment = linattn__enter();
-    linattn__start(&w, &s, &h, state);
-    if (verb & LINATTN__KEYS) linattn__use_keys(&w, &x.k, &x.v);
-    if (verb & LINATTN__QUERIES) linattn__use_query(&w, &x.q, &x.out);
-    w.span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-    if (verb == LINATTN__KEYS)
-        linattn__do_update(&w, context);
-    else if (verb == LINATTN__QUERIES)
-        linattn__do_query(&w, context);
-    else
-        linattn__do_causal(&w, &s, context);
-    linattn__leave(environment);
+    w->environment = linattn__enter();
+    linattn__start(w, &s, &h, state);
+    if (verb & LINATTN__KEYS) linattn__use_keys(w, &x.k, &x.v);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
+    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    return LINATTN_OK;
+}
+
+/* Runs one of the three verbs on a state, or says why not. */
+LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
+                                             const linattn_view *k, const linattn_view *v,
+                                             const linattn_output *out, size_t n,
+                                             const linattn_context *context)
+{
+    linattn__work w;
+    const linattn_status status = linattn__open(state, verb, q, k, v, out, n, context, &w);
+    if (status != LINATTN_OK || n == 0) return status;
+    linattn__do_verb(&w, verb, context);
+    linattn__leave(w.environment);
     if (verb & LINATTN__KEYS) linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
 }
@@ -2719,9 +2750,8 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
 /* One call for `count` states, shared by its jobs. */
 typedef struct linattn__crowd {
     linattn__work work; /* as for the first state */
-    linattn__shape shape;
     void *const *states;
-    size_t count, jobs, n;
+    size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
 } linattn__crowd;
@@ -2748,7 +2778,11 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
     void *const state = c->states[index];
     linattn__span *const span = &w->span;
     const linattn__span *const first = &c->work.span;
-    linattn__use_state(span, &c->shape, state);
+    const size_t z = (size_t)(first->z - (float *)c->states[0]);
+    span->shared = linattn__shared(state);
+    span->z = (float *)state + z;
+    span->e = span->z + (first->e - first->z);
+    span->s = span->z + (first->s - first->z);
     span->seen = linattn__seen(state);
     if (c->verb & LINATTN__KEYS) {
         span->k = first->k + index * c->k;
@@ -2758,12 +2792,7 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
         span->q = first->q + index * c->q;
         span->out = first->out + index * c->out;
     }
-    if (c->verb == LINATTN__KEYS)
-        linattn__do_update(w, NULL);
-    else if (c->verb == LINATTN__QUERIES)
-        linattn__do_query(w, NULL);
-    else
-        linattn__do_causal(w, &c->shape, NULL);
+    linattn__do_verb(w, c->verb, NULL);
     if (c->verb & LINATTN__KEYS) linattn__set_tokens(state, span->seen + c->n);
 }
 
@@ -2775,8 +2804,7 @@ static void linattn__crowd_job(void *arg, size_t index)
     w.span.params = &w.params;
     linattn__share(c->count, 1, index, c->jobs, &i, &end);
     for (; i < end; i++) {
-        if (c->from_memory && i + 1 < end)
-            linattn__fetch_state(c->states[i + 1], c->shape.state_bytes);
+        if (c->from_memory && i + 1 < end) linattn__fetch_state(c->states[i + 1], c->bytes);
         linattn__crowd_one(c, &w, i);
     }
 }
@@ -2911,50 +2939,64 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
     return LINATTN_OK;
 }
 
+/* Reads and checks a call, as linattn__open does. */
+static LINATTN__NOINLINE linattn_status linattn__open_many(linattn__crowd *c, const linattn_view *q,
+                                                           const linattn_view *k,
+                                                           const linattn_view *v,
+                                                           const linattn_output *out,
+                                                           const linattn_context *context)
+{
+    const int verb = c->verb;
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn_view to;
+    linattn_status status;
+    if (!c->states) return LINATTN_ERROR_NULL;
+    if (c->count > LINATTN__MAX_FLOATS / sizeof *c->states) return LINATTN_ERROR_SIZE;
+    status = linattn__read_state(c->states[0], &h, &s);
+    if (status != LINATTN_OK) return status;
+    if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
+    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
+    status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, &to, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
+    if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &h, &s, &x);
+    if (status != LINATTN_OK || c->n == 0) return status;
+    c->work.environment = linattn__enter();
+    linattn__start(&c->work, &s, &h, c->states[0]);
+    c->k = c->v = c->q = c->out = 0;
+    if (verb & LINATTN__KEYS) {
+        linattn__use_keys(&c->work, &x.k, &x.v);
+        c->k = x.k.stride[LINATTN__SEQUENCE];
+        c->v = x.v.stride[LINATTN__SEQUENCE];
+    }
+    if (verb & LINATTN__QUERIES) {
+        linattn__use_query(&c->work, &x.q, &x.out);
+        c->q = x.q.stride[LINATTN__SEQUENCE];
+        c->out = x.out.stride[LINATTN__SEQUENCE];
+    }
+    c->bytes = s.state_bytes;
+    return LINATTN_OK;
+}
+
 static linattn_status linattn__call_many(void *const *states, size_t count, int verb,
                                          const linattn_view *q, const linattn_view *k,
                                          const linattn_view *v, const linattn_output *out, size_t n,
                                          const linattn_context *context)
 {
     linattn__crowd c;
-    linattn__header h;
-    linattn__operands x;
-    linattn__environment environment;
-    linattn_view to;
     linattn_status status;
     if (count == 0) return LINATTN_OK;
-    if (!states) return LINATTN_ERROR_NULL;
-    if (count > LINATTN__MAX_FLOATS / sizeof *states) return LINATTN_ERROR_SIZE;
-    status = linattn__read_state(states[0], &h, &c.shape);
-    if (status != LINATTN_OK) return status;
-    if (c.shape.window && verb != (LINATTN__KEYS | LINATTN__QUERIES))
-        return LINATTN_ERROR_UNSUPPORTED;
-    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
-    status = linattn__read_operands(&c.shape, verb, count, q, n, k, v, n, &to, &x);
-    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
-    if (status == LINATTN_OK) status = linattn__read_states(states, count, verb, &h, &c.shape, &x);
-    if (status != LINATTN_OK || n == 0) return status;
-    environment = linattn__enter();
-    linattn__start(&c.work, &c.shape, &h, states[0]);
-    c.k = c.v = c.q = c.out = 0;
-    if (verb & LINATTN__KEYS) {
-        linattn__use_keys(&c.work, &x.k, &x.v);
-        c.k = x.k.stride[LINATTN__SEQUENCE];
-        c.v = x.v.stride[LINATTN__SEQUENCE];
-    }
-    if (verb & LINATTN__QUERIES) {
-        linattn__use_query(&c.work, &x.q, &x.out);
-        c.q = x.q.stride[LINATTN__SEQUENCE];
-        c.out = x.out.stride[LINATTN__SEQUENCE];
-    }
     c.states = states;
     c.count = count;
     c.n = n;
     c.verb = verb;
-    c.from_memory = c.shape.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
+    status = linattn__open_many(&c, q, k, v, out, context);
+    if (status != LINATTN_OK || n == 0) return status;
+    c.from_memory = c.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
     c.jobs = linattn__threads(context, count);
     linattn__run_jobs(linattn__crowd_job, &c, c.jobs, context);
-    linattn__leave(environment);
+    linattn__leave(c.work.environment);
     return LINATTN_OK;
 }
 
@@ -3054,22 +3096,20 @@ static size_t linattn__bidirectional_bytes(linattn__shape *s)
     return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
 }
 
-LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
-                                                 size_t n_q, linattn_view k, linattn_view v,
-                                                 size_t n_k, linattn_output out, void *workspace,
-                                                 size_t workspace_bytes,
-                                                 const linattn_context *context)
+/* Reads and checks a call, as linattn__open does, and makes its state. */
+static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
+    const linattn_config *config, const linattn_view *q, size_t n_q, const linattn_view *k,
+    const linattn_view *v, size_t n_k, const linattn_output *out, void *workspace,
+    size_t workspace_bytes, const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
     linattn__header h;
     linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
     void *state;
     linattn_status status = linattn__check_config(config, &s);
     if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
-    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
                                linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
@@ -3080,31 +3120,50 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
         !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
     state = linattn__align(workspace);
-    environment = linattn__enter();
+    w->environment = linattn__enter();
     linattn__make_state(config, &s, &h, state);
-    linattn__start(&w, &s, &h, state);
+    linattn__start(w, &s, &h, state);
+    linattn__use_query(w, &x.q, &x.out);
+    linattn__use_keys(w, &x.k, &x.v);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
+                                                 size_t n_q, linattn_view k, linattn_view v,
+                                                 size_t n_k, linattn_output out, void *workspace,
+                                                 size_t workspace_bytes,
+                                                 const linattn_context *context)
+{
+    linattn__work w;
+    linattn__span *const s = &w.span;
+    float *z;
+    const linattn_status status = linattn__open_bidirectional(
+        config, &q, n_q, &k, &v, n_k, &out, workspace, workspace_bytes, context, &w);
+    if (status != LINATTN_OK || n_q == 0) return status;
 #if LINATTN__HAS_WINDOW
-    if (s.window) {
-        linattn__use_query(&w, &x.q, &x.out);
-        linattn__use_keys(&w, &x.k, &x.v);
-        w.span.lag = s.window - 1;
-        w.span.window = 2 * s.window - 1;
-        w.span.n = n_k + w.span.lag;
-        linattn__do_band(&w, &s, context);
-        linattn__leave(environment);
+    if (s->window) {
+        s->lag = s->window - 1;
+        s->window += s->lag;
+        s->n = n_k + s->lag;
+        linattn__do_band(&w, context);
+        linattn__leave(w.environment);
         return LINATTN_OK;
     }
 #endif
+    z = s->z;
     if (n_k) {
-        linattn__use_keys(&w, &x.k, &x.v);
+        s->q = NULL;
         linattn__do_update(&w, context);
-        linattn__use_state(&w.span, &s, state); /* again: a single key moves it */
-        w.span.seen = n_k;
-        w.span.k = NULL;
+        s->seen = n_k;
+        s->q = q.data;
     }
-    linattn__use_query(&w, &x.q, &x.out);
+    s->z = z; /* a single key has moved them */
+    s->e = z + linattn__round16(s->m);
+    s->s = s->e + linattn__round16(s->m);
+    s->k = NULL;
+    s->n = n_q;
     linattn__do_query(&w, context);
-    linattn__leave(environment);
+    linattn__leave(w.environment);
     return LINATTN_OK;
 }
 
@@ -3154,18 +3213,19 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
 LINATTN__DECLARE(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */
-static void linattn__measure_band(const linattn__shape *s, size_t window, linattn__band *b)
+static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats, size_t window,
+                                  linattn__band *b)
 {
-    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(s->dv);
-    size_t floats, token = linattn__times(LINATTN__BAND, s->d + s->dv);
+    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(dv);
+    size_t floats, token = linattn__times(LINATTN__BAND, d + dv);
     b->middle = whole > 1 ? whole - 1 : 0;
     b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
-    b->part_floats = linattn__sums_floats(s);
+    b->part_floats = part_floats;
     floats = linattn__times(b->middle + 3, b->part_floats); /* slots, sum, prefix, spare */
-    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(s->m, dv16)));
-    floats = linattn__plus(floats, linattn__round16(s->m) + 16);
+    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(m, dv16)));
+    floats = linattn__plus(floats, linattn__round16(m) + 16);
     floats = linattn__plus(floats, linattn__times(b->ring, token));
     b->floats = floats == SIZE_MAX ? SIZE_MAX : linattn__round16(floats);
 }
@@ -3173,7 +3233,7 @@ static void linattn__measure_band(const linattn__shape *s, size_t window, linatt
 static size_t linattn__band_floats(const linattn__shape *s, size_t window)
 {
     linattn__band b;
-    linattn__measure_band(s, window, &b);
+    linattn__measure_band(s->d, s->m, s->dv, linattn__sums_floats(s), window, &b);
     return b.floats;
 }
 
@@ -3185,7 +3245,7 @@ static int linattn__band_valid(const linattn__shape *s, float *head)
     linattn__span span;
     linattn__band_parts b;
     size_t i;
-    linattn__measure_band(s, s->window, &band);
+    linattn__measure_band(s->d, s->m, s->dv, linattn__sums_floats(s), s->window, &band);
     span.band = &band;
     span.m = s->m;
     span.d = s->d;
@@ -3202,22 +3262,22 @@ static void linattn__band_job(void *arg, size_t index)
     const linattn__work *w = (const linattn__work *)arg;
     size_t head, end;
     linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    for (; head < end; head++) {
-        linattn__span s;
-        linattn__span_of(w, head, &s);
-        w->kernel(&s);
-    }
+    linattn__causal_heads(w, head, end);
 }
 
-static void linattn__do_band(linattn__work *w, const linattn__shape *s,
-                             const linattn_context *context)
+static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_context *context)
 {
+    const linattn__span *s = &w->span;
+    const size_t sums = 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
     linattn__band band;
-    linattn__measure_band(s, w->span.window, &band);
+    linattn__measure_band(s->d, s->m, s->dv, sums, s->window, &band);
     w->span.band = &band;
     w->kernel = LINATTN__KERNEL(band);
     w->jobs = linattn__threads(context, w->span.heads);
-    linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+    if (w->jobs > 1)
+        linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+    else
+        linattn__heads_alone(w);
 }
 #endif
 
@@ -3271,13 +3331,10 @@ typedef struct linattn__segment {
 
 typedef struct linattn__recipe {
     size_t d, base;
-    size_t list[9], size[9];        /* of degree p <= base; list 0 is 1 */
+    uint32_t list[9], size[9];      /* of degree p <= base; list 0 is 1 */
     uint8_t first[9][LINATTN__FEW]; /* where leading indices begin in lists of degrees above 1 */
-    linattn__segment *segment;      /* those that are planned, */
-    size_t count;
-    size_t begin, end;         /* and what segments so far take of all lists */
-    linattn__segment next;     /* what is still to be planned: where it begins, */
-    size_t degree, rest, left; /* features to the end of that list, and in all */
+    size_t count, begin, end;       /* segments; what they take of all lists */
+    linattn__segment segment[LINATTN__FEATURES];
 } linattn__recipe;
 
 /* Where in its list the leading index i begins. */
@@ -3286,22 +3343,49 @@ LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree,
     return degree > 1 ? r->first[degree][i] : degree * i;
 }
 
+/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where among
+   those that share them it stands; *leading is the last one. */
+static size_t linattn__descend(size_t d, size_t degree, size_t rank, linattn__segment *s,
+                               size_t *leading)
+{
+    size_t i = 0, level;
+    for (level = 0; level < s->prefix; level++) {
+        size_t skip = linattn__monomials(d - i, degree - level - 1);
+        for (; rank >= skip; skip = linattn__monomials(d - i, degree - level - 1)) {
+            rank -= skip;
+            i++;
+        }
+        s->index[level] = (uint16_t)i;
+    }
+    *leading = i;
+    return rank;
+}
+
+/* The degree of the monomial at feature *rank of all, which becomes its rank there. */
+static size_t linattn__degree_of(size_t d, size_t *rank)
+{
+    size_t p;
+    for (p = 0; *rank >= linattn__monomials(d, p); p++) *rank -= linattn__monomials(d, p);
+    return p;
+}
+
+/* The largest degree whose monomials are kept in lists. */
+static size_t linattn__base(size_t d, size_t degree)
+{
+    size_t base = 1;
+    while (base < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
+    return base;
+}
+
 /* The segment at feature `rank` of a degree. Returns how many features follow to the end of its
    list. */
 static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t rank,
                               linattn__segment *s)
 {
     const size_t low = degree < r->base ? degree : r->base;
-    size_t i = 0, level;
+    size_t i;
     s->prefix = (uint8_t)(degree - low);
-    for (level = 0; level < s->prefix; level++) {
-        size_t skip = linattn__monomials(r->d - i, degree - level - 1);
-        for (; rank >= skip; skip = linattn__monomials(r->d - i, degree - level - 1)) {
-            rank -= skip;
-            i++;
-        }
-        s->index[level] = (uint16_t)i;
-    }
+    rank = linattn__descend(r->d, degree, rank, s, &i);
     rank += linattn__leading(r, low, i);
     s->from = (uint32_t)(r->list[low] + rank);
     return r->size[low] - rank;
@@ -3324,12 +3408,10 @@ static int linattn__advance(size_t d, linattn__segment *s)
 static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 {
     size_t p, i, at = 0;
-    r->base = 1;
-    while (r->base < degree && linattn__monomials(r->d + 1, r->base + 1) <= LINATTN__LOWER)
-        r->base++;
+    r->base = linattn__base(r->d, degree);
     for (p = 0; p <= r->base; p++) {
-        r->list[p] = at;
-        r->size[p] = linattn__monomials(r->d, p);
+        r->list[p] = (uint32_t)at;
+        r->size[p] = (uint32_t)linattn__monomials(r->d, p);
         at += r->size[p];
     }
     for (p = 2; p <= r->base; p++)
@@ -3339,37 +3421,33 @@ static void linattn__plan_lists(linattn__recipe *r, size_t degree)
         }
 }
 
-/* Features [f0, f1) of the monomials are to be planned. */
-static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t f0, size_t f1)
+/* The recipe of features [f0, f1) of the monomials up to `degree`. */
+static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
+                                            size_t f1)
 {
-    size_t p, rank = f0;
-    for (p = 0; rank >= linattn__monomials(r->d, p); p++) rank -= linattn__monomials(r->d, p);
-    r->end = 0;
+    size_t p, rank = f0, left;
+    linattn__segment s;
+    r->d = d;
+    linattn__plan_lists(r, degree);
+    p = linattn__degree_of(d, &rank);
+    r->count = r->end = 0;
     r->begin = SIZE_MAX;
-    r->degree = p;
-    r->next.unchanged = 0;
-    r->rest = linattn__locate(r, p, rank, &r->next);
-    r->left = f1 - f0;
-}
-
-/* Plans them, or as many as `most` segments hold. */
-static LINATTN__NOINLINE void linattn__plan_on(linattn__recipe *r, size_t most)
-{
-    linattn__segment *const s = &r->next;
-    for (r->count = 0; r->count < most && r->left > 0;) {
-        s->length = (uint16_t)(r->rest < r->left ? r->rest : r->left);
-        r->segment[r->count++] = *s;
-        if (s->from < r->begin) r->begin = s->from;
-        if (s->from + s->length > r->end) r->end = s->from + s->length;
-        r->left -= s->length;
-        if (r->left == 0) break;
-        if (linattn__advance(r->d, s)) {
-            const size_t first = linattn__leading(r, r->base, s->index[s->prefix - 1]);
-            s->from = (uint32_t)(r->list[r->base] + first);
-            r->rest = r->size[r->base] - first;
+    s.unchanged = 0;
+    left = linattn__locate(r, p, rank, &s);
+    while (f0 < f1) {
+        s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
+        r->segment[r->count++] = s;
+        if (s.from < r->begin) r->begin = s.from;
+        if (s.from + s.length > r->end) r->end = s.from + s.length;
+        f0 += s.length;
+        if (f0 == f1) break;
+        if (linattn__advance(d, &s)) {
+            const size_t first = linattn__leading(r, r->base, s.index[s.prefix - 1]);
+            s.from = (uint32_t)(r->list[r->base] + first);
+            left = r->size[r->base] - first;
         } else {
-            s->unchanged = 0;
-            r->rest = linattn__locate(r, ++r->degree, 0, s);
+            s.unchanged = 0;
+            left = linattn__locate(r, ++p, 0, &s);
         }
     }
 }

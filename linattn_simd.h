@@ -177,6 +177,7 @@
 #define la_products LA_NAME(products)
 #define la_project LA_NAME(project)
 #define la_project_rows LA_NAME(project_rows)
+#define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
 #define la_put_left LA_NAME(put_left)
@@ -196,7 +197,6 @@
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
 #define la_scratch LA_NAME(scratch)
-#define la_segments LA_NAME(segments)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -233,6 +233,7 @@
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
 #define la_tile_fetch LA_NAME(tile_fetch)
+#define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
@@ -956,13 +957,11 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #if LA_W > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
-#define LA_COORDINATES LINATTN__FEATURES /* that are projected at a time */
-#define LA_SEGMENTS LINATTN__FEATURES    /* that are planned at a time */
+#define LA_PART_TOKENS LA_PART
 #else
 #define LA_ROW LINATTN__FEATURES
 #define LA_PART_ROW LA_PART
-#define LA_COORDINATES 16
-#define LA_SEGMENTS 8
+#define LA_PART_TOKENS 8
 #endif
 
 /* A row's vectors that are side by side are unrolled, but for scalar code. */
@@ -2043,7 +2042,7 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
     la_block(s, w, t0, count, g, 1, 0, 0);
 }
 
-static void la_query(const linattn__span *s)
+static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
     la_scratch w;
     size_t t, g;
@@ -2053,7 +2052,8 @@ static void la_query(const linattn__span *s)
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
-static void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0,
+                                              size_t count)
 {
     linattn__span one = *s;
     size_t t, g;
@@ -2223,7 +2223,7 @@ static const float *la_pack(const linattn__span *s, float *v, size_t t0, size_t 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
 static void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
-    float v[LA_PART * LA_UPDATE_VECS * LA_W];
+    float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
     linattn__outer x;
     size_t u, wide;
@@ -2245,10 +2245,10 @@ static void la_update_run(const linattn__span *s, const float *phi, const la_chu
     }
 }
 
-static void la_update_block(const linattn__span *s, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
     const int exponents = LINATTN__IS_EXP(s->params->map);
-    float phi[LA_PART * LA_PART_ROW];
+    float phi[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
     c.t0 = t0;
     c.count = count;
@@ -2268,7 +2268,7 @@ static void la_update(const linattn__span *s)
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = la_alike(s, t, LA_PART, &masked);
+        count = la_alike(s, t, LA_PART_TOKENS, &masked);
         if (!masked) la_update_block(s, t, count);
     }
     la_clear_padding(s);
@@ -2599,10 +2599,9 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
+/* Scores of a block, [query head][token][key]. */
 typedef struct la_band_scratch {
-    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
-    int apart[LA_BLOCK];
+    float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
 } la_band_scratch;
 
 /* The span of a part of a head: z, exponents and S one after the other. */
@@ -2625,7 +2624,7 @@ static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
     if (LINATTN__IS_EXP(s->params->map))
-        la_fill(la_part(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
+        la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
 static void la_part_add(const linattn__span *s, float *part, float *other)
@@ -2799,13 +2798,14 @@ static void la_put_left(const linattn__span *s, linattn__span *sum, const linatt
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
    vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
 static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__span *sum,
-                                            const linattn__band_parts *b, la_scratch *w, uint64_t i)
+                                            const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const uint64_t there = s->seen + s->n_k;
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
+    la_scratch w;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -2824,7 +2824,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             left.k = b->keys + (at - row) * s->d;
             count = la_alike(&left, row, count, &masked);
         }
-        la_put_left(s, sum, b, w, key, count, column, first, masked);
+        la_put_left(s, sum, b, &w, key, count, column, first, masked);
     }
 }
 
@@ -2866,11 +2866,10 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
 
 /* The read-out of token t, query by query from a state of its own. */
 static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linattn__band_parts *b,
-                                            la_scratch *w, size_t t)
+                                            size_t t)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = la_left_keys(s, i, &first);
-    size_t g;
     linattn__span x = la_part(s, b->spare);
     la_part_middle(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
@@ -2883,7 +2882,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     x.out = s->out + (t - s->lag) * s->out_token;
     x.n = 1;
     x.fetch = 0;
-    for (g = 0; g < s->group; g++) la_query_block(&x, w, 0, 1, g);
+    la_query(&x);
 }
 
 /* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
@@ -2904,34 +2903,46 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
     return 0;
 }
 
-/* One run of a chunk: stages it, and reads out S and the columns. */
-static LINATTN__NOINLINE void la_band_run(const linattn__span *sum, la_scratch *w,
-                                          la_band_scratch *x, la_chunk *c, const la_tile *sums,
-                                          const la_tile *scores, const float *q)
+/* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
+   them from `column` on. */
+static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
+                                          la_chunk *c, la_tile *a, size_t column, size_t wide,
+                                          const float *q)
 {
-    la_tile a;
+    const size_t columns = sum->column_end, out_token = sum->out_token, out_head = sum->out_head;
+    const size_t dv = sum->dv;
+    float *const out = a->out, *const sums = sum->s;
     size_t g;
-    for (g = 0; g < sums->heads; g++) {
+    for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
         c->query = q + g * sum->q_head;
         c->q.at =
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
-        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
+        c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = x->p + c->row0 * LA_ROW;
         if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         la_stage(sum, w, c, 0);
     }
-    a = *scores;
-    a.begin = c->t;
-    a.end = c->end;
-    a.f0 = c->f0;
-    a.f1 = c->f1;
-    a.first = c->first;
-    a.last = 0;
-    la_read_tiles(&a);
-    a.span = sums->span;
-    a.out = sums->out;
-    if (sum->band->middle) la_read_tiles(&a);
+    a->begin = c->t;
+    a->end = c->end;
+    a->f0 = c->f0;
+    a->f1 = c->f1;
+    a->first = c->first;
+    a->last = 0;
+    sum->s = sums + ((dv + 15) / 16 * 16 + column) * sum->m;
+    sum->dv = c->columns - column;
+    sum->column_end = wide;
+    sum->out_token = LA_ROW;
+    sum->out_head = c->count * LA_ROW;
+    a->out = x->p + column;
+    la_read_tiles(a);
+    sum->s = sums;
+    sum->dv = sum->column_end = dv;
+    sum->out_token = out_token;
+    sum->out_head = out_head;
+    a->out = out;
+    if (sum->band->middle) la_read_tiles(a);
+    sum->column_end = columns;
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
@@ -2955,10 +2966,10 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
 
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
-static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linattn__span *sum,
+static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            la_band_scratch *x, size_t t0, size_t count, size_t g0,
-                                            size_t heads, int keys)
+                                            la_band_scratch *x, int *is_apart, size_t t0,
+                                            size_t count, size_t g0, size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -2966,28 +2977,21 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    linattn__span whole = *sum, single = *s, values = *s;
-    la_tile sums, scores;
+    const size_t columns = sum->column_end;
+    float *const sums = sum->s;
+    la_tile a;
     la_chunk c;
-    size_t g, t;
-    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
-    single.dv = single.column_end = s->band->columns - column;
-    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
-    single.column_begin = 0;
-    single.out_token = LA_ROW;
-    single.out_head = count * LA_ROW;
-    whole.column_end = s->dv;
-    sums.span = &whole;
-    sums.k = sums.v = sums.q_in = sums.k_in = sums.lower = NULL;
-    sums.q = w->q;
-    sums.scale = w->scale;
-    sums.count = count;
-    sums.heads = heads;
-    sums.positive_zeros = sums.keep = sums.ahead = 0;
-    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
-    scores = sums;
-    scores.span = &single;
-    scores.out = x->p + column;
+    size_t wide = s->band->columns - column, g, t;
+    if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
+    a.span = sum;
+    a.k = a.v = a.q_in = a.k_in = NULL;
+    a.q = w->q;
+    a.scale = w->scale;
+    a.count = count;
+    a.heads = heads;
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = NULL;
+    a.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     c.t0 = t0;
     c.count = count;
     c.keep = c.fresh = 0;
@@ -3008,9 +3012,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
             /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
-                x->apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+                is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &sums, &scores, q);
+            la_band_run(sum, w, x, &c, &a, column, wide, q);
         }
     }
     la_band_mask(s, w, x, t0, count, heads, column);
@@ -3021,26 +3025,32 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
         c.query = q + g * s->q_head;
         la_finish(s, w, &c, 1);
     }
-    values.s = b->panels;
-    values.m = s->band->columns;
-    sums.span = &values;
-    sums.q = x->p + column;
-    sums.begin = 0;
-    sums.end = count;
-    sums.f0 = la_first_column(s, i);
-    sums.f1 = own + count;
-    sums.q = x->p + sums.f0;
-    sums.first = s->band->middle == 0;
-    sums.last = sums.positive_zeros = 1;
-    la_read_tiles(&sums);
+    sum->s = b->panels; /* of the values */
+    sum->m = s->band->columns;
+    sum->column_end = s->dv;
+    a.begin = 0;
+    a.end = count;
+    a.f0 = la_first_column(s, i);
+    a.f1 = own + count;
+    a.q = x->p + a.f0;
+    a.first = s->band->middle == 0;
+    a.last = a.positive_zeros = 1;
+    la_read_tiles(&a);
+    sum->s = sums;
+    sum->m = s->m;
+    sum->column_end = columns;
     for (g = 0; g < heads; g++)
-        la_end_rows(s, w->power + g * count, sums.out + g * s->out_head, count);
+        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
-static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                           la_scratch *w, la_band_scratch *x, size_t t0, size_t count, int masked)
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
+   have to do so by band_apart. */
+static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__span *sum,
+                                             const linattn__band_parts *b, size_t t0, size_t count,
+                                             int masked, int *is_apart)
 {
+    la_scratch w;
+    la_band_scratch x;
     const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     const uint64_t i = s->seen + t0;
@@ -3050,7 +3060,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        x->apart[t] = apart;
+        is_apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
@@ -3069,13 +3079,11 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     if (t0 >= s->lag && !apart) {
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_band_block(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
+            la_band_block(s, sum, b, &w, &x, is_apart, t0, count, g, heads, g == 0 && !masked);
         }
     } else if (!apart && !masked) {
-        la_append(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
+        la_append(sum, &w, s->k + t0 * s->k_token, s->k_token, count, own);
     }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (x->apart[t]) la_band_apart(s, b, w, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3100,8 +3108,7 @@ static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    la_scratch w;
-    la_band_scratch x;
+    int apart[LA_BLOCK];
     linattn__band_parts b;
     linattn__span sum;
     size_t t, count, i;
@@ -3115,10 +3122,11 @@ static void la_band(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         const uint64_t at = s->seen + t;
         int masked;
-        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params))
-            la_band_begin(s, &sum, &b, &w, at);
+        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, &sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, &sum, &b, &w, &x, t, count, masked);
+        la_band_tokens(s, &sum, &b, t, count, masked, apart);
+        for (i = 0; i < count && t >= s->lag; i++)
+            if (apart[i]) la_band_apart(s, &b, t + i);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
@@ -3130,7 +3138,9 @@ static void la_band(const linattn__span *s)
 
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-    float x[(LA_BLOCK - 1) * LA_ROW + LA_COORDINATES]; /* x', of some coordinates */
+#if LA_W > 1
+    float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
+#endif
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
@@ -3187,6 +3197,14 @@ static void la_untame(const linattn__span *s, const la_projection *w, const floa
     }
 }
 
+/* What is so small that its products might be denormal counts as 0. */
+LINATTN__INLINE float la_tiny(float x)
+{
+    if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+    return x;
+}
+
+#if LA_W > 1
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
 static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
                           size_t c1)
@@ -3210,8 +3228,7 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     for (f = f0; f < f1; f++) {
         const float *row = s->shared + f % s->rows * s->d;
         for (c = c0; c < c1; c++) {
-            float x = row[c];
-            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            float x = la_tiny(row[c]);
             if (f >= s->rows) x = 0.0f - x;
             s->panel[(c - c0) * 16 + (f - f0)] = x;
         }
@@ -3219,34 +3236,32 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
-   reads out S. */
-static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
-                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads out S. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
 {
-    la_projection w;
+    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
     linattn__span view = *s;
     la_tile a;
-    size_t c, t;
-    const int huge = la_measure(s, &w, x, x_token, count);
-    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c;
     a.span = &view;
     a.k = a.v = NULL;
-    a.q = w.x;
+    a.q = w->x;
     a.scale = NULL;
     a.out = y;
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
     a.positive_zeros = a.keep = a.ahead = 0;
-    a.lower = w.lower;
+    a.lower = w->lower;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
-    for (c = 0; c < s->d; c += LA_COORDINATES) {
-        const size_t c1 = s->d - c < LA_COORDINATES ? s->d : c + LA_COORDINATES;
-        la_scale_rows(&w, x, x_token, count, c, c1);
+    for (c = 0; c < s->d; c += LINATTN__FEATURES) {
+        const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
+        la_scale_rows(w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.last = c1 == s->d;
         a.f0 = c;
@@ -3259,9 +3274,48 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         }
         la_read_tiles(&a);
     }
+}
+#else
+/* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
+{
+    const float *const panel = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c, f;
+    (void)x_token;
+    (void)count;
+    (void)y_row;
+    for (f = f0; f < f1; f++) y[f - f0] = 0.0f;
+    for (c = 0; c < s->d; c++) {
+        const float by = la_tiny(x[c] * w->factor[0]);
+        for (f = f0; f < f1; f++) {
+            float at;
+            if (s->rows) {
+                at = la_tiny(s->shared[f % s->rows * s->d + c]);
+                if (f >= s->rows) at = 0.0f - at;
+            } else {
+                at = panel[(f - f0) / 16 * 16 * s->d + c * 16 + (f - f0) % 16];
+            }
+            y[f - f0] = la_fma(by, at, y[f - f0]);
+        }
+    }
+    for (f = f0; f < f1; f++) y[f - f0] = y[f - f0] - w->lower[0];
+}
+#endif
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2. */
+static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
+                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    la_projection w;
+    size_t t;
+    const int huge = la_measure(s, &w, x, x_token, count);
+    la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
     for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
 }
 
+#if LA_W > 1
 /* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
    to LA_W - 1 floats more. */
 LINATTN__INLINE void la_products(float *y, const float *from, size_t length, float by, int raw,
@@ -3297,27 +3351,6 @@ static void la_lists(const linattn__recipe *r, const float *x, float root, float
     }
 }
 
-/* The features that are planned, of one token. Returns where the next ones go. */
-LINATTN__INLINE float *la_segments(const linattn__recipe *r, const float *x, float root,
-                                   const float *list, float *product, float *y)
-{
-    const int raw = r->d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
-    size_t i, level;
-    for (i = 0; i < r->count; i++) {
-        const linattn__segment *g = &r->segment[i];
-        for (level = g->unchanged; level < g->prefix; level++)
-            product[level + 1] = product[level] * (x[g->index[level]] * root);
-        if (raw && g->from)
-            la_products(y, x + g->from - 1, g->length, product[g->prefix], 1, root);
-        else if (raw)
-            *y = 1.0f;
-        else
-            la_products(y, list + g->from, g->length, product[g->prefix], 0, root);
-        y += g->length;
-    }
-    return y;
-}
-
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. */
 static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
                                           size_t count, size_t f0, size_t f1, float *y,
@@ -3325,31 +3358,27 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
 {
     const float *weights = s->shared + (f0 - s->shared_begin);
     const float root = s->params->source_root;
-    float list[LINATTN__LOWER + LA_W], product[9];
-    linattn__segment segment[LA_SEGMENTS];
+    float list[LINATTN__LOWER + 16], product[9];
     linattn__recipe r;
-    size_t t, f;
-    int pieces = 1;
-    r.segment = segment;
-    r.d = s->d;
-    linattn__plan_lists(&r, s->params->degree);
+    size_t t, i, f, level;
+    int raw;
+    linattn__plan(&r, s->d, s->params->degree, f0, f1);
+    raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     product[0] = 1.0f;
     for (t = 0; t < count; t++, x += x_token, y += y_row) {
         float *to = y;
-        if (pieces) { /* else the plan of the first token does for all */
-            linattn__plan(&r, f0, f1);
-            linattn__plan_on(&r, LA_SEGMENTS);
-            pieces = r.left > 0;
-            if (pieces) {
-                r.begin = 0;
-                r.end = SIZE_MAX;
-            }
-        }
-        if (r.d + 1 <= LINATTN__LOWER) la_lists(&r, x, root, list);
-        to = la_segments(&r, x, root, list, product, to);
-        while (r.left > 0) {
-            linattn__plan_on(&r, LA_SEGMENTS);
-            to = la_segments(&r, x, root, list, product, to);
+        if (!raw) la_lists(&r, x, root, list);
+        for (i = 0; i < r.count; i++) {
+            const linattn__segment *g = &r.segment[i];
+            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
+                product[level + 1] = product[level] * (x[g->index[level]] * root);
+            if (raw && g->from)
+                la_products(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
+            else if (raw)
+                *to = 1.0f;
+            else
+                la_products(to, list + g->from, g->length, product[g->prefix], 0, root);
+            to += g->length;
         }
         for (f = 0; f < f1 - f0; f += LA_W) {
             const la_vec weight = la_load_part(weights + f, la_lanes_left(f1 - f0, f));
@@ -3357,6 +3386,35 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
         }
     }
 }
+#else
+/* The same one by one, with no plan and no lists, by the same products: of the coordinates that
+   would be in a list from the last one up, of those before them from the first one down. */
+static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
+                                          size_t count, size_t f0, size_t f1, float *y,
+                                          size_t y_row)
+{
+    const float root = s->params->source_root;
+    const size_t base = linattn__base(s->d, s->params->degree);
+    linattn__segment at;
+    size_t rank = f0, f, t, i, degree = linattn__degree_of(s->d, &rank);
+    at.prefix = (uint8_t)degree;
+    (void)linattn__descend(s->d, degree, rank, &at, &i);
+    for (f = f0; f < f1; f++) {
+        for (t = 0; t < count; t++) {
+            const float *from = x + t * x_token;
+            float low = 1.0f, high = 1.0f;
+            for (i = at.prefix; i > 0 && at.prefix - i < base; i--)
+                low = low * (from[at.index[i - 1]] * root);
+            for (degree = 0; degree < i; degree++) high = high * (from[at.index[degree]] * root);
+            y[t * y_row + (f - f0)] = low * high * s->shared[f - s->shared_begin];
+        }
+        if (!linattn__advance(s->d, &at) && f + 1 < f1) {
+            at.prefix++;
+            for (i = 0; i < at.prefix; i++) at.index[i] = 0;
+        }
+    }
+}
+#endif
 #endif
 
 #if LINATTN__HAS_EXACT
@@ -3983,14 +4041,16 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
+#if LA_W > 1
 /* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
 static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
                                               float *y, size_t y_row)
 {
-    float panel[LA_COORDINATES * 16];
+    float panel[LINATTN__FEATURES * 16];
     s->panel = panel;
     la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
 }
+#endif
 
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
 static void la_map_features(linattn__span *s)
@@ -4003,10 +4063,14 @@ static void la_map_features(linattn__span *s)
         const float *x = s->k + t * s->k_token;
         float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
         count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
-        if (s->params->source == LINATTN__PROJECTED)
-            la_project_rows(s, x, count, y, y_row);
-        else
+        if (s->params->source == LINATTN__MONOMIALS)
             la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
+        else
+#if LA_W > 1
+            la_project_rows(s, x, count, y, y_row);
+#else
+            la_project(s, x, s->k_token, count, f0, f1, y, y_row);
+#endif
         for (i = 0; i < count; i++)
             for (f = 0; f < f1 - f0; f += LA_W) {
                 la_vec phi = la_load(y + i * y_row + f);
@@ -4183,6 +4247,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_products
 #undef la_project
 #undef la_project_rows
+#undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
 #undef la_put_left
@@ -4202,7 +4267,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_scale_rows
 #undef la_scores
 #undef la_scratch
-#undef la_segments
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -4239,6 +4303,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_tile_begin
 #undef la_tile_end
 #undef la_tile_fetch
+#undef la_tiny
 #undef la_token
 #undef la_too_far
 #undef la_trace
@@ -4280,7 +4345,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
+#undef LA_PART_TOKENS
 #undef LA_PART_ROW
-#undef LA_COORDINATES
-#undef LA_SEGMENTS
 #undef LA_CONSTANTS
