@@ -28,11 +28,11 @@
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
-     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked token
-     (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
+     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
+     token (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
    - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
      feature that follows the keys as they come.
-   - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
+   - No allocation, no stdio, no libm, no global state but one atomic int: the instruction set.
      The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.
    - A bad argument is refused with a status before anything is written.
 
@@ -48,30 +48,59 @@
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
    there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
-   LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
-                            nothing for the linker to share. Define it at every inclusion.
+   LINATTN_STATIC           All functions are static: one private copy per file, nothing for the
+                            linker to share, and what the file does not call is not compiled. Define
+                            it at every inclusion.
+   Instruction sets
    LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
+                            x86-64, not compiled for size: twice, with and without FMA.
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
-   LINATTN_NO_WINDOW        Leave windows out, or the maps that make features of their own (favor,
-   LINATTN_NO_FEATURES      taylor, expdef): their configs are UNSUPPORTED then. For small programs:
-                            with LINATTN_STATIC and LINATTN_SCALAR_ONLY what is not called is not
-                            there, and these two take the half of what is left of linattn_causal.
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
                             crashes on a CPU without that instruction set.
+   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
+                            than through an exact fma: about 6 times as fast there. It rounds twice,
+                            so that its bits may differ from all others, rarely and by one unit.
+                            Does nothing where the compiler has a hardware FMA.
    LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef.
                             About twice as slow; the bits then differ between instruction sets.
+   What is compiled. A config that needs what is left out is UNSUPPORTED, a function that is left
+   out is not declared.
+   LINATTN_NO_WINDOW        Leave windows out; the maps that make features of their own (favor,
+   LINATTN_NO_FEATURES      taylor, expdef); exact attention, and nystrom with it; nystrom; the
+   LINATTN_NO_EXACT         maps on plain arrays; linattn_random_features.
+   LINATTN_NO_NYSTROM
+   LINATTN_NO_MAPS
+   LINATTN_NO_RANDOM
+   LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
+                            decode step, and nothing else is compiled. Long sequences take longer.
+                            Leaves windows and features out, too.
+   LINATTN_ONLY_ELU1        Keep this map alone. They add up: LINATTN_ONLY_ELU1 with
+   LINATTN_ONLY_IDENTITY    LINATTN_ONLY_RELU keeps two.
+   LINATTN_ONLY_RELU
+   LINATTN_ONLY_EXP
+   LINATTN_ONLY_SOFTMAX
+   LINATTN_ONLY_FAVOR       (with its two variants)
+   LINATTN_ONLY_TAYLOR
+   LINATTN_ONLY_EXPDEF
+   How
    LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
                             clears are loops (the compiler may still call memcpy and memset, as
                             it may anywhere). Costs some speed on large states.
    LINATTN_ASSERT(x)        Check internal invariants with this macro; default: nothing. It never
                             sees bad arguments, which are statuses.
-   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
-                            than through an exact fma: about 6 times as fast there. It rounds twice, so
-                            that its bits may differ from all others, rarely and by one unit. Does
-                            nothing where the compiler has a hardware FMA.
+
+   CONTENTS
+   Interface        statuses, config, operands, state, the verbs, maps on plain arrays, random
+                    features, instruction sets
+   Implementation   what methods share: options, scalar arithmetic, instruction sets, the
+                    floating-point environment, operands, threads, configs, states
+                    methods, one section each, in the same order here and in linattn_simd.h: sums
+                    (update, query, causal, many states, merge, bidirectional), windows, features,
+                    exact attention, Nystroem, maps on arrays, random features
+                    the kernels: linattn_simd.h, once per instruction set
 */
 #ifndef LINATTN_H
 #define LINATTN_H
@@ -207,8 +236,8 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
    slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. Rows of
-   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few samples,
-   say) is taken as it is.
+   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few
+   samples, say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    data may be NULL where there are no tokens. */
@@ -253,8 +282,8 @@ typedef struct linattn_context {
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 
-/* The same as a constant expression, for the maps that act on each coordinate and no window, so that
-   a state can be a static array:
+/* The same as a constant expression, for the maps that act on each coordinate and no window, so
+   that a state can be a static array:
        static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
 #define LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value)                                          \
     (128 + (size_t)4 * (kv_heads) *                                                                \
@@ -311,13 +340,13 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
 
-/* The same for many sequences, each with a state of its own: agents of a game, requests of a server.
-   Operands have one part for each state, stride_sequence apart; n tokens each. Checked once, the
-   bits of separate calls, shared out over the threads by states, and states that do not stay in the
-   caches are fetched ahead. All states must be of one config (STATE), no two of those that are
-   written may overlap (OVERLAP): found at once where their addresses ascend or descend, by sorting
-   otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other errors as
-   for one state. Cost: that of the tokens, and some 10 ns for each state. */
+/* The same for many sequences, each with a state of its own: agents of a game, requests of a
+   server. Operands have one part for each state, stride_sequence apart; n tokens each. Checked
+   once, the bits of separate calls, shared out over the threads by states, and states that do not
+   stay in the caches are fetched ahead. All states must be of one config (STATE), no two of those
+   that are written may overlap (OVERLAP): found at once where their addresses ascend or descend, by
+   sorting otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other
+   errors as for one state. Cost: that of the tokens, and some 10 ns for each state. */
 LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
                                                linattn_view v, size_t n,
                                                const linattn_context *context);
@@ -334,7 +363,8 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
-   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace: linattn_workspace_size(config,
+   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace:
+   linattn_workspace_size(config,
    LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
    Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
@@ -360,23 +390,23 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
 
 #if !defined(LINATTN_NO_NYSTROM) && !defined(LINATTN_NO_EXACT)
 /* Nystroemformer (Xiong et al. 2021): out = F A^+ (B V) with F = softmax(s Q K~^T), A =
-   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is UNSUPPORTED.
-   Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be shorter, each
-   landmark the mean of its own tokens; with n <= landmarks every token is its own landmark. Masked
-   keys are left out of the mean, and a segment of nothing else is no landmark. Query heads have each
-   their own Q~ and A; n_q and n_k may differ, A is then not square. No visible key: zeros.
-   The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then config.iterations times
-   Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where no step would change Z
-   any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it; and after 24 steps, as
-   what then is still to come is smaller than the rounding of float operands. (The residual
-   |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
-   is often ill-conditioned, the steps then do not converge, and their number decides what comes
-   out: the paper takes 6.
+   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is
+   UNSUPPORTED. Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be
+   shorter, each landmark the mean of its own tokens; with n <= landmarks every token is its own
+   landmark. Masked keys are left out of the mean, and a segment of nothing else is no landmark.
+   Query heads have each their own Q~ and A; n_q and n_k may differ, A is then not square. No
+   visible key: zeros. The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then
+   config.iterations times Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where
+   no step would change Z any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it;
+   and after 24 steps, as what then is still to come is smaller than the rounding of float operands.
+   (The residual |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3
+   (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
+   decides what comes out: the paper takes 6.
    map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
    with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
    softmax.
-   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
-   the pseudo-inverse some 5 landmarks^3 per step, in double. */
+   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k)
+   exp; the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
@@ -680,6 +710,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
+#endif
+/* Inline where neither code nor stack is to be small. */
+#if LINATTN__COUNT == LINATTN__HAS_SCALAR && LINATTN__GNU
+#define LINATTN__OPENING static __attribute__((noinline, unused))
+#else
+#define LINATTN__OPENING LINATTN__INLINE
 #endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
@@ -1918,7 +1954,8 @@ static LINATTN__NOINLINE float linattn__root(float x)
     exponent -= exponent & 1;
     /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
     for (i = 0; i < 25; i++) {
-        rest = rest << 2 | (i < 13 ? mantissa >> (24 - 2 * i) & 3u : 0u);
+        const uint32_t two = i < 12 ? mantissa >> (23 - 2 * i) : i == 12 ? mantissa << 1 : 0u;
+        rest = rest << 2 | (two & 3u);
         root <<= 1;
         if (rest > 2 * root) {
             rest -= 2 * root + 1;
@@ -1951,7 +1988,11 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
-    p->rest = p->rest_root = 1.0f;
+    p->rest = p->rest_root = p->root = p->source_root = 1.0f;
+    /* the usual case, in every decode step */
+    if (s->source == LINATTN__DIRECT && linattn__to_bits(s->scale) == 0x3f800000u &&
+        !LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map))
+        return;
     linattn__read_root(s, p);
 }
 
@@ -2292,9 +2333,10 @@ typedef struct linattn__work {
     linattn__params params;
     linattn__span_kernel *kernel;
     size_t jobs;
-    size_t parts; /* of each head, in update and query */
-    size_t whole; /* causal: heads that are not split over the jobs, */
-    float *spare; /* the z and E that split heads end with */
+    size_t parts;                     /* of each head, in update and query */
+    size_t whole;                     /* causal: heads that are not split over the jobs, */
+    float *spare;                     /* the z and E that split heads end with */
+    linattn__environment environment; /* of the caller */
 } linattn__work;
 
 /* Moves a span on to the next key/value head. */
@@ -2313,12 +2355,14 @@ LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
     }
 }
 
+#if LINATTN__HAS_PREFILL
 static void linattn__span_of(const linattn__work *w, size_t head, linattn__span *s)
 {
     *s = w->span;
     s->heads = 1;
     linattn__move(s, head);
 }
+#endif
 
 /* z, E and S of a state's first head. */
 LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shape *s, void *state)
@@ -2455,6 +2499,16 @@ static void linattn__causal_job(void *arg, size_t index)
     }
 }
 
+/* All heads in this thread, from which the span may move on. */
+static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
+{
+    size_t head;
+    for (head = 0; head < w->span.heads; head++) {
+        w->kernel(&w->span);
+        linattn__move(&w->span, 1);
+    }
+}
+
 /* Heads split over threads. The memory for private copies is here, not in `work`, for calls that
    need none. */
 static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
@@ -2547,20 +2601,16 @@ LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *
 }
 
 #if LINATTN__HAS_WINDOW
-static void linattn__do_band(linattn__work *w, const linattn__shape *s,
-                             const linattn_context *context);
+static void linattn__do_band(linattn__work *w, const linattn_context *context);
 #endif
 
-LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *s,
-                                        const linattn_context *context)
+LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_WINDOW
-    if (s->window) {
-        linattn__do_band(w, s, context);
+    if (w->span.window) {
+        linattn__do_band(w, context);
         return;
     }
-#else
-    (void)s;
 #endif
     if (linattn__is_step(w, context)) {
         linattn__do_step(w, context);
@@ -2572,13 +2622,24 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn__shape *
     if (context && context->parallel_for && context->threads > 1)
         linattn__causal_threads(w, context);
     else
-        linattn__causal_heads(w, 0, w->span.heads);
+        linattn__heads_alone(w);
 #endif
 }
 
 /* What a verb does. */
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
+
+LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
+                                      const linattn_context *context)
+{
+    if (verb == LINATTN__KEYS)
+        linattn__do_update(w, context);
+    else if (verb == LINATTN__QUERIES)
+        linattn__do_query(w, context);
+    else
+        linattn__do_causal(w, context);
+}
 
 /* The operands of a call for `sequences` sequences, checked against one another. */
 static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
@@ -2617,17 +2678,17 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
     return linattn__apart(&x->k, block, bytes) && linattn__apart(&x->v, block, bytes);
 }
 
-/* Runs one of the three verbs on a state, or says why not. */
-LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
-                                             const linattn_view *k, const linattn_view *v,
-                                             const linattn_output *out, size_t n,
-                                             const linattn_context *context)
+/* Reads and checks what one of the three verbs is called with on a state, and where there is
+   anything to do enters the environment. A function of its own, so that its locals are gone from the
+   stack when kernels run. */
+LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
+                                              const linattn_view *k, const linattn_view *v,
+                                              const linattn_output *out, size_t n,
+                                              const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
     linattn__header h;
     linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
     linattn_view to;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
@@ -2639,18 +2700,25 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
-    environment = linattn__enter();
-    linattn__start(&w, &s, &h, state);
-    if (verb & LINATTN__KEYS) linattn__use_keys(&w, &x.k, &x.v);
-    if (verb & LINATTN__QUERIES) linattn__use_query(&w, &x.q, &x.out);
-    w.span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-    if (verb == LINATTN__KEYS)
-        linattn__do_update(&w, context);
-    else if (verb == LINATTN__QUERIES)
-        linattn__do_query(&w, context);
-    else
-        linattn__do_causal(&w, &s, context);
-    linattn__leave(environment);
+    w->environment = linattn__enter();
+    linattn__start(w, &s, &h, state);
+    if (verb & LINATTN__KEYS) linattn__use_keys(w, &x.k, &x.v);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
+    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    return LINATTN_OK;
+}
+
+/* Runs one of the three verbs on a state, or says why not. */
+LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
+                                             const linattn_view *k, const linattn_view *v,
+                                             const linattn_output *out, size_t n,
+                                             const linattn_context *context)
+{
+    linattn__work w;
+    const linattn_status status = linattn__open(state, verb, q, k, v, out, n, context, &w);
+    if (status != LINATTN_OK || n == 0) return status;
+    linattn__do_verb(&w, verb, context);
+    linattn__leave(w.environment);
     if (verb & LINATTN__KEYS) linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
 }
@@ -2680,9 +2748,8 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
 /* One call for `count` states, shared by its jobs. */
 typedef struct linattn__crowd {
     linattn__work work; /* as for the first state */
-    linattn__shape shape;
     void *const *states;
-    size_t count, jobs, n;
+    size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
 } linattn__crowd;
@@ -2709,7 +2776,11 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
     void *const state = c->states[index];
     linattn__span *const span = &w->span;
     const linattn__span *const first = &c->work.span;
-    linattn__use_state(span, &c->shape, state);
+    const size_t z = (size_t)(first->z - (float *)c->states[0]);
+    span->shared = linattn__shared(state);
+    span->z = (float *)state + z;
+    span->e = span->z + (first->e - first->z);
+    span->s = span->z + (first->s - first->z);
     span->seen = linattn__seen(state);
     if (c->verb & LINATTN__KEYS) {
         span->k = first->k + index * c->k;
@@ -2719,12 +2790,7 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
         span->q = first->q + index * c->q;
         span->out = first->out + index * c->out;
     }
-    if (c->verb == LINATTN__KEYS)
-        linattn__do_update(w, NULL);
-    else if (c->verb == LINATTN__QUERIES)
-        linattn__do_query(w, NULL);
-    else
-        linattn__do_causal(w, &c->shape, NULL);
+    linattn__do_verb(w, c->verb, NULL);
     if (c->verb & LINATTN__KEYS) linattn__set_tokens(state, span->seen + c->n);
 }
 
@@ -2736,8 +2802,7 @@ static void linattn__crowd_job(void *arg, size_t index)
     w.span.params = &w.params;
     linattn__share(c->count, 1, index, c->jobs, &i, &end);
     for (; i < end; i++) {
-        if (c->from_memory && i + 1 < end)
-            linattn__fetch_state(c->states[i + 1], c->shape.state_bytes);
+        if (c->from_memory && i + 1 < end) linattn__fetch_state(c->states[i + 1], c->bytes);
         linattn__crowd_one(c, &w, i);
     }
 }
@@ -2786,13 +2851,69 @@ static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t c
     return 1;
 }
 
+/* Is a state clear of an operand, at least between its repetitions, as in an array of structs that
+   hold both? */
+static int linattn__state_apart(const linattn__extent *e, const void *state, size_t bytes)
+{
+    linattn__extent block;
+    int k;
+    if (linattn__apart(e, state, bytes)) return 1;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    for (k = 0; k < 3; k++)
+        if (e->stride[k] && linattn__fold_apart(e, &block, e->stride[k])) return 1;
+    return 0;
+}
+
+/* Is a state clear of all operands? */
+static LINATTN__NOINLINE int linattn__state_beside(const linattn__operands *x, int verb,
+                                                   const void *state, size_t bytes)
+{
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->out, state, bytes)) return 0;
+    if (!(verb & LINATTN__KEYS)) return 1; /* states are only read */
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->q, state, bytes)) return 0;
+    return linattn__state_apart(&x->k, state, bytes) && linattn__state_apart(&x->v, state, bytes);
+}
+
+/* The stride that all operands have from one sequence to the next, in bytes; 0 if they differ. */
+static size_t linattn__common_stride(const linattn__operands *x, int verb)
+{
+    const linattn__extent *const first = verb & LINATTN__KEYS ? &x->k : &x->q;
+    const size_t stride = first->stride[LINATTN__SEQUENCE];
+    if ((verb & LINATTN__KEYS) && x->v.stride[LINATTN__SEQUENCE] != stride) return 0;
+    if ((verb & LINATTN__QUERIES) &&
+        (x->q.stride[LINATTN__SEQUENCE] != stride || x->out.stride[LINATTN__SEQUENCE] != stride))
+        return 0;
+    return stride * sizeof(float);
+}
+
+/* Does a state, modulo that stride, lie beside all operands? */
+static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, int verb,
+                                                  const void *state, size_t bytes, size_t stride)
+{
+    const size_t period = stride / sizeof(float);
+    linattn__extent block;
+    int k;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    if ((verb & LINATTN__QUERIES) && !(linattn__fold_apart(&x->q, &block, period) &&
+                                       linattn__fold_apart(&x->out, &block, period)))
+        return 0;
+    return !(verb & LINATTN__KEYS) || (linattn__fold_apart(&x->k, &block, period) &&
+                                       linattn__fold_apart(&x->v, &block, period));
+}
+
 /* States of one config, clear of one another where they are written, and of the operands: at once
    where all of these lie outside of what the states span. */
 static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
                                            const linattn__header *first, const linattn__shape *s,
                                            const linattn__operands *x)
 {
+    const size_t step = linattn__common_stride(x, verb);
     uintptr_t low = UINTPTR_MAX, high = 0;
+    int folded = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         linattn__header h;
@@ -2806,9 +2927,53 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
         return LINATTN_ERROR_OVERLAP;
     if (linattn__operands_apart(x, verb, (const void *)low, (size_t)(high - low) + s->state_bytes))
         return LINATTN_OK;
-    for (i = 0; i < count; i++)
-        if (!linattn__operands_apart(x, verb, states[i], s->state_bytes))
+    for (i = 0; i < count; i++) {
+        /* in step with the operands it lies as the one before, modulo their stride */
+        if (folded && (uintptr_t)states[i] - (uintptr_t)states[i - 1] == step) continue;
+        folded = step && linattn__state_folds(x, verb, states[i], s->state_bytes, step);
+        if (!folded && !linattn__state_beside(x, verb, states[i], s->state_bytes))
             return LINATTN_ERROR_OVERLAP;
+    }
+    return LINATTN_OK;
+}
+
+/* Reads and checks a call, as linattn__open does. */
+static LINATTN__NOINLINE linattn_status linattn__open_many(linattn__crowd *c, const linattn_view *q,
+                                                           const linattn_view *k,
+                                                           const linattn_view *v,
+                                                           const linattn_output *out,
+                                                           const linattn_context *context)
+{
+    const int verb = c->verb;
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn_view to;
+    linattn_status status;
+    if (!c->states) return LINATTN_ERROR_NULL;
+    if (c->count > LINATTN__MAX_FLOATS / sizeof *c->states) return LINATTN_ERROR_SIZE;
+    status = linattn__read_state(c->states[0], &h, &s);
+    if (status != LINATTN_OK) return status;
+    if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
+    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
+    status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, &to, &x);
+    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
+    if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &h, &s, &x);
+    if (status != LINATTN_OK || c->n == 0) return status;
+    c->work.environment = linattn__enter();
+    linattn__start(&c->work, &s, &h, c->states[0]);
+    c->k = c->v = c->q = c->out = 0;
+    if (verb & LINATTN__KEYS) {
+        linattn__use_keys(&c->work, &x.k, &x.v);
+        c->k = x.k.stride[LINATTN__SEQUENCE];
+        c->v = x.v.stride[LINATTN__SEQUENCE];
+    }
+    if (verb & LINATTN__QUERIES) {
+        linattn__use_query(&c->work, &x.q, &x.out);
+        c->q = x.q.stride[LINATTN__SEQUENCE];
+        c->out = x.out.stride[LINATTN__SEQUENCE];
+    }
+    c->bytes = s.state_bytes;
     return LINATTN_OK;
 }
 
@@ -2818,44 +2983,18 @@ static linattn_status linattn__call_many(void *const *states, size_t count, int 
                                          const linattn_context *context)
 {
     linattn__crowd c;
-    linattn__header h;
-    linattn__operands x;
-    linattn__environment environment;
-    linattn_view to;
     linattn_status status;
     if (count == 0) return LINATTN_OK;
-    if (!states) return LINATTN_ERROR_NULL;
-    if (count > LINATTN__MAX_FLOATS / sizeof *states) return LINATTN_ERROR_SIZE;
-    status = linattn__read_state(states[0], &h, &c.shape);
-    if (status != LINATTN_OK) return status;
-    if (c.shape.window && verb != (LINATTN__KEYS | LINATTN__QUERIES))
-        return LINATTN_ERROR_UNSUPPORTED;
-    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
-    status = linattn__read_operands(&c.shape, verb, count, q, n, k, v, n, &to, &x);
-    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
-    if (status == LINATTN_OK) status = linattn__read_states(states, count, verb, &h, &c.shape, &x);
-    if (status != LINATTN_OK || n == 0) return status;
-    environment = linattn__enter();
-    linattn__start(&c.work, &c.shape, &h, states[0]);
-    c.k = c.v = c.q = c.out = 0;
-    if (verb & LINATTN__KEYS) {
-        linattn__use_keys(&c.work, &x.k, &x.v);
-        c.k = x.k.stride[LINATTN__SEQUENCE];
-        c.v = x.v.stride[LINATTN__SEQUENCE];
-    }
-    if (verb & LINATTN__QUERIES) {
-        linattn__use_query(&c.work, &x.q, &x.out);
-        c.q = x.q.stride[LINATTN__SEQUENCE];
-        c.out = x.out.stride[LINATTN__SEQUENCE];
-    }
     c.states = states;
     c.count = count;
     c.n = n;
     c.verb = verb;
-    c.from_memory = c.shape.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
+    status = linattn__open_many(&c, q, k, v, out, context);
+    if (status != LINATTN_OK || n == 0) return status;
+    c.from_memory = c.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
     c.jobs = linattn__threads(context, count);
     linattn__run_jobs(linattn__crowd_job, &c, c.jobs, context);
-    linattn__leave(environment);
+    linattn__leave(c.work.environment);
     return LINATTN_OK;
 }
 
@@ -2898,7 +3037,8 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__header to, from;
-    linattn__work a, b;
+    linattn__work w;
+    linattn__span other;
     linattn__environment environment;
     size_t head;
     linattn_status status = linattn__read_state(dst, &to, &s);
@@ -2909,13 +3049,13 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
-    linattn__start(&a, &s, &to, dst);
-    linattn__start(&b, &s, &from, (void *)(uintptr_t)src);
+    linattn__start(&w, &s, &to, dst);
+    other = w.span;
+    linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
-        linattn__span x, y;
-        linattn__span_of(&a, head, &x);
-        linattn__span_of(&b, head, &y);
-        LINATTN__KERNEL(merge)(&x, &y);
+        LINATTN__KERNEL(merge)(&w.span, &other);
+        linattn__move(&w.span, 1);
+        linattn__move(&other, 1);
     }
     linattn__leave(environment);
     linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
@@ -2954,22 +3094,20 @@ static size_t linattn__bidirectional_bytes(linattn__shape *s)
     return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
 }
 
-LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
-                                                 size_t n_q, linattn_view k, linattn_view v,
-                                                 size_t n_k, linattn_output out, void *workspace,
-                                                 size_t workspace_bytes,
-                                                 const linattn_context *context)
+/* Reads and checks a call, as linattn__open does, and makes its state. */
+static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
+    const linattn_config *config, const linattn_view *q, size_t n_q, const linattn_view *k,
+    const linattn_view *v, size_t n_k, const linattn_output *out, void *workspace,
+    size_t workspace_bytes, const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
     linattn__header h;
     linattn__operands x;
-    linattn__work w;
-    linattn__environment environment;
     void *state;
     linattn_status status = linattn__check_config(config, &s);
     if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
-    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
                                linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
@@ -2980,31 +3118,50 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
         !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
     state = linattn__align(workspace);
-    environment = linattn__enter();
+    w->environment = linattn__enter();
     linattn__make_state(config, &s, &h, state);
-    linattn__start(&w, &s, &h, state);
+    linattn__start(w, &s, &h, state);
+    linattn__use_query(w, &x.q, &x.out);
+    linattn__use_keys(w, &x.k, &x.v);
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
+                                                 size_t n_q, linattn_view k, linattn_view v,
+                                                 size_t n_k, linattn_output out, void *workspace,
+                                                 size_t workspace_bytes,
+                                                 const linattn_context *context)
+{
+    linattn__work w;
+    linattn__span *const s = &w.span;
+    float *z;
+    const linattn_status status = linattn__open_bidirectional(
+        config, &q, n_q, &k, &v, n_k, &out, workspace, workspace_bytes, context, &w);
+    if (status != LINATTN_OK || n_q == 0) return status;
 #if LINATTN__HAS_WINDOW
-    if (s.window) {
-        linattn__use_query(&w, &x.q, &x.out);
-        linattn__use_keys(&w, &x.k, &x.v);
-        w.span.lag = s.window - 1;
-        w.span.window = 2 * s.window - 1;
-        w.span.n = n_k + w.span.lag;
-        linattn__do_band(&w, &s, context);
-        linattn__leave(environment);
+    if (s->window) {
+        s->lag = s->window - 1;
+        s->window += s->lag;
+        s->n = n_k + s->lag;
+        linattn__do_band(&w, context);
+        linattn__leave(w.environment);
         return LINATTN_OK;
     }
 #endif
+    z = s->z;
     if (n_k) {
-        linattn__use_keys(&w, &x.k, &x.v);
+        s->q = NULL;
         linattn__do_update(&w, context);
-        linattn__use_state(&w.span, &s, state); /* again: a single key moves it */
-        w.span.seen = n_k;
-        w.span.k = NULL;
+        s->seen = n_k;
+        s->q = q.data;
     }
-    linattn__use_query(&w, &x.q, &x.out);
+    s->z = z; /* a single key has moved them */
+    s->e = z + linattn__round16(s->m);
+    s->s = s->e + linattn__round16(s->m);
+    s->k = NULL;
+    s->n = n_q;
     linattn__do_query(&w, context);
-    linattn__leave(environment);
+    linattn__leave(w.environment);
     return LINATTN_OK;
 }
 
@@ -3054,18 +3211,19 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
 LINATTN__DECLARE(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */
-static void linattn__measure_band(const linattn__shape *s, size_t window, linattn__band *b)
+static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats, size_t window,
+                                  linattn__band *b)
 {
-    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(s->dv);
-    size_t floats, token = linattn__times(LINATTN__BAND, s->d + s->dv);
+    const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(dv);
+    size_t floats, token = linattn__times(LINATTN__BAND, d + dv);
     b->middle = whole > 1 ? whole - 1 : 0;
     b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
-    b->part_floats = linattn__sums_floats(s);
+    b->part_floats = part_floats;
     floats = linattn__times(b->middle + 3, b->part_floats); /* slots, sum, prefix, spare */
-    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(s->m, dv16)));
-    floats = linattn__plus(floats, linattn__round16(s->m) + 16);
+    floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(m, dv16)));
+    floats = linattn__plus(floats, linattn__round16(m) + 16);
     floats = linattn__plus(floats, linattn__times(b->ring, token));
     b->floats = floats == SIZE_MAX ? SIZE_MAX : linattn__round16(floats);
 }
@@ -3073,7 +3231,7 @@ static void linattn__measure_band(const linattn__shape *s, size_t window, linatt
 static size_t linattn__band_floats(const linattn__shape *s, size_t window)
 {
     linattn__band b;
-    linattn__measure_band(s, window, &b);
+    linattn__measure_band(s->d, s->m, s->dv, linattn__sums_floats(s), window, &b);
     return b.floats;
 }
 
@@ -3085,7 +3243,7 @@ static int linattn__band_valid(const linattn__shape *s, float *head)
     linattn__span span;
     linattn__band_parts b;
     size_t i;
-    linattn__measure_band(s, s->window, &band);
+    linattn__measure_band(s->d, s->m, s->dv, linattn__sums_floats(s), s->window, &band);
     span.band = &band;
     span.m = s->m;
     span.d = s->d;
@@ -3102,31 +3260,31 @@ static void linattn__band_job(void *arg, size_t index)
     const linattn__work *w = (const linattn__work *)arg;
     size_t head, end;
     linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    for (; head < end; head++) {
-        linattn__span s;
-        linattn__span_of(w, head, &s);
-        w->kernel(&s);
-    }
+    linattn__causal_heads(w, head, end);
 }
 
-static void linattn__do_band(linattn__work *w, const linattn__shape *s,
-                             const linattn_context *context)
+static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_context *context)
 {
+    const linattn__span *s = &w->span;
+    const size_t sums = 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
     linattn__band band;
-    linattn__measure_band(s, w->span.window, &band);
+    linattn__measure_band(s->d, s->m, s->dv, sums, s->window, &band);
     w->span.band = &band;
     w->kernel = LINATTN__KERNEL(band);
     w->jobs = linattn__threads(context, w->span.heads);
-    linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+    if (w->jobs > 1)
+        linattn__run_jobs(linattn__band_job, w, w->jobs, context);
+    else
+        linattn__heads_alone(w);
 }
 #endif
 
 #if LINATTN__HAS_FEATURES
 /* ---- Features -------------------------------------------------------------------------------- */
 
-/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
-   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
-   they like. */
+/* For a key or query x' so large that its projection might overflow: the factor that x is
+   multiplied by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and
+   inf may do as they like. */
 static float linattn__tame(const float *x, size_t d, float root, float *power)
 {
     const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
@@ -3143,6 +3301,7 @@ static float linattn__tame(const float *x, size_t d, float root, float *power)
     return linattn__pow2(-n) * (root * linattn__pow2(-root_power));
 }
 #define LINATTN__LOWER 192 /* monomials of low degrees that are kept, in floats */
+#define LINATTN__FEW 18    /* most coordinates where some of them are products */
 
 /* C(n + k - 1, k): monomials of degree k <= 8 in n variables, SIZE_MAX if that is too large. */
 static size_t linattn__monomials(size_t n, size_t k)
@@ -3161,7 +3320,7 @@ static size_t linattn__monomials(size_t n, size_t k)
    `base` are made for each token; a chunk of features is cut into segments, each a product of some
    coordinates times a part of a list. */
 typedef struct linattn__segment {
-    size_t from;       /* in the lists */
+    uint32_t from;     /* in the lists */
     uint16_t length;   /* features */
     uint8_t prefix;    /* coordinates in the product */
     uint8_t unchanged; /* so many are those of the segment before */
@@ -3169,10 +3328,10 @@ typedef struct linattn__segment {
 } linattn__segment;
 
 typedef struct linattn__recipe {
-    size_t d, base, count;
-    size_t list[9], size[9];          /* of degree p <= base; list 0 is 1 */
-    size_t begin, end;                /* what segments take of all lists */
-    uint8_t first[9][LINATTN__LOWER]; /* where leading indices begin in lists of degrees above 1 */
+    size_t d, base;
+    uint32_t list[9], size[9];      /* of degree p <= base; list 0 is 1 */
+    uint8_t first[9][LINATTN__FEW]; /* where leading indices begin in lists of degrees above 1 */
+    size_t count, begin, end;       /* segments; what they take of all lists */
     linattn__segment segment[LINATTN__FEATURES];
 } linattn__recipe;
 
@@ -3182,24 +3341,51 @@ LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree,
     return degree > 1 ? r->first[degree][i] : degree * i;
 }
 
+/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where among
+   those that share them it stands; *leading is the last one. */
+static size_t linattn__descend(size_t d, size_t degree, size_t rank, linattn__segment *s,
+                               size_t *leading)
+{
+    size_t i = 0, level;
+    for (level = 0; level < s->prefix; level++) {
+        size_t skip = linattn__monomials(d - i, degree - level - 1);
+        for (; rank >= skip; skip = linattn__monomials(d - i, degree - level - 1)) {
+            rank -= skip;
+            i++;
+        }
+        s->index[level] = (uint16_t)i;
+    }
+    *leading = i;
+    return rank;
+}
+
+/* The degree of the monomial at feature *rank of all, which becomes its rank there. */
+static size_t linattn__degree_of(size_t d, size_t *rank)
+{
+    size_t p;
+    for (p = 0; *rank >= linattn__monomials(d, p); p++) *rank -= linattn__monomials(d, p);
+    return p;
+}
+
+/* The largest degree whose monomials are kept in lists. */
+static size_t linattn__base(size_t d, size_t degree)
+{
+    size_t base = 1;
+    while (base < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
+    return base;
+}
+
 /* The segment at feature `rank` of a degree. Returns how many features follow to the end of its
    list. */
 static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t rank,
                               linattn__segment *s)
 {
     const size_t low = degree < r->base ? degree : r->base;
-    size_t i = 0, level;
+    size_t i;
     s->prefix = (uint8_t)(degree - low);
-    for (level = 0; level < s->prefix; level++) {
-        size_t skip = linattn__monomials(r->d - i, degree - level - 1);
-        for (; rank >= skip; skip = linattn__monomials(r->d - i, degree - level - 1)) {
-            rank -= skip;
-            i++;
-        }
-        s->index[level] = (uint16_t)i;
-    }
+    rank = linattn__descend(r->d, degree, rank, s, &i);
     rank += linattn__leading(r, low, i);
-    s->from = r->list[low] + rank;
+    s->from = (uint32_t)(r->list[low] + rank);
     return r->size[low] - rank;
 }
 
@@ -3215,16 +3401,15 @@ static int linattn__advance(size_t d, linattn__segment *s)
     return 1;
 }
 
-/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on. */
+/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on.
+   */
 static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 {
     size_t p, i, at = 0;
-    r->base = 1;
-    while (r->base < degree && linattn__monomials(r->d + 1, r->base + 1) <= LINATTN__LOWER)
-        r->base++;
+    r->base = linattn__base(r->d, degree);
     for (p = 0; p <= r->base; p++) {
-        r->list[p] = at;
-        r->size[p] = linattn__monomials(r->d, p);
+        r->list[p] = (uint32_t)at;
+        r->size[p] = (uint32_t)linattn__monomials(r->d, p);
         at += r->size[p];
     }
     for (p = 2; p <= r->base; p++)
@@ -3238,16 +3423,15 @@ static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
                                             size_t f1)
 {
-    size_t p, done = f0, left;
+    size_t p, rank = f0, left;
     linattn__segment s;
     r->d = d;
     linattn__plan_lists(r, degree);
-    for (p = 0; done >= linattn__monomials(d, p); p++) done -= linattn__monomials(d, p);
+    p = linattn__degree_of(d, &rank);
     r->count = r->end = 0;
     r->begin = SIZE_MAX;
     s.unchanged = 0;
-
-    left = linattn__locate(r, p, done, &s);
+    left = linattn__locate(r, p, rank, &s);
     while (f0 < f1) {
         s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
         r->segment[r->count++] = s;
@@ -3257,7 +3441,7 @@ static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t
         if (f0 == f1) break;
         if (linattn__advance(d, &s)) {
             const size_t first = linattn__leading(r, r->base, s.index[s.prefix - 1]);
-            s.from = r->list[r->base] + first;
+            s.from = (uint32_t)(r->list[r->base] + first);
             left = r->size[r->base] - first;
         } else {
             s.unchanged = 0;
@@ -3411,28 +3595,11 @@ typedef struct linattn__exact {
     float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
 } linattn__exact;
 
-/* Scratch of one job: q, p and o transposed ([row][query]), v for values around masked tokens. */
-typedef struct linattn__exact_scratch {
-    float *q, *p, *o, *v;
-    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS];
-    const float *key[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS];
-} linattn__exact_scratch;
-
 #define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
 
 static size_t linattn__exact_floats(size_t d, size_t dv)
 {
     return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
-}
-
-static void linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w)
-{
-    w->p = x->scratch;
-    w->q = w->p + LINATTN__EXACT_P;
-    w->o = w->q + LINATTN__EXACT_LANES * x->d;
-    w->v = w->o + LINATTN__EXACT_LANES * x->dv;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -3883,12 +4050,13 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 
 typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
+typedef void linattn__features_kernel(linattn__span *s);
 LINATTN__DECLARE(linattn__map_kernel, map)
 #if LINATTN__HAS_SOFTMAX
 LINATTN__DECLARE(linattn__row_kernel, map_softmax)
 #endif
 #if LINATTN__HAS_FEATURES
-LINATTN__DECLARE(linattn__span_kernel, map_features)
+LINATTN__DECLARE(linattn__features_kernel, map_features)
 #endif
 
 static linattn_status linattn__check_arrays(const float *x, size_t n_x, const float *y, size_t n_y)
@@ -3903,34 +4071,37 @@ static linattn_status linattn__check_arrays(const float *x, size_t n_x, const fl
 }
 
 #if LINATTN__HAS_FEATURES
-/* Projected and monomial maps of arrays, some features of all vectors at a time. */
-static void linattn__map_features(const linattn_config *c, const linattn__shape *s,
-                                  const linattn__span *given)
+/* Features of all vectors, some at a time: of projected maps */
+static LINATTN__NOINLINE void linattn__map_projected(const linattn__shape *s,
+                                                     const float *projection, linattn__span *rows)
 {
-    const size_t step = s->source == LINATTN__PROJECTED ? 16 : LINATTN__FEATURES;
-    float weights[LINATTN__FEATURES], panel[LINATTN__FEATURES * 16];
+    size_t f;
+    rows->shared = projection;
+    rows->rows = s->features;
+    for (f = 0; f < s->m; f = rows->row_end) {
+        rows->row_begin = rows->shared_begin = f;
+        rows->row_end = s->m - f < 16 ? s->m : f + 16;
+        LINATTN__KERNEL(map_features)(rows);
+    }
+}
 
-    linattn__span rows = *given;
+/* and of monomials. */
+static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, linattn__span *rows)
+{
+    float weights[LINATTN__FEATURES];
     linattn__walk x;
     size_t f, i;
-    rows.shared = weights;
-    if (s->source == LINATTN__PROJECTED) {
-        rows.shared = c->projection;
-        rows.rows = s->features;
-        rows.panel = panel;
-
-    } else {
-        linattn__walk_degree(s, 0, &x);
-    }
-    for (f = 0; f < s->m; f += step) {
-        rows.row_begin = f;
-        rows.row_end = s->m - f < step ? s->m : f + step;
-        for (i = f; s->source == LINATTN__MONOMIALS && i < rows.row_end; i++) {
-            weights[i - f] = x.weight;
+    rows->shared = weights;
+    linattn__walk_degree(s, 0, &x);
+    for (f = 0; f < s->m; f = rows->row_end) {
+        const size_t count = s->m - f < LINATTN__FEATURES ? s->m - f : LINATTN__FEATURES;
+        rows->row_begin = rows->shared_begin = f;
+        rows->row_end = f + count;
+        for (i = 0; i < count; i++) {
+            weights[i] = x.weight;
             linattn__walk_on(s, &x);
         }
-        rows.shared_begin = f;
-        LINATTN__KERNEL(map_features)(&rows);
+        LINATTN__KERNEL(map_features)(rows);
     }
 }
 #endif
@@ -3977,7 +4148,11 @@ LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, c
         row.out = y;
         row.out_token = s.m;
         row.n = n;
-        linattn__map_features(config, &s, &row);
+        row.rows = 0;
+        if (s.source == LINATTN__PROJECTED)
+            linattn__map_projected(&s, config->projection, &row);
+        else
+            linattn__map_monomials(&s, &row);
         linattn__leave(environment);
         return LINATTN_OK;
     }
@@ -4162,7 +4337,7 @@ static double linattn__dot(const float *a, const float *b, size_t n)
 }
 
 #define LINATTN__BATCH 32 /* rows that are projected out together, and columns of these */
-#define LINATTN__COLUMNS 256
+#define LINATTN__COLUMNS 64
 
 /* x -= sum_j factor[j] row_j, in double within a few columns. */
 static void linattn__subtract(float *x, const float *rows, const float *factor, size_t count,
@@ -4264,7 +4439,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 }
 #endif
 
-/* ==== The kernels, once per instruction set ===================================================== */
+/* ==== The kernels, once per instruction set =================================================== */
 
 /* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
    attribute on every function; the arithmetic options above stay in force. */
@@ -4369,62 +4544,102 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma GCC pop_options
 #endif
 
-/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing,
-   and the list of kernels, for the benchmark. */
-#undef LINATTN__GNU
-#undef LINATTN__ISA_SCALAR
-#undef LINATTN__ISA_NEON
-#undef LINATTN__ISA_AVX2
-#undef LINATTN__ISA_AVX512
-#undef LINATTN__HAS_AVX512
-#undef LINATTN__HAS_AVX2
-#undef LINATTN__HAS_NEON
-#undef LINATTN__HAS_SCALAR
-#undef LINATTN__COUNT
-#undef LINATTN__INLINE
-#undef LINATTN__NOINLINE
-#undef LINATTN__C_LINKAGE
-#undef LINATTN__UNROLL
-#undef LINATTN__FETCH
-#undef LINATTN__FLOAT_CONTROL
-#undef LINATTN__FLT_MIN
-#undef LINATTN__FLT_MAX
-#undef LINATTN__INF
-#undef LINATTN__EXP_LOW
-#undef LINATTN__EXP_HIGH
-#undef LINATTN__HARDWARE_FMA
-#undef LINATTN__BIAS
-#undef LINATTN__HEADROOM
-#undef LINATTN__SATURATION
-#undef LINATTN__LOWEST
-#undef LINATTN__FETCH_FLOATS
-#undef LINATTN__HAS_WINDOW
-#undef LINATTN__HAS_FEATURES
+/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
+#undef LINATTN__ALIGNMENT
 #undef LINATTN__BAND
-#undef LINATTN__MAX_WINDOW
-#undef LINATTN__MAX_FEATURES
-#undef LINATTN__MAX_PROJECTION
-#undef LINATTN__LOWER
-#undef LINATTN__FEATURES
-#undef LINATTN__MAP_POSITIVE
-#undef LINATTN__MONOMIALS
-#undef LINATTN__PROJECTED
+#undef LINATTN__BATCH
+#undef LINATTN__BIAS
+#undef LINATTN__CHOSEN_FMA
+#undef LINATTN__COLUMNS
+#undef LINATTN__CONVERGED
+#undef LINATTN__COUNT
+#undef LINATTN__CROWD
+#undef LINATTN__C_LINKAGE
+#undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
-#undef LINATTN__STEPS
-#undef LINATTN__MOST_STEPS
-#undef LINATTN__CONVERGED
-#undef LINATTN__TINY
-#undef LINATTN__MAX_FLOATS
-#undef LINATTN__MAGIC
-#undef LINATTN__STATE_VERSION
+#undef LINATTN__EXPDEF
+#undef LINATTN__EXP_HIGH
+#undef LINATTN__EXP_LOW
+#undef LINATTN__FAVOR
+#undef LINATTN__FEATURES
+#undef LINATTN__FETCH
+#undef LINATTN__FETCH_FLOATS
+#undef LINATTN__FEW
+#undef LINATTN__FLOAT_CONTROL
+#undef LINATTN__FLT_MAX
+#undef LINATTN__FLT_MIN
+#undef LINATTN__FUSED
+#undef LINATTN__GNU
+#undef LINATTN__HARDWARE_FMA
+#undef LINATTN__HAS_AVX2
+#undef LINATTN__HAS_AVX512
+#undef LINATTN__HAS_ELU1
+#undef LINATTN__HAS_EXACT
+#undef LINATTN__HAS_EXP
+#undef LINATTN__HAS_FEATURES
+#undef LINATTN__HAS_FLOOR
+#undef LINATTN__HAS_FUSED
+#undef LINATTN__HAS_IDENTITY
+#undef LINATTN__HAS_MAPS
+#undef LINATTN__HAS_MAP_EXP
+#undef LINATTN__HAS_NEON
+#undef LINATTN__HAS_NYSTROM
+#undef LINATTN__HAS_PREFILL
+#undef LINATTN__HAS_RANDOM
+#undef LINATTN__HAS_RELU
+#undef LINATTN__HAS_SCALAR
+#undef LINATTN__HAS_SIGNED
+#undef LINATTN__HAS_SOFTMAX
+#undef LINATTN__HAS_WINDOW
+#undef LINATTN__HEAD
 #undef LINATTN__HEADER_BYTES
 #undef LINATTN__HEADER_FLOATS
+#undef LINATTN__HEADROOM
+#undef LINATTN__HOT
+#undef LINATTN__INF
+#undef LINATTN__INLINE
+#undef LINATTN__ISA_AVX2
+#undef LINATTN__ISA_AVX512
+#undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_SCALAR
+#undef LINATTN__IS_ELU1
+#undef LINATTN__IS_EXP
+#undef LINATTN__IS_SIGNED
+#undef LINATTN__KERNEL
+#undef LINATTN__KERNEL_OF
+#undef LINATTN__KEYS
+#undef LINATTN__LOWER
+#undef LINATTN__LOWEST
+#undef LINATTN__MAGIC
+#undef LINATTN__MAPS
+#undef LINATTN__MAP_POSITIVE
+#undef LINATTN__MAX_FEATURES
+#undef LINATTN__MAX_FLOATS
+#undef LINATTN__MAX_PROJECTION
+#undef LINATTN__MAX_WINDOW
+#undef LINATTN__MONOMIALS
+#undef LINATTN__MOST_STEPS
+#undef LINATTN__NOINLINE
+#undef LINATTN__ON_AVX2
+#undef LINATTN__ON_AVX512
+#undef LINATTN__ON_FUSED
+#undef LINATTN__ON_NEON
+#undef LINATTN__ON_SCALAR
 #undef LINATTN__PRIVATE_FLOATS
-#undef LINATTN__ALIGNMENT
-#undef LINATTN__BATCH
-#undef LINATTN__COLUMNS
+#undef LINATTN__PROJECTED
+#undef LINATTN__QUERIES
+#undef LINATTN__SATURATION
+#undef LINATTN__SEQUENCE
+#undef LINATTN__SOME_MAPS
+#undef LINATTN__STATE_VERSION
+#undef LINATTN__STEPS
+#undef LINATTN__TAYLOR
+#undef LINATTN__TINY
+#undef LINATTN__TOKEN
+#undef LINATTN__UNROLL
+#undef LINATTN__UNUSED
 
 #endif /* LINATTN_IMPLEMENTATION */

@@ -4,7 +4,12 @@
        and the numbers that suit it. Intrinsics live only here. A new instruction set is a new
        block.
    (B) One kernel text, written in that vocabulary.
-   (C) The table of kernels. A new kernel is a function in (B) and a line in LINATTN__KERNEL_LIST.
+   A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h.
+
+   CONTENTS of (B), in the order of linattn.h
+   exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
+   exponents; tiles; blocks of tokens; products; update; merge; one token); windows; features; exact
+   attention; Nystroem; maps on arrays
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
@@ -92,6 +97,7 @@
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
 #define la_exact_query LA_NAME(exact_query)
+#define la_exact_scratch LA_NAME(exact_scratch)
 #define la_exp_core LA_NAME(exp_core)
 #define la_exp_end LA_NAME(exp_end)
 #define la_exp_full LA_NAME(exp_full)
@@ -170,6 +176,8 @@
 #define la_product_tile LA_NAME(product_tile)
 #define la_products LA_NAME(products)
 #define la_project LA_NAME(project)
+#define la_project_rows LA_NAME(project_rows)
+#define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
 #define la_put_left LA_NAME(put_left)
@@ -206,11 +214,12 @@
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_columns LA_NAME(step_columns)
 #define la_step_finish LA_NAME(step_finish)
-#define la_step_head LA_NAME(step_head)
 #define la_step_map LA_NAME(step_map)
+#define la_step_parts LA_NAME(step_parts)
 #define la_step_query LA_NAME(step_query)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
+#define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_part LA_NAME(store_part)
@@ -224,6 +233,7 @@
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
 #define la_tile_fetch LA_NAME(tile_fetch)
+#define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
@@ -263,20 +273,21 @@
    la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
    la_dflush(x)           x, 0 where it is below 2^-128 in size
 
-   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
+   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of tokens
+                                        that are left over LA_CAUSAL_FEW at a time
    LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
                                         the tokens
-   LA_DECODE_VECS                       vectors of columns that one token takes at a time
-   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
+   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, and LA_QUERY_FEW
+   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns, and of
+                                        products of matrices of doubles
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of products of matrices of doubles
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These two
-                                        are set by the stack and by L1 */
+                                        are set by the stack and by L1
+   LA_STEP                              features that the kernel of one token maps at a time */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -299,7 +310,7 @@
 #define LA_UPDATE_VECS 1
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
-#define LA_BLOCK 2
+#define LA_BLOCK 1
 #define LA_PART 16
 #define LA_STEP 16
 
@@ -454,7 +465,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_CAUSAL_VECS 2
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
-#define LA_QUERY_FEW 4
+#define LA_QUERY_FEW 8
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
@@ -939,10 +950,19 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 /* ==== (B) The kernels ========================================================================= */
 
-#define LA_ROW                                                                                     \
-    (LINATTN__FEATURES + 16)      /* scratch row, in floats: not a power of two, or L1 sets clash */
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
+
+/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
+   is to use little stack. */
+#if LA_W > 1
+#define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
+#define LA_PART_TOKENS LA_PART
+#else
+#define LA_ROW LINATTN__FEATURES
+#define LA_PART_ROW LA_PART
+#define LA_PART_TOKENS 8
+#endif
 
 /* A row's vectors that are side by side are unrolled, but for scalar code. */
 #if LA_W > 1
@@ -951,8 +971,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_EACH_VEC
 #endif
 
-/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be small,
-   nor where the compiler would not tell the copies apart. */
+/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be
+   small, nor where the compiler would not tell the copies apart. */
 #if LA_W > 1 && defined(__OPTIMIZE__)
 #define LA_CONSTANTS 1
 #else
@@ -1117,12 +1137,12 @@ LINATTN__INLINE la_vec la_add_key(la_vec z, la_vec phi, la_vec *low, const int m
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float k[LA_BLOCK * LA_ROW]; /* phi(k), token by token */
-    float q[LA_BLOCK * LA_ROW]; /* phi(q), or the weights that stand for it */
-    float den[LA_BLOCK * 16];   /* denominators over 16 virtual lanes */
-    float lost[LA_BLOCK * 16];  /* and what their rounding lost, for the identity */
-    float top[LA_BLOCK];        /* exponent that phi(q) is relative to */
-    float scale[LA_BLOCK + 16]; /* output factor: scale * 2^power */
+    float k[LA_BLOCK * LA_ROW];       /* phi(k), token by token */
+    float q[LA_BLOCK * LA_ROW];       /* phi(q), or the weights that stand for it */
+    float den[LA_BLOCK * 16];         /* denominators over 16 virtual lanes */
+    float lost[LA_BLOCK * 16];        /* and what their rounding lost, for the identity */
+    float top[LA_BLOCK];              /* exponent that phi(q) is relative to */
+    float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
 } la_scratch;
 
@@ -1170,8 +1190,8 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     }
 }
 
-/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
-   weigh in (norm feature divides by z instead). `row` begins with feature f0. */
+/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents
+   where these weigh in (norm feature divides by z instead). `row` begins with feature f0. */
 static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t f0,
                                       size_t f1, float *peak)
 {
@@ -1580,12 +1600,13 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
-/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
-   of columns from u, and one query head or G of them. */
+/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
+   vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
     const float *scale;       /* of the outputs, likewise */
+    const float *lower;       /* not NULL: what outputs are lowered by instead */
     const float *v;           /* of the block's first token */
     float *out;               /* of its first token and query head */
     size_t count, heads;      /* tokens and query heads of the block */
@@ -1688,14 +1709,17 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t ro
 }
 
 LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
-                                 la_vec *o, const size_t T, const size_t NR)
+                                 la_vec *o, const int keys, const size_t T, const size_t NR)
 {
-    const float *by = a->scale + g * a->count + t;
+    const float *by = !keys && a->lower ? a->lower + t : a->scale + g * a->count + t;
     size_t i, j;
-    if (a->positive_zeros) {
+    if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
     }
-    if (a->last) {
+    if (!keys && a->last && a->lower) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
+    } else if (a->last) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
@@ -1741,7 +1765,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     LINATTN__UNROLL for (h = 0; h < G; h++)
-        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, 1, T, NR);
 }
 
 LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
@@ -1763,7 +1787,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, g, t, x->out, x->out_token, o, T, NR);
+    la_tile_end(a, g, t, x->out, x->out_token, o, 0, T, NR);
 }
 
 /* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
@@ -1771,7 +1795,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
                              const size_t G, const size_t T, const size_t NR)
 {
     const linattn__span *s = a->span;
-    const int whole = (u + NR) * LA_W <= s->dv;
+    const int whole = LA_W == 1 || (u + NR) * LA_W <= s->dv;
     la_place x;
     la_edge e;
     size_t h;
@@ -1803,6 +1827,9 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
                                      const size_t FEW, const size_t NR)
 {
     size_t t = a->begin;
+    /* 16 tokens and the like come out even in lower tiles */
+    for (; FEW > 3 && (a->end - t) % T && (a->end - t) % FEW == 0; t += FEW)
+        la_take_heads(a, t, u, keys, FEW, NR);
     for (; T > FEW && a->end - t >= T; t += T) la_take_heads(a, t, u, keys, T, NR);
     for (; FEW > 1 && a->end - t >= FEW; t += FEW) la_take_heads(a, t, u, keys, FEW, NR);
     for (; t < a->end; t++) la_take_heads(a, t, u, keys, 1, NR);
@@ -1815,7 +1842,8 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     size_t u = a->span->column_begin / LA_W;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
-    for (; LA_QUERY_VECS > 1 && u < end; u++) la_take_columns(a, u, 0, LA_QUERY_TOKENS, 1, 1);
+    for (; LA_QUERY_VECS > 1 && u < end; u++)
+        la_take_columns(a, u, 0, LA_QUERY_FEW, LA_QUERY_FEW, 1);
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
@@ -1984,6 +2012,7 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
     a.k = w->k;
     a.q = w->q;
     a.scale = w->scale;
+    a.lower = NULL;
     a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
     a.count = count;
@@ -2013,7 +2042,7 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
     la_block(s, w, t0, count, g, 1, 0, 0);
 }
 
-static void la_query(const linattn__span *s)
+static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
     la_scratch w;
     size_t t, g;
@@ -2023,7 +2052,8 @@ static void la_query(const linattn__span *s)
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. */
-static void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0,
+                                              size_t count)
 {
     linattn__span one = *s;
     size_t t, g;
@@ -2098,13 +2128,16 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const s
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
+    for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
+        la_outer_tile(x, r, masked, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
 }
 
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: update ---------------------------------------------------------------------------- */
 
-/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z. */
+/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z
+   with them. */
 LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const la_chunk *c,
                                      size_t f, const int map, const size_t NF)
 {
@@ -2190,7 +2223,7 @@ static const float *la_pack(const linattn__span *s, float *v, size_t t0, size_t 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
 static void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
-    float v[LA_PART * LA_UPDATE_VECS * LA_W];
+    float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
     linattn__outer x;
     size_t u, wide;
@@ -2212,10 +2245,10 @@ static void la_update_run(const linattn__span *s, const float *phi, const la_chu
     }
 }
 
-static void la_update_block(const linattn__span *s, size_t t0, size_t count)
+static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
     const int exponents = LINATTN__IS_EXP(s->params->map);
-    float phi[LA_PART * LA_PART_ROW];
+    float phi[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
     c.t0 = t0;
     c.count = count;
@@ -2235,7 +2268,7 @@ static void la_update(const linattn__span *s)
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = la_alike(s, t, LA_PART, &masked);
+        count = la_alike(s, t, LA_PART_TOKENS, &masked);
         if (!masked) la_update_block(s, t, count);
     }
     la_clear_padding(s);
@@ -2303,7 +2336,9 @@ typedef struct la_head {
     const linattn__params *params;
     float *z, *e, *s;
     size_t m, dv, begin, end; /* columns */
+    size_t group, q_head, out_head;
     int map, feature, plain, stream;
+    int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
@@ -2476,10 +2511,11 @@ static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w,
 }
 #endif
 
-/* One token of one key/value head and one query head; no key or no query where these are NULL. */
-LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_token *w,
-                                  const float *key, const float *value, const float *query,
-                                  float *out, uint64_t seen)
+/* One token of one key/value head and one query head; no key or no query where these are NULL. In
+   parts, as scratch is small, and the exponents' chunks are given. */
+static LINATTN__NOINLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w,
+                                            const float *key, const float *value,
+                                            const float *query, float *out, uint64_t seen)
 {
     const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : m;
     size_t f0, f1, end = 0;
@@ -2498,13 +2534,35 @@ LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_t
     if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
 }
 
-/* Tokens one by one, each with all its query heads. A masked token adds nothing: it only queries,
+/* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
+LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_token *w,
+                                   const float *key, const float *value, const float *query,
+                                   float *out, uint64_t seen)
+{
+    size_t g = h->group;
+    if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
+    if (!query) g = key ? 1 : 0;
+    for (; g > 0; g--) {
+#if LA_W > 1
+        if (h->whole) {
+            la_step_map(h, w, key, query, 0, h->m);
+            la_step_rows(h, w, key ? value : NULL, out, 0, h->m);
+        } else
+#endif
+            la_step_parts(s, h, w, key, value, query, out, seen);
+        key = NULL; /* S has it now */
+        query += h->q_head;
+        out += h->out_head;
+    }
+}
+
+/* Tokens one by one. */
 static void la_step(linattn__span *s)
 {
     la_token w;
     la_head h;
-    size_t head, t, g;
+    size_t head, t;
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -2514,25 +2572,24 @@ static void la_step(linattn__span *s)
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
     h.plain = la_plain_factor(s->params);
+    h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
+    h.group = s->group;
+    h.q_head = s->q ? s->q_head : 0;
+    h.out_head = s->q ? s->out_head : 0;
     for (head = s->heads; head > 0; head--) {
+        const float *key = s->k, *value = s->v, *query = s->q;
+        float *out = s->out;
         h.z = s->z;
         h.e = s->e;
         h.s = s->s;
-        for (t = 0; t < s->n; t++) {
-            const float *key = s->k ? s->k + t * s->k_token : NULL;
-            const float *value = s->k ? s->v + t * s->v_token : NULL;
-            const float *query = s->q ? s->q + t * s->q_token : NULL;
-            float *out = s->q ? s->out + t * s->out_token : NULL;
-            const uint64_t seen = s->seen + (key ? t + 1 : 0);
-            if (key && !LINATTN__IS_SIGNED(h.map) && linattn__masked(key, h.m)) key = NULL;
-            if (!key && !query) continue;
-            for (g = s->q ? s->group : 1; g > 0; g--) {
-                la_step_head(s, &h, &w, key, value, query, out, seen);
-                if (g == 1) break;
-                key = NULL; /* S has it now */
-                query += s->q_head;
-                out += s->out_head;
-            }
+        for (t = 0;;) {
+            t++;
+            la_step_token(s, &h, &w, key, value, query, out, s->seen + (key ? t : 0));
+            if (t == s->n) break;
+            if (key) key += s->k_token;
+            if (key) value += s->v_token;
+            if (query) query += s->q_token;
+            if (query) out += s->out_token;
         }
         if (s->k && s->dv % 16 != 0) la_clear_padding(s);
         linattn__move(s, 1);
@@ -2542,10 +2599,9 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Scores of a block, [query head][token][key], and the tokens that need `band_apart`. */
+/* Scores of a block, [query head][token][key]. */
 typedef struct la_band_scratch {
-    float p[LA_BLOCK * LA_ROW]; /* LA_ROW apart, as tiles want them */
-    int apart[LA_BLOCK];
+    float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
 } la_band_scratch;
 
 /* The span of a part of a head: z, exponents and S one after the other. */
@@ -2568,7 +2624,7 @@ static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
     if (LINATTN__IS_EXP(s->params->map))
-        la_fill(la_part(s, part).e, (s->m + 15) / 16 * 16, -LINATTN__INF);
+        la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
 static void la_part_add(const linattn__span *s, float *part, float *other)
@@ -2742,13 +2798,14 @@ static void la_put_left(const linattn__span *s, linattn__span *sum, const linatt
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
    vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
 static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__span *sum,
-                                            const linattn__band_parts *b, la_scratch *w, uint64_t i)
+                                            const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const uint64_t there = s->seen + s->n_k;
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
+    la_scratch w;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -2767,7 +2824,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             left.k = b->keys + (at - row) * s->d;
             count = la_alike(&left, row, count, &masked);
         }
-        la_put_left(s, sum, b, w, key, count, column, first, masked);
+        la_put_left(s, sum, b, &w, key, count, column, first, masked);
     }
 }
 
@@ -2809,11 +2866,10 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
 
 /* The read-out of token t, query by query from a state of its own. */
 static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linattn__band_parts *b,
-                                            la_scratch *w, size_t t)
+                                            size_t t)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = la_left_keys(s, i, &first);
-    size_t g;
     linattn__span x = la_part(s, b->spare);
     la_part_middle(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
@@ -2826,7 +2882,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     x.out = s->out + (t - s->lag) * s->out_token;
     x.n = 1;
     x.fetch = 0;
-    for (g = 0; g < s->group; g++) la_query_block(&x, w, 0, 1, g);
+    la_query(&x);
 }
 
 /* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
@@ -2847,34 +2903,46 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
     return 0;
 }
 
-/* One run of a chunk: stages it, and reads out S and the columns. */
-static LINATTN__NOINLINE void la_band_run(const linattn__span *sum, la_scratch *w,
-                                          la_band_scratch *x, la_chunk *c, const la_tile *sums,
-                                          const la_tile *scores, const float *q)
+/* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
+   them from `column` on. */
+static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
+                                          la_chunk *c, la_tile *a, size_t column, size_t wide,
+                                          const float *q)
 {
-    la_tile a;
+    const size_t columns = sum->column_end, out_token = sum->out_token, out_head = sum->out_head;
+    const size_t dv = sum->dv;
+    float *const out = a->out, *const sums = sum->s;
     size_t g;
-    for (g = 0; g < sums->heads; g++) {
+    for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
         c->query = q + g * sum->q_head;
         c->q.at =
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
-        c->out = sum->band->middle ? sums->out + g * sum->out_head : NULL;
+        c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = x->p + c->row0 * LA_ROW;
         if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         la_stage(sum, w, c, 0);
     }
-    a = *scores;
-    a.begin = c->t;
-    a.end = c->end;
-    a.f0 = c->f0;
-    a.f1 = c->f1;
-    a.first = c->first;
-    a.last = 0;
-    la_read_tiles(&a);
-    a.span = sums->span;
-    a.out = sums->out;
-    if (sum->band->middle) la_read_tiles(&a);
+    a->begin = c->t;
+    a->end = c->end;
+    a->f0 = c->f0;
+    a->f1 = c->f1;
+    a->first = c->first;
+    a->last = 0;
+    sum->s = sums + ((dv + 15) / 16 * 16 + column) * sum->m;
+    sum->dv = c->columns - column;
+    sum->column_end = wide;
+    sum->out_token = LA_ROW;
+    sum->out_head = c->count * LA_ROW;
+    a->out = x->p + column;
+    la_read_tiles(a);
+    sum->s = sums;
+    sum->dv = sum->column_end = dv;
+    sum->out_token = out_token;
+    sum->out_head = out_head;
+    a->out = out;
+    if (sum->band->middle) la_read_tiles(a);
+    sum->column_end = columns;
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
@@ -2898,10 +2966,10 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
 
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
-static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linattn__span *sum,
+static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            la_band_scratch *x, size_t t0, size_t count, size_t g0,
-                                            size_t heads, int keys)
+                                            la_band_scratch *x, int *is_apart, size_t t0,
+                                            size_t count, size_t g0, size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -2909,28 +2977,21 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    linattn__span whole = *sum, single = *s, values = *s;
-    la_tile sums, scores;
+    const size_t columns = sum->column_end;
+    float *const sums = sum->s;
+    la_tile a;
     la_chunk c;
-    size_t g, t;
-    single.s = sum->s + (s->dv + 15) / 16 * 16 * s->m + column * s->m;
-    single.dv = single.column_end = s->band->columns - column;
-    if (own + count < s->band->columns) single.column_end = (own + count + 15) / 16 * 16 - column;
-    single.column_begin = 0;
-    single.out_token = LA_ROW;
-    single.out_head = count * LA_ROW;
-    whole.column_end = s->dv;
-    sums.span = &whole;
-    sums.k = sums.v = sums.q_in = sums.k_in = NULL;
-    sums.q = w->q;
-    sums.scale = w->scale;
-    sums.count = count;
-    sums.heads = heads;
-    sums.positive_zeros = sums.keep = sums.ahead = 0;
-    sums.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
-    scores = sums;
-    scores.span = &single;
-    scores.out = x->p + column;
+    size_t wide = s->band->columns - column, g, t;
+    if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
+    a.span = sum;
+    a.k = a.v = a.q_in = a.k_in = NULL;
+    a.q = w->q;
+    a.scale = w->scale;
+    a.count = count;
+    a.heads = heads;
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = NULL;
+    a.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     c.t0 = t0;
     c.count = count;
     c.keep = c.fresh = 0;
@@ -2951,9 +3012,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
             /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
-                x->apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+                is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
             if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &sums, &scores, q);
+            la_band_run(sum, w, x, &c, &a, column, wide, q);
         }
     }
     la_band_mask(s, w, x, t0, count, heads, column);
@@ -2964,26 +3025,32 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, const linatt
         c.query = q + g * s->q_head;
         la_finish(s, w, &c, 1);
     }
-    values.s = b->panels;
-    values.m = s->band->columns;
-    sums.span = &values;
-    sums.q = x->p + column;
-    sums.begin = 0;
-    sums.end = count;
-    sums.f0 = la_first_column(s, i);
-    sums.f1 = own + count;
-    sums.q = x->p + sums.f0;
-    sums.first = s->band->middle == 0;
-    sums.last = sums.positive_zeros = 1;
-    la_read_tiles(&sums);
+    sum->s = b->panels; /* of the values */
+    sum->m = s->band->columns;
+    sum->column_end = s->dv;
+    a.begin = 0;
+    a.end = count;
+    a.f0 = la_first_column(s, i);
+    a.f1 = own + count;
+    a.q = x->p + a.f0;
+    a.first = s->band->middle == 0;
+    a.last = a.positive_zeros = 1;
+    la_read_tiles(&a);
+    sum->s = sums;
+    sum->m = s->m;
+    sum->column_end = columns;
     for (g = 0; g < heads; g++)
-        la_end_rows(s, w->power + g * count, sums.out + g * s->out_head, count);
+        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
-static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                           la_scratch *w, la_band_scratch *x, size_t t0, size_t count, int masked)
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
+   have to do so by band_apart. */
+static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__span *sum,
+                                             const linattn__band_parts *b, size_t t0, size_t count,
+                                             int masked, int *is_apart)
 {
+    la_scratch w;
+    la_band_scratch x;
     const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     const uint64_t i = s->seen + t0;
@@ -2993,7 +3060,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        x->apart[t] = apart;
+        is_apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
@@ -3012,13 +3079,11 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     if (t0 >= s->lag && !apart) {
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_band_block(s, sum, b, w, x, t0, count, g, heads, g == 0 && !masked);
+            la_band_block(s, sum, b, &w, &x, is_apart, t0, count, g, heads, g == 0 && !masked);
         }
     } else if (!apart && !masked) {
-        la_append(sum, w, s->k + t0 * s->k_token, s->k_token, count, own);
+        la_append(sum, &w, s->k + t0 * s->k_token, s->k_token, count, own);
     }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (x->apart[t]) la_band_apart(s, b, w, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3043,8 +3108,7 @@ static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    la_scratch w;
-    la_band_scratch x;
+    int apart[LA_BLOCK];
     linattn__band_parts b;
     linattn__span sum;
     size_t t, count, i;
@@ -3058,10 +3122,11 @@ static void la_band(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         const uint64_t at = s->seen + t;
         int masked;
-        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params))
-            la_band_begin(s, &sum, &b, &w, at);
+        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, &sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, &sum, &b, &w, &x, t, count, masked);
+        la_band_tokens(s, &sum, &b, t, count, masked, apart);
+        for (i = 0; i < count && t >= s->lag; i++)
+            if (apart[i]) la_band_apart(s, &b, t + i);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
@@ -3073,8 +3138,9 @@ static void la_band(const linattn__span *s)
 
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
+#if LA_W > 1
     float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
-
+#endif
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
@@ -3131,6 +3197,14 @@ static void la_untame(const linattn__span *s, const la_projection *w, const floa
     }
 }
 
+/* What is so small that its products might be denormal counts as 0. */
+LINATTN__INLINE float la_tiny(float x)
+{
+    if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+    return x;
+}
+
+#if LA_W > 1
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
 static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
                           size_t c1)
@@ -3154,8 +3228,7 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     for (f = f0; f < f1; f++) {
         const float *row = s->shared + f % s->rows * s->d;
         for (c = c0; c < c1; c++) {
-            float x = row[c];
-            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+            float x = la_tiny(row[c]);
             if (f >= s->rows) x = 0.0f - x;
             s->panel[(c - c0) * 16 + (f - f0)] = x;
         }
@@ -3163,34 +3236,34 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' - |x'|^2/2 of `count` tokens: x' times the projection by the tile that
-   reads out S. */
-static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
-                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads out S. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
 {
-    la_projection w;
+    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
     linattn__span view = *s;
     la_tile a;
-    size_t c, t;
-    const int huge = la_measure(s, &w, x, x_token, count);
-    const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c;
     a.span = &view;
     a.k = a.v = NULL;
-    a.q = w.x;
+    a.q = w->x;
     a.scale = NULL;
     a.out = y;
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
-    a.last = a.positive_zeros = a.keep = a.ahead = 0; /* sums as they are */
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = w->lower;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
-        la_scale_rows(&w, x, x_token, count, c, c1);
+        la_scale_rows(w, x, x_token, count, c, c1);
         a.first = c == 0;
+        a.last = c1 == s->d;
         a.f0 = c;
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
@@ -3201,15 +3274,48 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         }
         la_read_tiles(&a);
     }
-    for (t = 0; t < count && s->params->lowered; t++)
-        for (c = 0; c < f1 - f0; c += LA_W) {
-            float *const at = y + t * y_row + c;
-            const int lanes = la_lanes_left(f1 - f0, c);
-            la_store_part(at, la_sub(la_load_part(at, lanes), la_set1(w.lower[t])), lanes);
+}
+#else
+/* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
+LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
+                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
+                                       size_t y_row)
+{
+    const float *const panel = s->shared + (f0 - s->shared_begin) * s->d;
+    size_t c, f;
+    (void)x_token;
+    (void)count;
+    (void)y_row;
+    for (f = f0; f < f1; f++) y[f - f0] = 0.0f;
+    for (c = 0; c < s->d; c++) {
+        const float by = la_tiny(x[c] * w->factor[0]);
+        for (f = f0; f < f1; f++) {
+            float at;
+            if (s->rows) {
+                at = la_tiny(s->shared[f % s->rows * s->d + c]);
+                if (f >= s->rows) at = 0.0f - at;
+            } else {
+                at = panel[(f - f0) / 16 * 16 * s->d + c * 16 + (f - f0) % 16];
+            }
+            y[f - f0] = la_fma(by, at, y[f - f0]);
         }
+    }
+    for (f = f0; f < f1; f++) y[f - f0] = y[f - f0] - w->lower[0];
+}
+#endif
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2. */
+static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
+                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    la_projection w;
+    size_t t;
+    const int huge = la_measure(s, &w, x, x_token, count);
+    la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
     for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
 }
 
+#if LA_W > 1
 /* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
    to LA_W - 1 floats more. */
 LINATTN__INLINE void la_products(float *y, const float *from, size_t length, float by, int raw,
@@ -3280,6 +3386,35 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
         }
     }
 }
+#else
+/* The same one by one, with no plan and no lists, by the same products: of the coordinates that
+   would be in a list from the last one up, of those before them from the first one down. */
+static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
+                                          size_t count, size_t f0, size_t f1, float *y,
+                                          size_t y_row)
+{
+    const float root = s->params->source_root;
+    const size_t base = linattn__base(s->d, s->params->degree);
+    linattn__segment at;
+    size_t rank = f0, f, t, i, degree = linattn__degree_of(s->d, &rank);
+    at.prefix = (uint8_t)degree;
+    (void)linattn__descend(s->d, degree, rank, &at, &i);
+    for (f = f0; f < f1; f++) {
+        for (t = 0; t < count; t++) {
+            const float *from = x + t * x_token;
+            float low = 1.0f, high = 1.0f;
+            for (i = at.prefix; i > 0 && at.prefix - i < base; i--)
+                low = low * (from[at.index[i - 1]] * root);
+            for (degree = 0; degree < i; degree++) high = high * (from[at.index[degree]] * root);
+            y[t * y_row + (f - f0)] = low * high * s->shared[f - s->shared_begin];
+        }
+        if (!linattn__advance(s->d, &at) && f + 1 < f1) {
+            at.prefix++;
+            for (i = 0; i < at.prefix; i++) at.index[i] = 0;
+        }
+    }
+}
+#endif
 #endif
 
 #if LINATTN__HAS_EXACT
@@ -3289,9 +3424,20 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
    and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
    its own lane, and the running maximum and the denominator are vectors. */
 
+#define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
+
+/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values around masked
+   tokens; and which keys it has come to. */
+typedef struct la_exact_scratch {
+    float *q, *p, *o, *v;
+    float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
+    float order[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS];
+} la_exact_scratch;
+
 /* P[j][lane] = q.k_j for the keys listed. */
-LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scratch *w,
-                               const float *const *key, size_t count, const size_t NQ)
+LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w, size_t count,
+                               const size_t NQ)
 {
     size_t j, f, r, u;
     for (j = 0; j < count; j += LA_UPDATE_ROWS) {
@@ -3300,7 +3446,8 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scr
         const float *q = w->q;
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
         {
-            k[r] = key[j + r < count ? j + r : count - 1]; /* rows beyond count are never read */
+            /* rows beyond count are never read */
+            k[r] = x->k + w->index[j + r < count ? j + r : count - 1] * x->k_token;
             LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] = la_zero();
         }
         for (f = 0; f < x->d; f++, q += NQ * LA_W) {
@@ -3320,8 +3467,8 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const linattn__exact_scr
 }
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
-LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
-                              const size_t NQ)
+LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                              const int masked, const size_t NQ)
 {
     const size_t row = NQ * LA_W;
     size_t j, u, c;
@@ -3331,8 +3478,9 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
-            top = la_max(top, la_select(seen, la_load(p + j * row), before));
+            la_vec y = la_load(p + j * row);
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
             const la_vec shrink = la_exp_negative(la_sub(before, top));
@@ -3344,9 +3492,8 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
             la_store(w->maximum + u * LA_W, top);
         }
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            y = la_select(seen, y, la_zero());
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
             la_store(p + j * row, y);
             sum = la_add(sum, y);
         }
@@ -3356,14 +3503,12 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
    leaves no trace in the order of the sums. Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, linattn__exact_scratch *w, size_t j, size_t end,
+static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t end,
                         size_t *count)
 {
     size_t c = 0;
     for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
-        const float *key = x->k + j * x->k_token;
-        if (linattn__masked(key, x->d)) continue;
-        w->key[c] = key;
+        if (linattn__masked(x->k + j * x->k_token, x->d)) continue;
         w->index[c++] = j;
     }
     *count = c;
@@ -3371,7 +3516,7 @@ static size_t la_gather(const linattn__exact *x, linattn__exact_scratch *w, size
 }
 
 /* Where the values of a block lie: in place, or packed where masked tokens lie between. */
-static const float *la_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size_t count,
                               size_t *stride)
 {
     size_t j, c;
@@ -3416,8 +3561,8 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     }
 }
 
-static void la_exact_begin(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
-                           size_t lanes, size_t row)
+static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t i0, size_t lanes,
+                           size_t row)
 {
     size_t l, f;
     for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
@@ -3454,10 +3599,10 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w, size_t i0,
+static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t i0,
                          size_t lanes, size_t row)
 {
-    float scale[LINATTN__EXACT_LANES], *out[LINATTN__EXACT_LANES];
+    float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
         const size_t i = i0 + l;
@@ -3472,7 +3617,7 @@ static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
    so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
    limit is its token's distance from the first lane's. */
-LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, size_t i0,
+LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t i0,
                                     size_t lanes, const size_t NQ)
 {
     const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
@@ -3490,25 +3635,30 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, linattn__exact_scra
     while (j < end) {
         j = la_gather(x, w, j, end, &count);
         if (count == 0) break;
-        la_scores(x, w, w->key, count, NQ);
+        la_scores(x, w, count, NQ);
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
-        for (i = 0; i < count; i++)
-            w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
-        la_weigh(x, w, count, NQ);
-        if (w->index[count - 1] < first)
+        if (w->index[count - 1] < first) {
+            la_weigh(x, w, count, 0, NQ);
             la_outer(&a, 0, NQ);
-        else
+        } else {
+            for (i = 0; i < count; i++)
+                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+            la_weigh(x, w, count, 1, NQ);
             la_outer(&a, 1, NQ);
+        }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
 }
 
 static void la_softmax(const linattn__exact *x)
 {
-    linattn__exact_scratch w;
+    la_exact_scratch w;
     size_t i, lanes;
-    linattn__exact_layout(x, &w);
+    w.p = x->scratch;
+    w.q = w.p + LINATTN__EXACT_P;
+    w.o = w.q + LINATTN__EXACT_LANES * x->d;
+    w.v = w.o + LINATTN__EXACT_LANES * x->dv;
     for (i = x->begin; i < x->end; i += lanes) {
         lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
         /* two blocks of two vectors are better than one of three and one of one */
@@ -3700,8 +3850,8 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
         for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
-/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
-   along memory over 16 lanes, then in order. */
+/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
+   Sums along memory over 16 lanes, then in order. */
 static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
@@ -3770,9 +3920,9 @@ static double la_trace(const double *a, size_t row, size_t rows)
     return sum;
 }
 
-/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
-   E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
-   in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
+/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
+   for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
+   polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
 static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
@@ -3891,25 +4041,44 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
-/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-static void la_map_features(const linattn__span *s)
+#if LA_W > 1
+/* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
+static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
+                                              float *y, size_t y_row)
 {
-    const size_t f0 = s->row_begin, f1 = s->row_end;
+    float panel[LINATTN__FEATURES * 16];
+    s->panel = panel;
+    la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
+}
+#endif
+
+/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
+static void la_map_features(linattn__span *s)
+{
+    const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
-    float y[LA_BLOCK * LA_ROW];
+    float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
     for (t = 0; t < s->n; t += count) {
         const float *x = s->k + t * s->k_token;
+        float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
         count = s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK;
-        (void)la_inputs(s, x, s->k_token, count, f0, f1, y, LA_ROW);
+        if (s->params->source == LINATTN__MONOMIALS)
+            la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
+        else
+#if LA_W > 1
+            la_project_rows(s, x, count, y, y_row);
+#else
+            la_project(s, x, s->k_token, count, f0, f1, y, y_row);
+#endif
         for (i = 0; i < count; i++)
-            for (f = f0; f < f1; f += LA_W) {
-                la_vec phi = la_load(y + i * LA_ROW + (f - f0));
+            for (f = 0; f < f1 - f0; f += LA_W) {
+                la_vec phi = la_load(y + i * y_row + f);
                 if (exponential && linattn__masked(x + i * s->k_token, s->d))
                     phi = la_zero();
                 else if (exponential)
                     phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
-                la_store_part(s->out + (t + i) * s->out_token + f, phi, la_lanes_left(f1, f));
+                la_store_part(out + i * s->out_token + f, phi, la_lanes_left(f1 - f0, f));
             }
     }
 }
@@ -3998,6 +4167,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_exact_outputs
 #undef la_exact_queries
 #undef la_exact_query
+#undef la_exact_scratch
 #undef la_exp_core
 #undef la_exp_end
 #undef la_exp_full
@@ -4076,6 +4246,8 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_product_tile
 #undef la_products
 #undef la_project
+#undef la_project_rows
+#undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
 #undef la_put_left
@@ -4112,11 +4284,12 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_step_chunk
 #undef la_step_columns
 #undef la_step_finish
-#undef la_step_head
 #undef la_step_map
+#undef la_step_parts
 #undef la_step_query
 #undef la_step_rows
 #undef la_step_tile
+#undef la_step_token
 #undef la_step_update
 #undef la_store
 #undef la_store_part
@@ -4130,6 +4303,7 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_tile_begin
 #undef la_tile_end
 #undef la_tile_fetch
+#undef la_tiny
 #undef la_token
 #undef la_too_far
 #undef la_trace
@@ -4164,11 +4338,13 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_EXACT_VECS
+#undef LA_EXACT_LANES
 #undef LA_STAGE_VECS
 #undef LA_BLOCK
 #undef LA_SLEEF
 #undef LA_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
+#undef LA_PART_TOKENS
 #undef LA_PART_ROW
 #undef LA_CONSTANTS
