@@ -1950,8 +1950,10 @@ static LINATTN__NOINLINE float linattn__root(float x)
     } else {
         for (exponent = -126; !(mantissa >> 23); exponent--) mantissa <<= 1;
     }
-    mantissa <<= 1 + (exponent & 1); /* 25 or 26 bits: an even power of two remains */
-    exponent -= exponent & 1;
+    if (exponent & 1) {
+        mantissa <<= 1;
+        exponent--;
+    }
     /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
     for (i = 0; i < 25; i++) {
         const uint32_t two = i < 12 ? mantissa >> (23 - 2 * i) : i == 12 ? mantissa << 1 : 0u;
