@@ -3,7 +3,7 @@
 # run by qemu and give the bits of this machine, also in a program that flushes denormal numbers to
 # zero; what cannot give them is refused. The processors that clang knows are compiled for.
 
-# ---- Same bits -------------------------------------------------------------------------------------
+# ---- Same bits -----------------------------------------------------------------------------------
 
 # A program of one library, without shared libraries, as none are installed for these machines.
 ports_program() { # PROGRAM TOOLCHAIN LINK_FLAGS LIBRARY
@@ -86,7 +86,7 @@ ports_s390x() {
     job 'ports-s390x / float computed in double' is_refused s390x ''
 }
 
-# ---- Compilers -------------------------------------------------------------------------------------
+# ---- Compilers -----------------------------------------------------------------------------------
 
 # Enumerations as small as they can be, as on most Arm systems without an operating system.
 ports_enums() {
