@@ -2288,7 +2288,7 @@ static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
-static void la_merge(const linattn__span *dst, const linattn__span *src)
+LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span *src)
 {
     const size_t m = dst->m, panels = (dst->dv + 15) / 16;
     size_t f, i, c;
@@ -2847,8 +2847,8 @@ static void la_add_kept(const linattn__span *s, const linattn__band_parts *b, fl
 }
 
 /* The sub-block that began with token i is complete. */
-static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn__band_parts *b,
-                                          uint64_t i)
+LINATTN__COLD static LINATTN__NOINLINE void la_band_end(const linattn__span *s,
+                                                        const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const size_t part = band->part_floats;
@@ -3716,7 +3716,7 @@ static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, s
     return count;
 }
 
-static size_t la_means(const linattn__means *x)
+LINATTN__COLD static size_t la_means(const linattn__means *x)
 {
     float *mean = x->mean;
     size_t t, f, count = 0, segments = 0;
@@ -3794,8 +3794,8 @@ static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const do
 }
 
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
-static void la_columns(const float *x, size_t rows, size_t d, double scale, double *to, size_t wide,
-                       size_t row)
+LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, double scale,
+                                     double *to, size_t wide, size_t row)
 {
     size_t i, f;
     for (f = 0; f < d; f++, to += row) {
@@ -3832,7 +3832,8 @@ LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, size_t columns)
+LINATTN__COLD static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows,
+                                             size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
@@ -3852,7 +3853,7 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
 
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
-static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
+LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
@@ -3876,7 +3877,7 @@ static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 }
 
 /* E = I - X / c in place of X. */
-static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
+LINATTN__COLD static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
@@ -3888,8 +3889,8 @@ static void la_residual(double *x, size_t wide, size_t row, size_t rows, double 
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
-                           size_t rows)
+LINATTN__COLD static void la_polynomials(double *e, double *p, const double *cube, size_t wide,
+                                         size_t row, size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
@@ -3923,7 +3924,8 @@ static double la_trace(const double *a, size_t row, size_t rows)
 /* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
    for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
    polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
-static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+LINATTN__COLD static const double *la_iterate(const linattn__inverse_of *x,
+                                              linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
     size_t step;
@@ -3950,8 +3952,9 @@ static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_s
 }
 
 /* w = A^T (G bv) / c; limit keeps sums over w within floats. */
-static void la_inverse_end(const linattn__inverse_of *x, const linattn__inverse_scratch *w,
-                           const double *g, double c)
+LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
+                                         const linattn__inverse_scratch *w, const double *g,
+                                         double c)
 {
     const size_t dv = w->dv_row;
     const double limit = (double)LINATTN__FLT_MAX / (4.0 * (double)x->columns);
@@ -3971,7 +3974,7 @@ static void la_inverse_end(const linattn__inverse_of *x, const linattn__inverse_
         }
 }
 
-static void la_inverse(const linattn__inverse_of *x)
+LINATTN__COLD static void la_inverse(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
@@ -4053,7 +4056,7 @@ static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, 
 #endif
 
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-static void la_map_features(linattn__span *s)
+LINATTN__COLD static void la_map_features(linattn__span *s)
 {
     const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
@@ -4086,7 +4089,7 @@ static void la_map_features(linattn__span *s)
 
 #if LINATTN__HAS_SOFTMAX
 /* y = softmax over the span's m features of one query. */
-static void la_map_softmax(const linattn__span *s, const float *x, float *y)
+LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
     float all, top;
     la_vec mass;
