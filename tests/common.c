@@ -69,6 +69,29 @@ int test_teardown(void **state)
     return linattn_isa_select(isa_under_test) == LINATTN_OK ? 0 : -1;
 }
 
+enum { MOST_TESTS = 100 };
+
+int test_run(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    struct CMUnitTest chosen[MOST_TESTS];
+    const char *only = getenv("LINATTN_TEST_ONLY"), *at = only;
+    size_t found = 0;
+    if (count > MOST_TESTS) abort();
+    /* cmocka returns the number of failed tests, which might be 77. */
+    if (!only) return _cmocka_run_group_tests(name, tests, count, NULL, NULL) != 0;
+    while (*at) {
+        size_t length = strcspn(at, ","), i = 0;
+        while (i < count && (strncmp(tests[i].name, at, length) != 0 || tests[i].name[length])) i++;
+        if (i == count || found == MOST_TESTS) {
+            fprintf(stderr, "LINATTN_TEST_ONLY=%s is not a list of tests of %s\n", only, name);
+            return 1;
+        }
+        chosen[found++] = tests[i];
+        at += length + (at[length] == ',');
+    }
+    return _cmocka_run_group_tests(name, chosen, found, NULL, NULL) != 0;
+}
+
 /* ---- Checks --------------------------------------------------------------------------------- */
 
 static void fail_with(const char *file, int line, const char *what, const char *format,

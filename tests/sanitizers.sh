@@ -25,7 +25,8 @@ fi
 if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
     library threads threads '-std=c99 -O1'
     run_tests threads threads '' "$host_isas" dispatch LINATTN_TEST_QUICK=1
-    run_tests threads threads '' "$vectors" laws LINATTN_TEST_QUICK=1
+    run_tests threads threads '' "$vectors" laws LINATTN_TEST_QUICK=1 \
+        LINATTN_TEST_ONLY=threads,many_states,crowds_of_states
 else
     report_not_run threads 'the thread sanitizer does not work here'
 fi

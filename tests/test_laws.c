@@ -1279,7 +1279,7 @@ static void steps_law(const problem *p, rng *r)
 
 static void check_steps(rng *r, linattn_config config, size_t group, size_t d, size_t dv)
 {
-    size_t mark = pool_mark(), n = 2 + rng_below(r, 8);
+    size_t mark = pool_mark(), n = 2 + rng_below(r, 5);
     config.kv_heads = 1 + rng_below(r, 2);
     config.heads = config.kv_heads * group;
     config.dim_key = d;
@@ -1300,7 +1300,7 @@ static void single_tokens(void **state)
     for (int map = 0; map < LINATTN_MAP_COUNT; map++)
         for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
             linattn_config config = config_draw(&r, map, normaliser, 1, 50);
-            size_t one_in = test_quick() ? 12 : map > LINATTN_MAP_SOFTMAX ? 4 : 1;
+            size_t one_in = test_quick() ? 40 : map > LINATTN_MAP_SOFTMAX ? 6 : 2;
             for (size_t group = 1; group < 10; group++)
                 for (size_t dim = 1; dim <= 40; dim++)
                     if (rng_below(&r, one_in) == 0) {

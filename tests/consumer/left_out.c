@@ -148,6 +148,8 @@ static void check_workspace(const char *what, linattn_workspace verb, int works)
 static void check_all(void)
 {
     static const float projection[16] = {1, 0, -1, 0, 0, 1, 0, -1, 1, 1, 0, 0, 0, 0, 1, 1};
+    static const float scales[] = {0.125f, 0.3f, 2, 3, 1e-41f, 1e38f};
+    const int kept[] = {ELU1, IDENTITY, RELU, EXP, SOFTMAX};
     linattn_config favor = {.features = 4, .projection = projection};
     check("elu1", (linattn_config){.map = LINATTN_MAP_ELU1}, ELU1);
     check("identity", (linattn_config){.map = LINATTN_MAP_IDENTITY}, IDENTITY);
@@ -156,6 +158,14 @@ static void check_all(void)
     check("softmax", (linattn_config){.map = LINATTN_MAP_SOFTMAX}, SOFTMAX);
     check("softmax, sum",
           (linattn_config){.map = LINATTN_MAP_SOFTMAX, .normaliser = LINATTN_NORM_SUM}, SOFTMAX);
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        for (int map = LINATTN_MAP_ELU1; map <= LINATTN_MAP_SOFTMAX; map++) {
+            const linattn_config config = {
+                .map = (linattn_feature_map)map, .scale = scales[i], .epsilon = 0.5f};
+            char name[64];
+            snprintf(name, sizeof name, "map %d, scale %g", map, (double)scales[i]);
+            check(name, config, kept[map]);
+        }
     check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, TAYLOR);
     check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, EXPDEF);
     favor.map = LINATTN_MAP_FAVOR;
