@@ -28,11 +28,11 @@
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
-     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked token
-     (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
+     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
+     token (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
    - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
      feature that follows the keys as they come.
-   - No allocation, no stdio, no libm, no global state but one atomic pointer to a table of kernels.
+   - No allocation, no stdio, no libm, no global state but one atomic int: the instruction set.
      The floating-point environment (rounding, flush-to-zero) is set at entry, restored at exit.
    - A bad argument is refused with a status before anything is written.
 
@@ -48,30 +48,59 @@
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
    there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
-   LINATTN_STATIC           All functions are static: one private copy per file, larger programs,
-                            nothing for the linker to share. Define it at every inclusion.
+   LINATTN_STATIC           All functions are static: one private copy per file, nothing for the
+                            linker to share, and what the file does not call is not compiled. Define
+                            it at every inclusion.
+   Instruction sets
    LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
+                            x86-64, not compiled for size: twice, with and without FMA.
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
-   LINATTN_NO_WINDOW        Leave windows out, or the maps that make features of their own (favor,
-   LINATTN_NO_FEATURES      taylor, expdef): their configs are UNSUPPORTED then. For small programs:
-                            with LINATTN_STATIC and LINATTN_SCALAR_ONLY what is not called is not
-                            there, and these two take the half of what is left of linattn_causal.
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
                             crashes on a CPU without that instruction set.
+   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
+                            than through an exact fma: about 6 times as fast there. It rounds twice,
+                            so that its bits may differ from all others, rarely and by one unit.
+                            Does nothing where the compiler has a hardware FMA.
    LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef.
                             About twice as slow; the bits then differ between instruction sets.
+   What is compiled. A config that needs what is left out is UNSUPPORTED, a function that is left
+   out is not declared.
+   LINATTN_NO_WINDOW        Leave windows out; the maps that make features of their own (favor,
+   LINATTN_NO_FEATURES      taylor, expdef); exact attention, and nystrom with it; nystrom; the
+   LINATTN_NO_EXACT         maps on plain arrays; linattn_random_features.
+   LINATTN_NO_NYSTROM
+   LINATTN_NO_MAPS
+   LINATTN_NO_RANDOM
+   LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
+                            decode step, and nothing else is compiled. Long sequences take longer.
+                            Leaves windows and features out, too.
+   LINATTN_ONLY_ELU1        Keep this map alone. They add up: LINATTN_ONLY_ELU1 with
+   LINATTN_ONLY_IDENTITY    LINATTN_ONLY_RELU keeps two.
+   LINATTN_ONLY_RELU
+   LINATTN_ONLY_EXP
+   LINATTN_ONLY_SOFTMAX
+   LINATTN_ONLY_FAVOR       (with its two variants)
+   LINATTN_ONLY_TAYLOR
+   LINATTN_ONLY_EXPDEF
+   How
    LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
                             clears are loops (the compiler may still call memcpy and memset, as
                             it may anywhere). Costs some speed on large states.
    LINATTN_ASSERT(x)        Check internal invariants with this macro; default: nothing. It never
                             sees bad arguments, which are statuses.
-   LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
-                            than through an exact fma: about 6 times as fast there. It rounds twice, so
-                            that its bits may differ from all others, rarely and by one unit. Does
-                            nothing where the compiler has a hardware FMA.
+
+   CONTENTS
+   Interface        statuses, config, operands, state, the verbs, maps on plain arrays, random
+                    features, instruction sets
+   Implementation   what methods share: options, scalar arithmetic, instruction sets, the
+                    floating-point environment, operands, threads, configs, states
+                    methods, one section each, in the same order here and in linattn_simd.h: sums
+                    (update, query, causal, many states, merge, bidirectional), windows, features,
+                    exact attention, Nystroem, maps on arrays, random features
+                    the kernels: linattn_simd.h, once per instruction set
 */
 #ifndef LINATTN_H
 #define LINATTN_H
@@ -207,8 +236,8 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
    data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
    slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. Rows of
-   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few samples,
-   say) is taken as it is.
+   an input may overlap: a stride smaller than a row (frames of a signal that slide by a few
+   samples, say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    data may be NULL where there are no tokens. */
@@ -253,8 +282,8 @@ typedef struct linattn_context {
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 
-/* The same as a constant expression, for the maps that act on each coordinate and no window, so that
-   a state can be a static array:
+/* The same as a constant expression, for the maps that act on each coordinate and no window, so
+   that a state can be a static array:
        static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
 #define LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value)                                          \
     (128 + (size_t)4 * (kv_heads) *                                                                \
@@ -311,13 +340,13 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
 
-/* The same for many sequences, each with a state of its own: agents of a game, requests of a server.
-   Operands have one part for each state, stride_sequence apart; n tokens each. Checked once, the
-   bits of separate calls, shared out over the threads by states, and states that do not stay in the
-   caches are fetched ahead. All states must be of one config (STATE), no two of those that are
-   written may overlap (OVERLAP): found at once where their addresses ascend or descend, by sorting
-   otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other errors as
-   for one state. Cost: that of the tokens, and some 10 ns for each state. */
+/* The same for many sequences, each with a state of its own: agents of a game, requests of a
+   server. Operands have one part for each state, stride_sequence apart; n tokens each. Checked
+   once, the bits of separate calls, shared out over the threads by states, and states that do not
+   stay in the caches are fetched ahead. All states must be of one config (STATE), no two of those
+   that are written may overlap (OVERLAP): found at once where their addresses ascend or descend, by
+   sorting otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other
+   errors as for one state. Cost: that of the tokens, and some 10 ns for each state. */
 LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
                                                linattn_view v, size_t n,
                                                const linattn_context *context);
@@ -334,7 +363,8 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
-   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace: linattn_workspace_size(config,
+   (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace:
+   linattn_workspace_size(config,
    LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
    Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
@@ -360,23 +390,23 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
 
 #if !defined(LINATTN_NO_NYSTROM) && !defined(LINATTN_NO_EXACT)
 /* Nystroemformer (Xiong et al. 2021): out = F A^+ (B V) with F = softmax(s Q K~^T), A =
-   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is UNSUPPORTED.
-   Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be shorter, each
-   landmark the mean of its own tokens; with n <= landmarks every token is its own landmark. Masked
-   keys are left out of the mean, and a segment of nothing else is no landmark. Query heads have each
-   their own Q~ and A; n_q and n_k may differ, A is then not square. No visible key: zeros.
-   The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then config.iterations times
-   Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where no step would change Z
-   any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it; and after 24 steps, as
-   what then is still to come is smaller than the rounding of float operands. (The residual
-   |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3 (3 + e) / 4.) A
-   is often ill-conditioned, the steps then do not converge, and their number decides what comes
-   out: the paper takes 6.
+   softmax(s Q~ K~^T), B = softmax(s Q~ K^T). Every query sees every key; causal != 0 is
+   UNSUPPORTED. Landmarks Q~ and K~: n tokens in segments of ceil(n / landmarks), the last may be
+   shorter, each landmark the mean of its own tokens; with n <= landmarks every token is its own
+   landmark. Masked keys are left out of the mean, and a segment of nothing else is no landmark.
+   Query heads have each their own Q~ and A; n_q and n_k may differ, A is then not square. No
+   visible key: zeros. The pseudo-inverse, in double: Z = A^T / (|A|_1 |A|_inf), then
+   config.iterations times Z <- Z (13 I - AZ (15 I - AZ (7 I - AZ))) / 4. It stops early only where
+   no step would change Z any more: once |I - AZ| (Frobenius) is at most 2^-30, as a step cubes it;
+   and after 24 steps, as what then is still to come is smaller than the rounding of float operands.
+   (The residual |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3
+   (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
+   decides what comes out: the paper takes 6.
    map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
    with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
    softmax.
-   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k) exp;
-   the pseudo-inverse some 5 landmarks^3 per step, in double. */
+   Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k)
+   exp; the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
@@ -706,7 +736,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 
 /* Loops over a tile's constant sizes must unroll before registers are assigned. */
-#if defined(__clang__)
+#if defined(__clang__) && defined(__OPTIMIZE_SIZE__)
+#define LINATTN__UNROLL _Pragma("clang loop unroll(disable)")
+#elif defined(__clang__)
 #define LINATTN__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__) && __GNUC__ >= 8
 #define LINATTN__UNROLL _Pragma("GCC unroll 64")
@@ -792,6 +824,15 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #define LINATTN__CHOSEN_FMA 1
 #else
 #define LINATTN__CHOSEN_FMA 0
+#endif
+
+/* Alone and not small, scalar code is there twice, without and with the instruction. */
+#if LINATTN__CHOSEN_FMA && LINATTN__COUNT == 1 && !defined(__OPTIMIZE_SIZE__)
+#define LINATTN__HAS_FUSED 1
+#define LINATTN__ON_FUSED(code) code
+#else
+#define LINATTN__HAS_FUSED 0
+#define LINATTN__ON_FUSED(code)
 #endif
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
@@ -1066,9 +1107,13 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     LINATTN__ON_AVX512(static type linattn__##name##_avx512;)                                      \
     LINATTN__ON_AVX2(static type linattn__##name##_avx2;)                                          \
     LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
-    LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)
+    LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)                                      \
+    LINATTN__ON_FUSED(static type linattn__##name##_fused;)
 
-#if LINATTN__COUNT == 1 && LINATTN__CHOSEN_FMA
+#if LINATTN__HAS_FUSED
+#define LINATTN__KERNEL(name)                                                                      \
+    (linattn__fused() ? linattn__##name##_fused : linattn__##name##_scalar)
+#elif LINATTN__COUNT == 1 && LINATTN__CHOSEN_FMA
 #define LINATTN__KERNEL(name) (linattn__isa(), linattn__##name##_scalar)
 #elif LINATTN__COUNT == 1 /* direct calls */
 #define LINATTN__KERNEL(name)                                                                      \
@@ -1170,6 +1215,14 @@ LINATTN__INLINE int linattn__isa(void)
     if (found == LINATTN_ISA_AUTO) found = linattn__choose();
     return found & (LINATTN__FUSED - 1);
 }
+
+#if LINATTN__HAS_FUSED
+static int linattn__fused(void)
+{
+    (void)linattn__isa();
+    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED;
+}
+#endif
 
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -1903,7 +1956,8 @@ static LINATTN__NOINLINE float linattn__root(float x)
     }
     /* two bits of the radicand for each of 25 bits of the root, the last of which rounds */
     for (i = 0; i < 25; i++) {
-        rest = rest << 2 | (i < 13 ? mantissa >> (24 - 2 * i) & 3u : 0u);
+        const uint32_t two = i < 12 ? mantissa >> (23 - 2 * i) : i == 12 ? mantissa << 1 : 0u;
+        rest = rest << 2 | (two & 3u);
         root <<= 1;
         if (rest > 2 * root) {
             rest -= 2 * root + 1;
@@ -1936,7 +1990,11 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
-    p->rest = p->rest_root = 1.0f;
+    p->rest = p->rest_root = p->root = p->source_root = 1.0f;
+    /* the usual case, in every decode step */
+    if (s->source == LINATTN__DIRECT && linattn__to_bits(s->scale) == 0x3f800000u &&
+        !LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map))
+        return;
     linattn__read_root(s, p);
 }
 
@@ -2299,12 +2357,14 @@ LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
     }
 }
 
+#if LINATTN__HAS_PREFILL
 static void linattn__span_of(const linattn__work *w, size_t head, linattn__span *s)
 {
     *s = w->span;
     s->heads = 1;
     linattn__move(s, head);
 }
+#endif
 
 /* z, E and S of a state's first head. */
 LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shape *s, void *state)
@@ -2793,13 +2853,69 @@ static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t c
     return 1;
 }
 
+/* Is a state clear of an operand, at least between its repetitions, as in an array of structs that
+   hold both? */
+static int linattn__state_apart(const linattn__extent *e, const void *state, size_t bytes)
+{
+    linattn__extent block;
+    int k;
+    if (linattn__apart(e, state, bytes)) return 1;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    for (k = 0; k < 3; k++)
+        if (e->stride[k] && linattn__fold_apart(e, &block, e->stride[k])) return 1;
+    return 0;
+}
+
+/* Is a state clear of all operands? */
+static LINATTN__NOINLINE int linattn__state_beside(const linattn__operands *x, int verb,
+                                                   const void *state, size_t bytes)
+{
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->out, state, bytes)) return 0;
+    if (!(verb & LINATTN__KEYS)) return 1; /* states are only read */
+    if ((verb & LINATTN__QUERIES) && !linattn__state_apart(&x->q, state, bytes)) return 0;
+    return linattn__state_apart(&x->k, state, bytes) && linattn__state_apart(&x->v, state, bytes);
+}
+
+/* The stride that all operands have from one sequence to the next, in bytes; 0 if they differ. */
+static size_t linattn__common_stride(const linattn__operands *x, int verb)
+{
+    const linattn__extent *const first = verb & LINATTN__KEYS ? &x->k : &x->q;
+    const size_t stride = first->stride[LINATTN__SEQUENCE];
+    if ((verb & LINATTN__KEYS) && x->v.stride[LINATTN__SEQUENCE] != stride) return 0;
+    if ((verb & LINATTN__QUERIES) &&
+        (x->q.stride[LINATTN__SEQUENCE] != stride || x->out.stride[LINATTN__SEQUENCE] != stride))
+        return 0;
+    return stride * sizeof(float);
+}
+
+/* Does a state, modulo that stride, lie beside all operands? */
+static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, int verb,
+                                                  const void *state, size_t bytes, size_t stride)
+{
+    const size_t period = stride / sizeof(float);
+    linattn__extent block;
+    int k;
+    block.data = (const float *)state;
+    block.dim = bytes / sizeof(float);
+    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    if ((verb & LINATTN__QUERIES) && !(linattn__fold_apart(&x->q, &block, period) &&
+                                       linattn__fold_apart(&x->out, &block, period)))
+        return 0;
+    return !(verb & LINATTN__KEYS) || (linattn__fold_apart(&x->k, &block, period) &&
+                                       linattn__fold_apart(&x->v, &block, period));
+}
+
 /* States of one config, clear of one another where they are written, and of the operands: at once
    where all of these lie outside of what the states span. */
 static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
                                            const linattn__header *first, const linattn__shape *s,
                                            const linattn__operands *x)
 {
+    const size_t step = linattn__common_stride(x, verb);
     uintptr_t low = UINTPTR_MAX, high = 0;
+    int folded = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         linattn__header h;
@@ -2813,9 +2929,13 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
         return LINATTN_ERROR_OVERLAP;
     if (linattn__operands_apart(x, verb, (const void *)low, (size_t)(high - low) + s->state_bytes))
         return LINATTN_OK;
-    for (i = 0; i < count; i++)
-        if (!linattn__operands_apart(x, verb, states[i], s->state_bytes))
+    for (i = 0; i < count; i++) {
+        /* in step with the operands it lies as the one before, modulo their stride */
+        if (folded && (uintptr_t)states[i] - (uintptr_t)states[i - 1] == step) continue;
+        folded = step && linattn__state_folds(x, verb, states[i], s->state_bytes, step);
+        if (!folded && !linattn__state_beside(x, verb, states[i], s->state_bytes))
             return LINATTN_ERROR_OVERLAP;
+    }
     return LINATTN_OK;
 }
 
@@ -3164,9 +3284,9 @@ static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_c
 #if LINATTN__HAS_FEATURES
 /* ---- Features -------------------------------------------------------------------------------- */
 
-/* For a key or query x' so large that its projection might overflow: the factor that x is multiplied
-   by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and inf may do as
-   they like. */
+/* For a key or query x' so large that its projection might overflow: the factor that x is
+   multiplied by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and
+   inf may do as they like. */
 static float linattn__tame(const float *x, size_t d, float root, float *power)
 {
     const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
@@ -3283,7 +3403,8 @@ static int linattn__advance(size_t d, linattn__segment *s)
     return 1;
 }
 
-/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on. */
+/* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on.
+   */
 static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 {
     size_t p, i, at = 0;
@@ -4320,7 +4441,7 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 }
 #endif
 
-/* ==== The kernels, once per instruction set ===================================================== */
+/* ==== The kernels, once per instruction set =================================================== */
 
 /* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
    attribute on every function; the arithmetic options above stay in force. */
@@ -4331,7 +4452,11 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma push_macro("LINATTN__UNROLL")
 #undef LINATTN__INLINE
 #undef LINATTN__UNROLL
+#ifdef __clang__
+#define LINATTN__UNROLL _Pragma("clang loop unroll(disable)")
+#else
 #define LINATTN__UNROLL
+#endif
 #define LINATTN__INLINE static inline __attribute__((unused))
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
@@ -4352,6 +4477,25 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma pop_macro("LINATTN__UNROLL")
 #pragma pop_macro("LINATTN__INLINE")
 #undef LINATTN__MINIMAL
+#endif
+#endif
+
+#if LINATTN__HAS_FUSED
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("fma")
+#endif
+#define LINATTN__ISA LINATTN__ISA_SCALAR
+#define LA_FUSED
+#include "linattn_simd.h"
+#undef LA_FUSED
+#undef LINATTN__ISA
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
 #endif
 #endif
 
@@ -4402,63 +4546,102 @@ LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random
 #pragma GCC pop_options
 #endif
 
-/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing,
-   and the list of kernels, for the benchmark. */
-#undef LINATTN__GNU
-#undef LINATTN__ISA_SCALAR
-#undef LINATTN__ISA_NEON
-#undef LINATTN__ISA_AVX2
-#undef LINATTN__ISA_AVX512
-#undef LINATTN__HAS_AVX512
-#undef LINATTN__HAS_AVX2
-#undef LINATTN__HAS_NEON
-#undef LINATTN__HAS_SCALAR
-#undef LINATTN__COUNT
-#undef LINATTN__INLINE
-#undef LINATTN__NOINLINE
-#undef LINATTN__C_LINKAGE
-#undef LINATTN__UNROLL
-#undef LINATTN__FETCH
-#undef LINATTN__FLOAT_CONTROL
-#undef LINATTN__FLT_MIN
-#undef LINATTN__FLT_MAX
-#undef LINATTN__INF
-#undef LINATTN__EXP_LOW
-#undef LINATTN__EXP_HIGH
-#undef LINATTN__HARDWARE_FMA
-#undef LINATTN__BIAS
-#undef LINATTN__HEADROOM
-#undef LINATTN__SATURATION
-#undef LINATTN__LOWEST
-#undef LINATTN__FETCH_FLOATS
-#undef LINATTN__HAS_WINDOW
-#undef LINATTN__HAS_FEATURES
+/* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
+#undef LINATTN__ALIGNMENT
 #undef LINATTN__BAND
-#undef LINATTN__MAX_WINDOW
-#undef LINATTN__MAX_FEATURES
-#undef LINATTN__MAX_PROJECTION
-#undef LINATTN__LOWER
-#undef LINATTN__FEW
-#undef LINATTN__FEATURES
-#undef LINATTN__MAP_POSITIVE
-#undef LINATTN__MONOMIALS
-#undef LINATTN__PROJECTED
+#undef LINATTN__BATCH
+#undef LINATTN__BIAS
+#undef LINATTN__CHOSEN_FMA
+#undef LINATTN__COLUMNS
+#undef LINATTN__CONVERGED
+#undef LINATTN__COUNT
+#undef LINATTN__CROWD
+#undef LINATTN__C_LINKAGE
+#undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
-#undef LINATTN__STEPS
-#undef LINATTN__MOST_STEPS
-#undef LINATTN__CONVERGED
-#undef LINATTN__TINY
-#undef LINATTN__MAX_FLOATS
-#undef LINATTN__MAGIC
-#undef LINATTN__STATE_VERSION
+#undef LINATTN__EXPDEF
+#undef LINATTN__EXP_HIGH
+#undef LINATTN__EXP_LOW
+#undef LINATTN__FAVOR
+#undef LINATTN__FEATURES
+#undef LINATTN__FETCH
+#undef LINATTN__FETCH_FLOATS
+#undef LINATTN__FEW
+#undef LINATTN__FLOAT_CONTROL
+#undef LINATTN__FLT_MAX
+#undef LINATTN__FLT_MIN
+#undef LINATTN__FUSED
+#undef LINATTN__GNU
+#undef LINATTN__HARDWARE_FMA
+#undef LINATTN__HAS_AVX2
+#undef LINATTN__HAS_AVX512
+#undef LINATTN__HAS_ELU1
+#undef LINATTN__HAS_EXACT
+#undef LINATTN__HAS_EXP
+#undef LINATTN__HAS_FEATURES
+#undef LINATTN__HAS_FLOOR
+#undef LINATTN__HAS_FUSED
+#undef LINATTN__HAS_IDENTITY
+#undef LINATTN__HAS_MAPS
+#undef LINATTN__HAS_MAP_EXP
+#undef LINATTN__HAS_NEON
+#undef LINATTN__HAS_NYSTROM
+#undef LINATTN__HAS_PREFILL
+#undef LINATTN__HAS_RANDOM
+#undef LINATTN__HAS_RELU
+#undef LINATTN__HAS_SCALAR
+#undef LINATTN__HAS_SIGNED
+#undef LINATTN__HAS_SOFTMAX
+#undef LINATTN__HAS_WINDOW
+#undef LINATTN__HEAD
 #undef LINATTN__HEADER_BYTES
 #undef LINATTN__HEADER_FLOATS
+#undef LINATTN__HEADROOM
+#undef LINATTN__HOT
+#undef LINATTN__INF
+#undef LINATTN__INLINE
+#undef LINATTN__ISA_AVX2
+#undef LINATTN__ISA_AVX512
+#undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_SCALAR
+#undef LINATTN__IS_ELU1
+#undef LINATTN__IS_EXP
+#undef LINATTN__IS_SIGNED
+#undef LINATTN__KERNEL
+#undef LINATTN__KERNEL_OF
+#undef LINATTN__KEYS
+#undef LINATTN__LOWER
+#undef LINATTN__LOWEST
+#undef LINATTN__MAGIC
+#undef LINATTN__MAPS
+#undef LINATTN__MAP_POSITIVE
+#undef LINATTN__MAX_FEATURES
+#undef LINATTN__MAX_FLOATS
+#undef LINATTN__MAX_PROJECTION
+#undef LINATTN__MAX_WINDOW
+#undef LINATTN__MONOMIALS
+#undef LINATTN__MOST_STEPS
+#undef LINATTN__NOINLINE
+#undef LINATTN__ON_AVX2
+#undef LINATTN__ON_AVX512
+#undef LINATTN__ON_FUSED
+#undef LINATTN__ON_NEON
+#undef LINATTN__ON_SCALAR
 #undef LINATTN__PRIVATE_FLOATS
-#undef LINATTN__ALIGNMENT
-#undef LINATTN__BATCH
-#undef LINATTN__COLUMNS
+#undef LINATTN__PROJECTED
+#undef LINATTN__QUERIES
+#undef LINATTN__SATURATION
+#undef LINATTN__SEQUENCE
+#undef LINATTN__SOME_MAPS
+#undef LINATTN__STATE_VERSION
+#undef LINATTN__STEPS
+#undef LINATTN__TAYLOR
+#undef LINATTN__TINY
+#undef LINATTN__TOKEN
+#undef LINATTN__UNROLL
+#undef LINATTN__UNUSED
 
 #endif /* LINATTN_IMPLEMENTATION */

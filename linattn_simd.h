@@ -4,7 +4,12 @@
        and the numbers that suit it. Intrinsics live only here. A new instruction set is a new
        block.
    (B) One kernel text, written in that vocabulary.
-   (C) The table of kernels. A new kernel is a function in (B) and a line in LINATTN__KERNEL_LIST.
+   A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h.
+
+   CONTENTS of (B), in the order of linattn.h
+   exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
+   exponents; tiles; blocks of tokens; products; update; merge; one token); windows; features; exact
+   attention; Nystroem; maps on arrays
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
@@ -18,7 +23,9 @@
 #ifndef LINATTN__ISA
 #error "linattn_simd.h is included by linattn.h only"
 #endif
-#if LINATTN__ISA == LINATTN__ISA_SCALAR
+#if LINATTN__ISA == LINATTN__ISA_SCALAR && defined(LA_FUSED)
+#define LA_NAME(word) linattn__##word##_fused
+#elif LINATTN__ISA == LINATTN__ISA_SCALAR
 #define LA_NAME(word) linattn__##word##_scalar
 #elif LINATTN__ISA == LINATTN__ISA_AVX2
 #define LA_NAME(word) linattn__##word##_avx2
@@ -206,11 +213,12 @@
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_columns LA_NAME(step_columns)
 #define la_step_finish LA_NAME(step_finish)
-#define la_step_head LA_NAME(step_head)
 #define la_step_map LA_NAME(step_map)
+#define la_step_parts LA_NAME(step_parts)
 #define la_step_query LA_NAME(step_query)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
+#define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_part LA_NAME(store_part)
@@ -264,20 +272,21 @@
    la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
    la_dflush(x)           x, 0 where it is below 2^-128 in size
 
-   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns
+   LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of tokens
+                                        that are left over LA_CAUSAL_FEW at a time
    LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
                                         the tokens
-   LA_DECODE_VECS                       vectors of columns that one token takes at a time
-   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns
+   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, and LA_QUERY_FEW
+   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns, and of
+                                        products of matrices of doubles
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
-   LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of products of matrices of doubles
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These two
-                                        are set by the stack and by L1 */
+                                        are set by the stack and by L1
+   LA_STEP                              features that the kernel of one token maps at a time */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -326,9 +335,15 @@ LINATTN__INLINE float la_add(float a, float b) { return a + b; }
 LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
 LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
 LINATTN__INLINE float la_div(float a, float b) { return a / b; }
+#ifdef LA_FUSED /* the instruction */
+LINATTN__INLINE float la_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+LINATTN__INLINE float la_fms(float a, float b, float c) { return __builtin_fmaf(a, b, -c); }
+LINATTN__INLINE float la_fnma(float a, float b, float c) { return __builtin_fmaf(-a, b, c); }
+#else
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
 LINATTN__INLINE float la_fnma(float a, float b, float c) { return linattn__fma(-a, b, c); }
+#endif
 /* Statements, not ?: on floats: under -ffast-math clang takes its operands to be no NaN,
    whatever the pragma says. */
 LINATTN__INLINE float la_max(float a, float b)
@@ -368,7 +383,7 @@ LINATTN__INLINE float la_ldexp(float p, float n)
     float r;
     if (n < -126.0f) return p * 0.0f;
     if (n > 127.0f)
-        r = linattn__fma(p, n - 127.0f, p) * linattn__pow2(127);
+        r = la_fma(p, n - 127.0f, p) * linattn__pow2(127);
     else if (n >= -126.0f)
         r = p * linattn__pow2((int)n);
     else
@@ -410,7 +425,11 @@ LINATTN__INLINE double la_dmul(double a, double b) { return a * b; }
 LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
 LINATTN__INLINE double la_dfma(double a, double b, double c)
 {
+#ifdef LA_FUSED
+    return __builtin_fma(a, b, c);
+#else
     return linattn__double_fma(a, b, c);
+#endif
 }
 LINATTN__INLINE double la_dmax(double a, double b)
 {
@@ -445,7 +464,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_CAUSAL_VECS 2
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
-#define LA_QUERY_FEW 4
+#define LA_QUERY_FEW 8
 #define LA_QUERY_VECS 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
@@ -932,8 +951,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 #define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
 
-/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and is
-   to use little stack. */
+/* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
+   is to use little stack. */
 #if LA_W > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
@@ -951,8 +970,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_EACH_VEC
 #endif
 
-/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be small,
-   nor where the compiler would not tell the copies apart. */
+/* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be
+   small, nor where the compiler would not tell the copies apart. */
 #if LA_W > 1 && defined(__OPTIMIZE__)
 #define LA_CONSTANTS 1
 #else
@@ -1171,8 +1190,8 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     }
 }
 
-/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents where these
-   weigh in (norm feature divides by z instead). `row` begins with feature f0. */
+/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents
+   where these weigh in (norm feature divides by z instead). `row` begins with feature f0. */
 static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t f0,
                                       size_t f1, float *peak)
 {
@@ -1580,12 +1599,13 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
-/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR vectors
-   of columns from u, and one query head or G of them. */
+/* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
+   vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
     const float *scale;       /* of the outputs, likewise */
+    const float *lower;       /* not NULL: what outputs are lowered by instead */
     const float *v;           /* of the block's first token */
     float *out;               /* of its first token and query head */
     size_t count, heads;      /* tokens and query heads of the block */
@@ -1688,14 +1708,17 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t ro
 }
 
 LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
-                                 la_vec *o, const size_t T, const size_t NR)
+                                 la_vec *o, const int keys, const size_t T, const size_t NR)
 {
-    const float *by = a->scale + g * a->count + t;
+    const float *by = !keys && a->lower ? a->lower + t : a->scale + g * a->count + t;
     size_t i, j;
-    if (a->positive_zeros) {
+    if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
     }
-    if (a->last) {
+    if (!keys && a->last && a->lower) {
+        LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
+    } else if (a->last) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
@@ -1741,7 +1764,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     LINATTN__UNROLL for (h = 0; h < G; h++)
-        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, 1, T, NR);
 }
 
 LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
@@ -1763,7 +1786,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, g, t, x->out, x->out_token, o, T, NR);
+    la_tile_end(a, g, t, x->out, x->out_token, o, 0, T, NR);
 }
 
 /* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
@@ -1803,6 +1826,9 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
                                      const size_t FEW, const size_t NR)
 {
     size_t t = a->begin;
+    /* 16 tokens and the like come out even in lower tiles */
+    for (; FEW > 3 && (a->end - t) % T && (a->end - t) % FEW == 0; t += FEW)
+        la_take_heads(a, t, u, keys, FEW, NR);
     for (; T > FEW && a->end - t >= T; t += T) la_take_heads(a, t, u, keys, T, NR);
     for (; FEW > 1 && a->end - t >= FEW; t += FEW) la_take_heads(a, t, u, keys, FEW, NR);
     for (; t < a->end; t++) la_take_heads(a, t, u, keys, 1, NR);
@@ -1815,7 +1841,8 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     size_t u = a->span->column_begin / LA_W;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
-    for (; LA_QUERY_VECS > 1 && u < end; u++) la_take_columns(a, u, 0, LA_QUERY_TOKENS, 1, 1);
+    for (; LA_QUERY_VECS > 1 && u < end; u++)
+        la_take_columns(a, u, 0, LA_QUERY_FEW, LA_QUERY_FEW, 1);
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
@@ -1985,6 +2012,7 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
     a.k = w->k;
     a.q = w->q;
     a.scale = w->scale;
+    a.lower = NULL;
     a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
     a.count = count;
@@ -2087,13 +2115,16 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const s
     size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
+    for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
+        la_outer_tile(x, r, masked, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
 }
 
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: update ---------------------------------------------------------------------------- */
 
-/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z. */
+/* phi(k) of NF vectors of a run's features from f into scratch, which may hold the inputs, and z
+   with them. */
 LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const la_chunk *c,
                                      size_t f, const int map, const size_t NF)
 {
@@ -2292,7 +2323,9 @@ typedef struct la_head {
     const linattn__params *params;
     float *z, *e, *s;
     size_t m, dv, begin, end; /* columns */
+    size_t group, q_head, out_head;
     int map, feature, plain, stream;
+    int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
@@ -2465,10 +2498,11 @@ static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w,
 }
 #endif
 
-/* One token of one key/value head and one query head; no key or no query where these are NULL. */
-LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_token *w,
-                                  const float *key, const float *value, const float *query,
-                                  float *out, uint64_t seen)
+/* One token of one key/value head and one query head; no key or no query where these are NULL. In
+   parts, as scratch is small, and the exponents' chunks are given. */
+static LINATTN__NOINLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w,
+                                            const float *key, const float *value,
+                                            const float *query, float *out, uint64_t seen)
 {
     const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : m;
     size_t f0, f1, end = 0;
@@ -2487,13 +2521,35 @@ LINATTN__INLINE void la_step_head(const linattn__span *s, const la_head *h, la_t
     if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
 }
 
-/* Tokens one by one, each with all its query heads. A masked token adds nothing: it only queries,
+/* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
+LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_token *w,
+                                   const float *key, const float *value, const float *query,
+                                   float *out, uint64_t seen)
+{
+    size_t g = h->group;
+    if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
+    if (!query) g = key ? 1 : 0;
+    for (; g > 0; g--) {
+#if LA_W > 1
+        if (h->whole) {
+            la_step_map(h, w, key, query, 0, h->m);
+            la_step_rows(h, w, key ? value : NULL, out, 0, h->m);
+        } else
+#endif
+            la_step_parts(s, h, w, key, value, query, out, seen);
+        key = NULL; /* S has it now */
+        query += h->q_head;
+        out += h->out_head;
+    }
+}
+
+/* Tokens one by one. */
 static void la_step(linattn__span *s)
 {
     la_token w;
     la_head h;
-    size_t head, t, g;
+    size_t head, t;
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -2503,25 +2559,24 @@ static void la_step(linattn__span *s)
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
     h.plain = la_plain_factor(s->params);
+    h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
+    h.group = s->group;
+    h.q_head = s->q ? s->q_head : 0;
+    h.out_head = s->q ? s->out_head : 0;
     for (head = s->heads; head > 0; head--) {
+        const float *key = s->k, *value = s->v, *query = s->q;
+        float *out = s->out;
         h.z = s->z;
         h.e = s->e;
         h.s = s->s;
-        for (t = 0; t < s->n; t++) {
-            const float *key = s->k ? s->k + t * s->k_token : NULL;
-            const float *value = s->k ? s->v + t * s->v_token : NULL;
-            const float *query = s->q ? s->q + t * s->q_token : NULL;
-            float *out = s->q ? s->out + t * s->out_token : NULL;
-            const uint64_t seen = s->seen + (key ? t + 1 : 0);
-            if (key && !LINATTN__IS_SIGNED(h.map) && linattn__masked(key, h.m)) key = NULL;
-            if (!key && !query) continue;
-            for (g = s->q ? s->group : 1; g > 0; g--) {
-                la_step_head(s, &h, &w, key, value, query, out, seen);
-                if (g == 1) break;
-                key = NULL; /* S has it now */
-                query += s->q_head;
-                out += s->out_head;
-            }
+        for (t = 0;;) {
+            t++;
+            la_step_token(s, &h, &w, key, value, query, out, s->seen + (key ? t : 0));
+            if (t == s->n) break;
+            if (key) key += s->k_token;
+            if (key) value += s->v_token;
+            if (query) query += s->q_token;
+            if (query) out += s->out_token;
         }
         if (s->k && s->dv % 16 != 0) la_clear_padding(s);
         linattn__move(s, 1);
@@ -2924,6 +2979,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.count = count;
     a.heads = heads;
     a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = NULL;
     a.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     c.t0 = t0;
     c.count = count;
@@ -3170,7 +3226,7 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' of `count` tokens: x' times the projection by the tile that reads out S. */
+/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads out S. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
                                        size_t x_token, size_t count, size_t f0, size_t f1, float *y,
                                        size_t y_row)
@@ -3187,7 +3243,8 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
-    a.last = a.positive_zeros = a.keep = a.ahead = 0; /* sums as they are */
+    a.positive_zeros = a.keep = a.ahead = 0;
+    a.lower = w->lower;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
@@ -3196,6 +3253,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
         la_scale_rows(w, x, x_token, count, c, c1);
         a.first = c == 0;
+        a.last = c1 == s->d;
         a.f0 = c;
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
@@ -3232,6 +3290,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
             y[f - f0] = la_fma(by, at, y[f - f0]);
         }
     }
+    for (f = f0; f < f1; f++) y[f - f0] = y[f - f0] - w->lower[0];
 }
 #endif
 
@@ -3240,15 +3299,9 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
                                          size_t count, size_t f0, size_t f1, float *y, size_t y_row)
 {
     la_projection w;
-    size_t c, t;
+    size_t t;
     const int huge = la_measure(s, &w, x, x_token, count);
     la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
-    for (t = 0; t < count && s->params->lowered; t++)
-        for (c = 0; c < f1 - f0; c += LA_W) {
-            float *const at = y + t * y_row + c;
-            const int lanes = la_lanes_left(f1 - f0, c);
-            la_store_part(at, la_sub(la_load_part(at, lanes), la_set1(w.lower[t])), lanes);
-        }
     for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
 }
 
@@ -3405,7 +3458,7 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
 LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                              const size_t NQ)
+                              const int masked, const size_t NQ)
 {
     const size_t row = NQ * LA_W;
     size_t j, u, c;
@@ -3415,8 +3468,9 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
-            top = la_max(top, la_select(seen, la_load(p + j * row), before));
+            la_vec y = la_load(p + j * row);
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
             const la_vec shrink = la_exp_negative(la_sub(before, top));
@@ -3428,9 +3482,8 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
             la_store(w->maximum + u * LA_W, top);
         }
         for (j = 0; j < count; j++) {
-            const la_mask seen = la_gt(limit, la_set1(w->order[j]));
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            y = la_select(seen, y, la_zero());
+            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
             la_store(p + j * row, y);
             sum = la_add(sum, y);
         }
@@ -3575,13 +3628,15 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
         la_scores(x, w, count, NQ);
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
-        for (i = 0; i < count; i++)
-            w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
-        la_weigh(x, w, count, NQ);
-        if (w->index[count - 1] < first)
+        if (w->index[count - 1] < first) {
+            la_weigh(x, w, count, 0, NQ);
             la_outer(&a, 0, NQ);
-        else
+        } else {
+            for (i = 0; i < count; i++)
+                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+            la_weigh(x, w, count, 1, NQ);
             la_outer(&a, 1, NQ);
+        }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
 }
@@ -3785,8 +3840,8 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
         for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
-/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows. Sums
-   along memory over 16 lanes, then in order. */
+/* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
+   Sums along memory over 16 lanes, then in order. */
 static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
@@ -3855,9 +3910,9 @@ static double la_trace(const double *a, size_t row, size_t rows)
     return sum;
 }
 
-/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is, for
-   E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are polynomials
-   in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
+/* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
+   for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
+   polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
 static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
@@ -4218,11 +4273,12 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_step_chunk
 #undef la_step_columns
 #undef la_step_finish
-#undef la_step_head
 #undef la_step_map
+#undef la_step_parts
 #undef la_step_query
 #undef la_step_rows
 #undef la_step_tile
+#undef la_step_token
 #undef la_step_update
 #undef la_store
 #undef la_store_part

@@ -588,6 +588,18 @@ static bool is_dense(layout where)
     return !where.row_gap && !where.outer_gap && !where.heads_first;
 }
 
+linattn_view strided(const float *data, size_t stride_token, size_t stride_head)
+{
+    linattn_view view = {data, stride_token, stride_head, 0};
+    return view;
+}
+
+linattn_output strided_output(float *data, size_t stride_token, size_t stride_head)
+{
+    linattn_output out = {data, stride_token, stride_head, 0};
+    return out;
+}
+
 layout layout_random(rng *r)
 {
     layout where = {0};
@@ -614,7 +626,7 @@ linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t 
             memcpy(row_at(data, strides, t, h), dense + (t * heads + h) * dim, dim * sizeof *data);
     pool_freeze();
     if (is_dense(where)) return linattn_rows(data);
-    return (linattn_view){data, strides.stride_token, strides.stride_head};
+    return strided(data, strides.stride_token, strides.stride_head);
 }
 
 linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout where)
@@ -622,7 +634,7 @@ linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout wher
     placement strides = placement_of(tokens, heads, dim, where);
     float *data = place(strides.extent, where);
     if (is_dense(where)) return linattn_output_rows(data);
-    return (linattn_output){data, strides.stride_token, strides.stride_head};
+    return strided_output(data, strides.stride_token, strides.stride_head);
 }
 
 void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,

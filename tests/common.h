@@ -169,6 +169,10 @@ typedef struct layout {
     guard side;
 } layout;
 
+/* With these strides, and none from sequence to sequence. */
+linattn_view strided(const float *data, size_t stride_token, size_t stride_head);
+linattn_output strided_output(float *data, size_t stride_token, size_t stride_head);
+
 layout layout_random(rng *r);
 linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t dim, layout where);
 /* The output's memory is filled with a pattern; collecting copies the rows to `dense` and checks

@@ -37,6 +37,47 @@ readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
 }
 
+# The example of many states, in a program that calls what it defines.
+readme_many() {
+    {
+        printf '#define LINATTN_IMPLEMENTATION\n#include "linattn.h"\n'
+        readme_block c 2
+        cat <<'EOF'
+int main(void)
+{
+    begin();
+    for (int i = 0; i < 3; i++)
+        if (frame() != LINATTN_OK) return 1;
+    return linattn_state_tokens(states[AGENTS - 1]) != 3;
+}
+EOF
+    } >"$work/many.c"
+    grep -q LINATTN_STATE_BYTES "$work/many.c"
+    gcc -std=c99 -O1 $warnings -DLINATTN_SCALAR_ONLY -I . "$work/many.c" -o "$work/many"
+    "$work/many"
+}
+
+# What is said to be enough for a microcontroller, on this machine.
+readme_small() {
+    {
+        readme_block c 3
+        cat <<'EOF'
+static unsigned state[LINATTN_STATE_BYTES(1, 8, 8) / sizeof(unsigned)];
+static float x[8], y[8];
+int main(void)
+{
+    const linattn_config config = {.dim_key = 8};
+    if (linattn_state_init(&config, state, sizeof state) != LINATTN_OK) return 1;
+    return linattn_causal(state, linattn_rows(x), linattn_rows(x), linattn_rows(x),
+                          linattn_output_rows(y), 1, NULL) != LINATTN_OK;
+}
+EOF
+    } >"$work/small.c"
+    grep -q LINATTN_FREESTANDING "$work/small.c"
+    gcc -std=c99 -O1 $warnings -I . "$work/small.c" -o "$work/small"
+    "$work/small"
+}
+
 # The library that the README's line makes, and its example of ctypes, which compares.
 readme_python() {
     local command place=$work/python
@@ -64,6 +105,8 @@ job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
 job 'readme / sizes are measured' readme_sizes
 job 'readme / quickstart.c is the one printed' readme_quickstart
+job 'readme / many states' readme_many
+job 'readme / a microcontroller' readme_small
 if [[ -n $python ]]; then
     job 'readme / Python' readme_python
 else

@@ -430,6 +430,36 @@ static void sizes_are_as_documented(void **state)
     }
 }
 
+/* The macro is a constant, for all maps that act on each coordinate. */
+static void sizes_of_static_states(void **state)
+{
+    (void)state;
+    static unsigned char memory[LINATTN_STATE_BYTES(2, 16, 24)];
+    rng r = {2};
+    for (size_t dim = 1; dim < 300; dim++)
+        for (int map = LINATTN_MAP_ELU1; map <= LINATTN_MAP_SOFTMAX; map++)
+            for (int normaliser = 0; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                size_t kv_heads = 1 + rng_below(&r, 9), other = 1 + rng_below(&r, 300);
+                size_t d = normaliser % 2 ? dim : other, dv = normaliser % 2 ? other : dim;
+                linattn_config config = {.heads = kv_heads * (1 + rng_below(&r, 3)),
+                                         .kv_heads = kv_heads,
+                                         .dim_key = d,
+                                         .dim_value = dv,
+                                         .map = (linattn_feature_map)map,
+                                         .normaliser = (linattn_normaliser)normaliser};
+                size_t bytes = linattn_state_size(&config);
+                check(LINATTN_STATE_BYTES(kv_heads, d, dv) == bytes, "%zu bytes, %s", bytes,
+                      config_name(&config));
+                check(LINATTN_STATE_BYTES(kv_heads + 0, d + 1 - 1, dv | 0) == bytes,
+                      "%zu bytes, sums as arguments", bytes);
+            }
+    linattn_config large = {.heads = 3, .dim_key = LINATTN_MAX_DIM, .dim_value = LINATTN_MAX_DIM};
+    if (sizeof(size_t) > 4)
+        check(linattn_state_size(&large) == LINATTN_STATE_BYTES(3, 65536, 65536), "the largest");
+    linattn_config config = {.heads = 2, .dim_key = 16, .dim_value = 24};
+    check(linattn_state_size(&config) == sizeof memory, "%zu bytes", sizeof memory);
+}
+
 /* A window costs memory, and more of it the longer it is. */
 static void sizes_of_windows(void **state)
 {
@@ -663,20 +693,20 @@ static void strides_that_overflow(void **state)
     for (size_t i = 0; i < COUNT_OF(huge); i++) {
         const size_t stride = huge[i];
         c = call_new(w);
-        c.q = (linattn_view){w->q, stride, 0};
+        c.q = strided(w->q, stride, 0);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the queries");
-        c.q = (linattn_view){w->q, 0, stride};
+        c.q = strided(w->q, 0, stride);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the queries");
         c = call_new(w);
-        c.k = (linattn_view){w->k, stride, 0};
+        c.k = strided(w->k, stride, 0);
         check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "stride_token of the keys");
         c = call_new(w);
-        c.v = (linattn_view){w->v, stride, stride};
+        c.v = strided(w->v, stride, stride);
         check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "strides of the values");
         c = call_new(w);
-        c.out = (linattn_output){w->out, stride, 0};
+        c.out = strided_output(w->out, stride, 0);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_token of the output");
-        c.out = (linattn_output){w->out, 0, stride};
+        c.out = strided_output(w->out, 0, stride);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_SIZE, "stride_head of the output");
         c = call_new(w);
         c.n_q = c.n_k = stride;
@@ -684,7 +714,7 @@ static void strides_that_overflow(void **state)
     }
     /* Far too long for what lies behind them in the address space. */
     c = call_new(w);
-    c.k = (linattn_view){w->k, (SIZE_MAX / 4 - 100) / (TOKENS - 1), 0};
+    c.k = strided(w->k, (SIZE_MAX / 4 - 100) / (TOKENS - 1), 0);
     check_refused_by(&c, WITH_KEYS, LINATTN_ERROR_SIZE, "keys as long as the address space");
     c = call_new(w);
     c.v.data = (const float *)(UINTPTR_MAX - 63);
@@ -714,7 +744,7 @@ static void outputs_that_overlap_themselves(void **state)
     float *before = (float *)pool_copy(large, 2000 * sizeof(float));
     call c = call_new(w);
     for (size_t i = 0; i < COUNT_OF(strides); i++) {
-        c.out = (linattn_output){large, strides[i][0], strides[i][1]};
+        c.out = strided_output(large, strides[i][0], strides[i][1]);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "rows of the output overlap");
         check_same_bytes(large, before, 2000 * sizeof(float), "strides %zu", i);
     }
@@ -727,16 +757,16 @@ static void strides_that_are_not_taken(void **state)
     world *w = world_new();
     call c = call_new(w);
     c.n_q = c.n_k = 1;
-    c.out = (linattn_output){w->out, 1, DIM_VALUE};
+    c.out = strided_output(w->out, 1, DIM_VALUE);
     check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
-    c.out = (linattn_output){w->out, SIZE_MAX, DIM_VALUE};
-    c.q = (linattn_view){w->q, SIZE_MAX, DIM_KEY};
+    c.out = strided_output(w->out, SIZE_MAX, DIM_VALUE);
+    c.q = strided(w->q, SIZE_MAX, DIM_KEY);
     check_taken_by(&c, WITH_QUERIES, "one token, any stride_token");
     w->config.heads = w->config.kv_heads = 1;
     check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
     c = call_new(w);
-    c.out = (linattn_output){w->out, DIM_VALUE, 1};
-    c.q = (linattn_view){w->q, DIM_KEY, SIZE_MAX};
+    c.out = strided_output(w->out, DIM_VALUE, 1);
+    c.q = strided(w->q, DIM_KEY, SIZE_MAX);
     check_taken_by(&c, WITH_QUERIES, "one head, any stride_head");
 }
 
@@ -749,10 +779,10 @@ static void huge_strides_that_are_not_taken(void **state)
         const size_t huge = SIZE_MAX / (i % 2 ? 4 : 1) - i / 5;
         call c = call_new(w);
         c.n_q = c.n_k = 1;
-        if (i % 5 == 0 || i % 5 == 4) c.q = (linattn_view){w->q, huge, DIM_KEY};
-        if (i % 5 == 1 || i % 5 == 4) c.k = (linattn_view){w->k, huge, DIM_KEY};
-        if (i % 5 == 2 || i % 5 == 4) c.v = (linattn_view){w->v, huge, DIM_VALUE};
-        if (i % 5 == 3 || i % 5 == 4) c.out = (linattn_output){w->out, huge, DIM_VALUE};
+        if (i % 5 == 0 || i % 5 == 4) c.q = strided(w->q, huge, DIM_KEY);
+        if (i % 5 == 1 || i % 5 == 4) c.k = strided(w->k, huge, DIM_KEY);
+        if (i % 5 == 2 || i % 5 == 4) c.v = strided(w->v, huge, DIM_VALUE);
+        if (i % 5 == 3 || i % 5 == 4) c.out = strided_output(w->out, huge, DIM_VALUE);
         call dense = call_new(w);
         dense.n_q = dense.n_k = 1;
         for (int which = 0; which < VERB_COUNT; which++) {
@@ -817,8 +847,8 @@ static void outputs_that_overlap_inputs(void **state)
     c = call_new(w);
     c.n_q = c.n_k = 1;
     for (size_t head = 0; head <= DIM_KEY; head += DIM_KEY) {
-        c.q = (linattn_view){w->q, SIZE_MAX / 4 + 1, head};
-        c.out = (linattn_output){w->q, SIZE_MAX / 4 + 1, head};
+        c.q = strided(w->q, SIZE_MAX / 4 + 1, head);
+        c.out = strided_output(w->q, SIZE_MAX / 4 + 1, head);
         check_refused_by(&c, WITH_QUERIES, LINATTN_ERROR_OVERLAP, "one token, equal huge strides");
     }
 }
@@ -836,7 +866,7 @@ static void projections_that_are_written(void **state)
         check_refused_by(&c, 1 << BIDIRECTIONAL, LINATTN_ERROR_OVERLAP, "output and projection");
     }
     c = call_new(w);
-    c.q = c.k = (linattn_view){w->projection, 1, 1};
+    c.q = c.k = strided(w->projection, 1, 1);
     check_taken_by(&c, ALL_VERBS, "inputs may be the projection");
     w->config.projection = floats_at(w, offsetof(world, workspace) + 64);
     memset(w->workspace, 0, sizeof w->workspace);
@@ -887,7 +917,7 @@ static void neighbours_are_taken(void **state)
     check_taken_by(&c, WITH_QUERIES, "the output right behind the queries");
     c = call_new(w);
     c.k = c.q = linattn_rows(w->q);
-    c.v = (linattn_view){w->q, 1, 1};
+    c.v = strided(w->q, 1, 1);
     check_taken_by(&c, ALL_VERBS, "inputs that overlap");
 }
 
@@ -908,10 +938,10 @@ static void interleaved_operands_are_told_apart(void **state)
         size_t gap = per_head ? 1 : HEADS;
         size_t q = per_head ? row : DIM_KEY, v = per_head ? row : DIM_VALUE;
         c.state = memory;
-        c.q = (linattn_view){buffer, HEADS * row, q};
-        c.k = (linattn_view){buffer + gap * DIM_KEY, HEADS * row, q};
-        c.v = (linattn_view){buffer + gap * 2 * DIM_KEY, HEADS * row, v};
-        c.out = (linattn_output){buffer + gap * (2 * DIM_KEY + DIM_VALUE), HEADS * row, v};
+        c.q = strided(buffer, HEADS * row, q);
+        c.k = strided(buffer + gap * DIM_KEY, HEADS * row, q);
+        c.v = strided(buffer + gap * 2 * DIM_KEY, HEADS * row, v);
+        c.out = strided_output(buffer + gap * (2 * DIM_KEY + DIM_VALUE), HEADS * row, v);
         check_taken_by(&c, ALL_VERBS, "interleaved operands");
         c.out.data--;
         float *before = (float *)pool_copy(buffer, TOKENS * HEADS * row * sizeof(float));
@@ -1483,10 +1513,10 @@ static void single_zero_strides(void **state)
     float *expected = (float *)pool_copy(w->out, sizeof w->out);
     for (int i = 0; i < 3; i++) {
         memset(w->out, 0xA5, sizeof w->out);
-        c.q = (linattn_view){w->q, i == 0 ? 0 : HEADS * DIM_KEY, i == 1 ? 0 : DIM_KEY};
-        c.k = (linattn_view){w->k, i == 1 ? 0 : KV_HEADS * DIM_KEY, i == 0 ? 0 : DIM_KEY};
-        c.v = (linattn_view){w->v, i == 0 ? 0 : KV_HEADS * DIM_VALUE, i == 1 ? 0 : DIM_VALUE};
-        c.out = (linattn_output){w->out, i == 1 ? 0 : HEADS * DIM_VALUE, i == 0 ? 0 : DIM_VALUE};
+        c.q = strided(w->q, i == 0 ? 0 : HEADS * DIM_KEY, i == 1 ? 0 : DIM_KEY);
+        c.k = strided(w->k, i == 1 ? 0 : KV_HEADS * DIM_KEY, i == 0 ? 0 : DIM_KEY);
+        c.v = strided(w->v, i == 0 ? 0 : KV_HEADS * DIM_VALUE, i == 1 ? 0 : DIM_VALUE);
+        c.out = strided_output(w->out, i == 1 ? 0 : HEADS * DIM_VALUE, i == 0 ? 0 : DIM_VALUE);
         check_taken_by(&c, 1 << BIDIRECTIONAL, "explicit and zero strides");
         check_same_bytes(w->out, expected, sizeof w->out, "explicit and zero strides");
     }
@@ -1509,7 +1539,8 @@ static void rows_of_inputs_may_overlap(void **state)
         p.v[i] = signal[2][at];
     }
     float *expected = run_causal(&p, run_init(&config)), actual[N * DIM];
-    const linattn_view q = {signal[0], 2, 0}, k = {signal[1], 2, 0}, v = {signal[2], 2, 0};
+    const linattn_view q = strided(signal[0], 2, 0), k = strided(signal[1], 2, 0);
+    const linattn_view v = strided(signal[2], 2, 0);
     check_status(linattn_causal(run_init(&config), q, k, v, linattn_output_rows(actual), N, NULL),
                  LINATTN_OK, "sliding frames");
     check_same_floats(actual, expected, N * DIM, DIM, "sliding frames");
@@ -1731,6 +1762,423 @@ static void floating_point_environment_of_threads(void **state)
     }
 }
 
+/* ---- Many states ---------------------------------------------------------------------------- */
+
+enum { SEQUENCES = 5, STEPS = 2, STATE_ROOM = LINATTN_STATE_BYTES(KV_HEADS, DIM_KEY, DIM_VALUE) };
+
+/* All that a call for many sequences may read or write. States lie side by side. */
+typedef struct crowd {
+    unsigned char front[64], states[SEQUENCES + 1][STATE_ROOM];
+    linattn_config config;
+    float q[SEQUENCES * STEPS * HEADS * DIM_KEY], k[SEQUENCES * STEPS * KV_HEADS * DIM_KEY];
+    float v[SEQUENCES * STEPS * KV_HEADS * DIM_VALUE];
+    float out[SEQUENCES * STEPS * HEADS * DIM_VALUE];
+} crowd;
+
+typedef struct many_call {
+    crowd *w;
+    void *list[SEQUENCES];
+    void *const *states;
+    size_t count, n;
+    linattn_view q, k, v;
+    linattn_output out;
+    const linattn_context *context;
+} many_call;
+
+static crowd *crowd_new(void)
+{
+    crowd *w = (crowd *)pool_take(sizeof *w);
+    rng r = {3};
+    memset(&w->config, 0, sizeof w->config);
+    w->config.heads = HEADS;
+    w->config.kv_heads = KV_HEADS;
+    w->config.dim_key = DIM_KEY;
+    w->config.dim_value = DIM_VALUE;
+    rng_fill(&r, w->q, COUNT_OF(w->q), 2);
+    rng_fill(&r, w->k, COUNT_OF(w->k), 2);
+    rng_fill(&r, w->v, COUNT_OF(w->v), 2);
+    for (size_t i = 0; i <= SEQUENCES; i++)
+        check_status(linattn_state_init(&w->config, w->states[i], STATE_ROOM), LINATTN_OK, "init");
+    return w;
+}
+
+static many_call *many_call_new(crowd *w)
+{
+    many_call *c = (many_call *)pool_take(sizeof *c);
+    c->w = w;
+    for (size_t i = 0; i < SEQUENCES; i++) c->list[i] = w->states[i];
+    c->states = c->list;
+    c->count = SEQUENCES;
+    c->n = STEPS;
+    c->q = linattn_rows(w->q);
+    c->k = linattn_rows(w->k);
+    c->v = linattn_rows(w->v);
+    c->out = linattn_output_rows(w->out);
+    c->context = NULL;
+    return c;
+}
+
+static linattn_status perform_many(const many_call *c, int which)
+{
+    switch (which) {
+    case UPDATE: return linattn_update_many(c->states, c->count, c->k, c->v, c->n, c->context);
+    case QUERY:
+        return linattn_query_many((const void *const *)c->states, c->count, c->q, c->out, c->n,
+                                  c->context);
+    default:
+        return linattn_causal_many(c->states, c->count, c->q, c->k, c->v, c->out, c->n, c->context);
+    }
+}
+
+static void check_many_refused(const many_call *c, int verbs, linattn_status expected,
+                               const char *why)
+{
+    size_t mark = pool_mark();
+    crowd *before = (crowd *)pool_copy(c->w, sizeof *c->w);
+    for (int which = UPDATE; which <= CAUSAL; which++) {
+        if (!(verbs >> which & 1)) continue;
+        check_status(perform_many(c, which), expected, "%s_many, %s", verb_names[which], why);
+        check_same_bytes(c->w, before, sizeof *before, "%s_many, %s: written although refused",
+                         verb_names[which], why);
+    }
+    pool_release(mark);
+}
+
+static void check_many_taken(const many_call *c, int verbs, const char *why)
+{
+    for (int which = UPDATE; which <= CAUSAL; which++)
+        if (verbs >> which & 1)
+            check_status(perform_many(c, which), LINATTN_OK, "%s_many, %s", verb_names[which], why);
+}
+
+enum {
+    MANY = WITH_STATE,
+    MANY_WITH_KEYS = WITH_STATE & WITH_KEYS,
+    MANY_WITH_QUERIES = WITH_STATE & WITH_QUERIES
+};
+
+static void many_null(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new();
+    many_call *c = many_call_new(w);
+    check_many_taken(c, MANY, "good operands");
+    c->states = NULL;
+    check_many_refused(c, MANY, LINATTN_ERROR_NULL, "no list");
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        c = many_call_new(w);
+        c->list[i] = NULL;
+        check_many_refused(c, MANY, LINATTN_ERROR_NULL, "a null in the list");
+        c->n = 0;
+        check_many_refused(c, MANY, LINATTN_ERROR_NULL, "a null in the list, no tokens");
+    }
+    c = many_call_new(w);
+    c->q.data = NULL;
+    check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_NULL, "no queries");
+    c = many_call_new(w);
+    c->k.data = NULL;
+    check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_NULL, "no keys");
+    c = many_call_new(w);
+    c->v.data = NULL;
+    check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_NULL, "no values");
+    c = many_call_new(w);
+    c->out.data = NULL;
+    check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_NULL, "no output");
+    const linattn_context context = {NULL, NULL, 2};
+    c = many_call_new(w);
+    c->context = &context;
+    check_many_refused(c, MANY, LINATTN_ERROR_NULL, "threads without parallel_for");
+}
+
+static void many_of_nothing(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new(), *before = (crowd *)pool_copy(w, sizeof *w);
+    many_call *c = many_call_new(w);
+    c->n = 0;
+    check_many_taken(c, MANY, "no tokens");
+    c->q = c->k = c->v = linattn_rows(NULL);
+    c->out = linattn_output_rows(NULL);
+    check_many_taken(c, MANY, "no tokens and no memory");
+    c->n = STEPS;
+    c->count = 0;
+    check_many_taken(c, MANY, "no states and no operands");
+    c->states = NULL;
+    check_many_taken(c, MANY, "no list");
+    check_same_bytes(w, before, sizeof *w, "nothing to do");
+}
+
+static void many_of_no_state(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new();
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        many_call *c = many_call_new(w);
+        for (size_t odd = 1; odd < 4; odd++) {
+            c->list[i] = w->states[i] + odd;
+            check_many_refused(c, MANY, LINATTN_ERROR_ALIGNMENT, "an odd address");
+        }
+        c = many_call_new(w);
+        memset(w->states[i], 0, STATE_ROOM);
+        check_many_refused(c, MANY, LINATTN_ERROR_STATE, "zeroed memory");
+        linattn_config others[] = {w->config, w->config, w->config, w->config,
+                                   w->config, w->config, w->config, w->config};
+        others[0].map = LINATTN_MAP_EXP;
+        others[1].normaliser = LINATTN_NORM_LENGTH;
+        others[2].heads = KV_HEADS;
+        others[3].dim_key = DIM_KEY - 1;
+        others[4].dim_value = DIM_VALUE - 1;
+        others[5].scale = 2;
+        others[6].epsilon = 1;
+        others[7].kv_heads = 1;
+        for (size_t j = 0; j < COUNT_OF(others); j++) {
+            check_status(linattn_state_init(&others[j], w->states[i], STATE_ROOM), LINATTN_OK,
+                         "init");
+            check_many_refused(c, MANY, LINATTN_ERROR_STATE, "a state of another config");
+        }
+        check_status(linattn_state_init(&w->config, w->states[i], STATE_ROOM), LINATTN_OK, "init");
+        check_many_taken(c, MANY, "a state of the same config");
+    }
+}
+
+/* The same state twice, or two that share a float, wherever in the list; also among many. */
+static void many_states_overlap(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new();
+    for (size_t i = 0; i < SEQUENCES; i++)
+        for (size_t j = 0; j < SEQUENCES; j++) {
+            if (i == j) continue;
+            many_call *c = many_call_new(w);
+            c->list[i] = c->list[j];
+            check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_OVERLAP, "one state twice");
+            check_many_taken(c, 1 << QUERY, "one state twice");
+        }
+    for (size_t shift = 128; shift <= STATE_ROOM; shift += shift < STATE_ROOM - 8 ? 60 : 4) {
+        if (shift > STATE_ROOM) shift = STATE_ROOM;
+        for (size_t order = 0; order < 4; order++) {
+            memset(w->states[SEQUENCES], 0, STATE_ROOM);
+            check_status(linattn_state_init(&w->config, w->states[0], STATE_ROOM), LINATTN_OK,
+                         "init");
+            memcpy(w->states[0] + shift, w->states[0], 128);
+            many_call *c = many_call_new(w);
+            void *const list[] = {w->states[0], w->states[0] + shift, w->states[3], w->states[2]};
+            static const int orders[][4] = {{0, 1, 2, 3}, {1, 0, 3, 2}, {0, 3, 1, 2}, {3, 1, 2, 0}};
+            c->count = 4 - (order < 2 ? 2 : 0);
+            for (size_t i = 0; i < c->count; i++) c->list[i] = list[orders[order][i]];
+            if (shift < STATE_ROOM)
+                check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_OVERLAP, "states overlap");
+            else
+                check_many_taken(c, MANY, "states side by side");
+        }
+    }
+}
+
+/* More states than are sorted at a time: one pair overlaps, near or far from each other. */
+static void crowds_overlap(void **state)
+{
+    (void)state;
+    enum { COUNT = 300 };
+    static float x[COUNT * 4], y[COUNT * 4];
+    const linattn_config config = {.dim_key = 4};
+    const size_t bytes = LINATTN_STATE_BYTES(1, 4, 4);
+    rng r = {4};
+    unsigned char *memory = (unsigned char *)pool_take(COUNT * bytes);
+    void *list[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        list[i] = memory + i * bytes;
+        check_status(linattn_state_init(&config, list[i], bytes), LINATTN_OK, "init");
+    }
+    for (size_t i = COUNT; i > 1; i--) {
+        size_t other = rng_below(&r, i);
+        void *swapped = list[other];
+        list[other] = list[i - 1];
+        list[i - 1] = swapped;
+    }
+    rng_fill(&r, x, COUNT * 4, 1);
+    check_status(linattn_update_many(list, COUNT, linattn_rows(x), linattn_rows(x), 1, NULL),
+                 LINATTN_OK, "a crowd");
+    void *before = pool_copy(memory, COUNT * bytes);
+    for (size_t i = 0; i < COUNT; i += 1 + i / 2)
+        for (size_t j = 0; j < COUNT; j++) {
+            void *mine = list[i];
+            if (i == j) continue;
+            list[i] = list[j];
+            check_status(linattn_causal_many(list, COUNT, linattn_rows(x), linattn_rows(x),
+                                             linattn_rows(x), linattn_output_rows(y), 1, NULL),
+                         LINATTN_ERROR_OVERLAP, "states %zu and %zu", i, j);
+            list[i] = mine;
+        }
+    check_same_bytes(memory, before, COUNT * bytes, "crowds that overlap");
+}
+
+/* Inputs may lie in a state that is only read. */
+static void many_operands_in_states(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new();
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        float *first = (float *)(void *)w->states[i],
+              *last = first + STATE_ROOM / sizeof(float) - 1;
+        many_call *c = many_call_new(w);
+        c->k.data = last;
+        check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_OVERLAP, "keys in a state");
+        c = many_call_new(w);
+        c->v.data = first;
+        check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_OVERLAP, "values in a state");
+        c = many_call_new(w);
+        c->q.data = last;
+        check_many_refused(c, 1 << CAUSAL, LINATTN_ERROR_OVERLAP, "queries in a state");
+        c = many_call_new(w);
+        c->out.data = last;
+        check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "outputs in a state");
+        c->out.data = first - 1;
+        check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "outputs end in a state");
+    }
+    many_call *c = many_call_new(w); /* the state behind the last one is not in the list */
+    c->count = 2;
+    c->n = 1;
+    c->k = c->v = linattn_rows((const float *)(const void *)w->states[2]);
+    check_many_taken(c, MANY, "inputs beside the states");
+    c->out.data = (float *)(void *)w->states[SEQUENCES];
+    check_many_taken(c, MANY, "outputs beside the states");
+}
+
+static void many_outputs_overlap(void **state)
+{
+    (void)state;
+    /* Of a sequence, a token, a head. */
+    static const size_t strides[][3] = {
+        {STEPS * HEADS * DIM_VALUE - 1, 0, 0},
+        {1, 0, 0},
+        {DIM_VALUE, HEADS * SEQUENCES * DIM_VALUE - 1, SEQUENCES * DIM_VALUE},
+        {DIM_VALUE, SEQUENCES * HEADS * DIM_VALUE, DIM_VALUE},
+        {HEADS * DIM_VALUE, (SEQUENCES - 1) * HEADS * DIM_VALUE, DIM_VALUE},
+        {2 * DIM_VALUE, 3 * DIM_VALUE, 30 * DIM_VALUE},
+    };
+    crowd *w = crowd_new();
+    float *large = pool_floats(2000);
+    float *before = (float *)pool_copy(large, 2000 * sizeof(float));
+    for (size_t i = 0; i < COUNT_OF(strides); i++) {
+        many_call *c = many_call_new(w);
+        linattn_output out = {large, strides[i][1], strides[i][2], strides[i][0]};
+        c->out = out;
+        check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "rows of the output");
+        check_same_bytes(large, before, 2000 * sizeof(float), "strides %zu", i);
+    }
+    many_call *c = many_call_new(w);
+    c->out.data = w->q;
+    check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "the output is the queries");
+    c->out.data = w->v + COUNT_OF(w->v) - 1;
+    check_many_refused(c, 1 << CAUSAL, LINATTN_ERROR_OVERLAP, "the output begins in the values");
+    c->out.data = w->k;
+    check_many_refused(c, 1 << CAUSAL, LINATTN_ERROR_OVERLAP, "the output is the keys");
+    c = many_call_new(w); /* inputs that are one for all sequences, almost */
+    c->q.stride_sequence = c->k.stride_sequence = c->v.stride_sequence = 1;
+    check_many_taken(c, MANY, "inputs that overlap");
+}
+
+/* Before the list is read, which is not as long as that. */
+static void many_sizes_overflow(void **state)
+{
+    (void)state;
+    static const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4, SIZE_MAX / 8,
+                                  SIZE_MAX / 4 / (SEQUENCES - 1) + 1};
+    crowd *w = crowd_new();
+    for (size_t i = 0; i < COUNT_OF(huge); i++) {
+        many_call *c = many_call_new(w);
+        c->count = huge[i];
+        check_many_refused(c, MANY, LINATTN_ERROR_SIZE, "the number of states");
+        c = many_call_new(w);
+        c->n = huge[i];
+        check_many_refused(c, MANY, LINATTN_ERROR_SIZE, "the number of tokens");
+        c = many_call_new(w);
+        c->q.stride_sequence = huge[i];
+        check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_SIZE, "strides of queries");
+        c = many_call_new(w);
+        c->k.stride_sequence = huge[i];
+        check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_SIZE, "strides of keys");
+        c = many_call_new(w);
+        c->v.stride_sequence = huge[i];
+        check_many_refused(c, MANY_WITH_KEYS, LINATTN_ERROR_SIZE, "strides of values");
+        c = many_call_new(w);
+        c->out.stride_sequence = huge[i];
+        check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_SIZE, "strides of outputs");
+        c = many_call_new(w);
+        c->count = 1;
+        c->q.stride_sequence = c->k.stride_sequence = c->v.stride_sequence = huge[i];
+        c->out.stride_sequence = huge[i];
+        check_many_taken(c, MANY, "one state, any stride of sequences");
+        c->q.stride_sequence = c->k.stride_sequence = c->v.stride_sequence = 1;
+        c->out.stride_sequence = 1;
+        check_many_taken(c, MANY, "one state, any stride of sequences");
+    }
+}
+
+static void many_windows(void **state)
+{
+    (void)state;
+    crowd *w = crowd_new();
+    linattn_config config = w->config;
+    config.window = 3;
+    size_t bytes = linattn_state_size(&config);
+    many_call *c = many_call_new(w);
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        c->list[i] = pool_take(bytes);
+        check_status(linattn_state_init(&config, c->list[i], bytes), LINATTN_OK, "init");
+    }
+    check_many_refused(c, 1 << UPDATE | 1 << QUERY, LINATTN_ERROR_UNSUPPORTED, "a window");
+    check_many_taken(c, 1 << CAUSAL, "a window");
+    c->list[2] = w->states[2];
+    check_many_refused(c, 1 << CAUSAL, LINATTN_ERROR_STATE, "a window and none");
+}
+
+/* The verbs for one sequence do not look at a stride of sequences. */
+static void strides_of_no_sequence(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    call c = call_new(w);
+    static const size_t strides[] = {1, 7, SIZE_MAX, SIZE_MAX / 4};
+    for (size_t i = 0; i < COUNT_OF(strides); i++) {
+        c.q.stride_sequence = c.k.stride_sequence = c.v.stride_sequence = strides[i];
+        c.out.stride_sequence = strides[i];
+        check_taken_by(&c, ALL_VERBS, "any stride of sequences");
+    }
+}
+
+/* What a game has for each agent: its state and its operands in one struct. */
+static void agents_as_structs(void **state)
+{
+    (void)state;
+    typedef struct agent {
+        float name, q[HEADS * DIM_KEY], k[KV_HEADS * DIM_KEY], v[KV_HEADS * DIM_VALUE];
+        float out[HEADS * DIM_VALUE];
+        float memory[STATE_ROOM / sizeof(float)];
+    } agent;
+    enum { RECORD = sizeof(agent) / sizeof(float) };
+    static agent agents[SEQUENCES], alone[SEQUENCES];
+    void *list[SEQUENCES];
+    const linattn_config config = crowd_new()->config;
+    rng r = {5};
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        rng_fill(&r, &agents[i].name, RECORD, 2);
+        list[i] = agents[i].memory;
+        check_status(linattn_state_init(&config, list[i], STATE_ROOM), LINATTN_OK, "init");
+        alone[i] = agents[i];
+        check_status(linattn_causal(alone[i].memory, linattn_rows(alone[i].q),
+                                    linattn_rows(alone[i].k), linattn_rows(alone[i].v),
+                                    linattn_output_rows(alone[i].out), 1, NULL),
+                     LINATTN_OK, "an agent alone");
+    }
+    linattn_view q = {agents->q, 0, 0, RECORD}, k = {agents->k, 0, 0, RECORD};
+    linattn_view v = {agents->v, 0, 0, RECORD};
+    linattn_output out = {agents->out, 0, 0, RECORD};
+    check_status(linattn_causal_many(list, SEQUENCES, q, k, v, out, 1, NULL), LINATTN_OK,
+                 "agents as structs");
+    check_same_bytes(agents, alone, sizeof agents, "agents as structs");
+}
+
 /* ---- The rest ------------------------------------------------------------------------------- */
 
 static void status_strings(void **state)
@@ -1750,8 +2198,10 @@ static void views(void **state)
     float x[1] = {0};
     linattn_view view = linattn_rows(x);
     linattn_output out = linattn_output_rows(x);
-    check(view.data == x && !view.stride_token && !view.stride_head, "linattn_rows");
-    check(out.data == x && !out.stride_token && !out.stride_head, "linattn_output_rows");
+    check(view.data == x && !view.stride_token && !view.stride_head && !view.stride_sequence,
+          "linattn_rows");
+    check(out.data == x && !out.stride_token && !out.stride_head && !out.stride_sequence,
+          "linattn_output_rows");
 }
 
 int main(void)
@@ -1765,6 +2215,7 @@ int main(void)
         TEST(default_features),
         TEST(configs_at_the_limits_are_taken),
         TEST(sizes_are_as_documented),
+        TEST(sizes_of_static_states),
         TEST(sizes_of_windows),
         TEST(null_operands),
         TEST(no_tokens),
@@ -1802,6 +2253,17 @@ int main(void)
         TEST(floating_point_environment_on_refusal),
         TEST(floating_point_environment_of_checks),
         TEST(floating_point_environment_of_threads),
+        TEST(many_null),
+        TEST(many_of_nothing),
+        TEST(many_of_no_state),
+        TEST(many_states_overlap),
+        TEST(crowds_overlap),
+        TEST(many_operands_in_states),
+        TEST(many_outputs_overlap),
+        TEST(many_sizes_overflow),
+        TEST(many_windows),
+        TEST(strides_of_no_sequence),
+        TEST(agents_as_structs),
         TEST(status_strings),
         TEST(views),
     };

@@ -376,8 +376,8 @@ static void fuzz_overlap(rng *r)
     rng_fill(r, arena, ARENA, 1);
     memcpy(before, arena, sizeof arena);
     linattn_status status = linattn_query(
-        memory, (linattn_view){arena + q.start, q.stride_token, q.stride_head},
-        (linattn_output){arena + out.start, out.stride_token, out.stride_head}, tokens, NULL);
+        memory, strided(arena + q.start, q.stride_token, q.stride_head),
+        strided_output(arena + out.start, out.stride_token, out.stride_head), tokens, NULL);
     check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
     check(!overlap || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
     check(own || !are_interleaved(&q, &out) || status == LINATTN_OK, "seed %" PRIu64, seed_now);
@@ -385,6 +385,143 @@ static void fuzz_overlap(rng *r)
         check(float_bits(arena[i]) == float_bits(before[i]) ||
                   (status == LINATTN_OK && (marked[i] & 1)),
               "seed %" PRIu64 ": float %zu was written", seed_now, i);
+}
+
+/* ---- Overlaps of many ----------------------------------------------------------------------- */
+
+enum { CROWD = 4, CROWD_ARENA = 1500 };
+
+/* The rows of a few sequences: those of each, and how far from one to the next. */
+typedef struct rows_of_many {
+    rows of_one;
+    size_t sequences, stride;
+} rows_of_many;
+
+/* Anywhere in the arena, or `record` floats from one sequence to the next. */
+static rows_of_many draw_many(rng *r, size_t sequences, size_t tokens, size_t heads, size_t dim,
+                              size_t record)
+{
+    rows_of_many x = {draw_rows(r, tokens, heads, dim, NULL), sequences, record};
+    rows *one = &x.of_one;
+    if (rng_below(r, 2)) one->stride_head = dim;
+    if (rng_below(r, 2)) one->stride_token = heads * one->stride_head;
+    size_t extent = (tokens - 1) * one->stride_token + (heads - 1) * one->stride_head + dim;
+    if (!record) x.stride = rng_below(r, 2) ? extent + rng_below(r, 4) : 1 + rng_below(r, 60);
+    extent += (sequences - 1) * x.stride;
+    one->start = extent < CROWD_ARENA ? rng_below(r, CROWD_ARENA - extent) : SIZE_MAX;
+    return x;
+}
+
+static bool mark_many(const rows_of_many *x, unsigned char *marked, unsigned char mark)
+{
+    bool twice = false;
+    for (size_t s = 0; s < x->sequences; s++) {
+        rows one = x->of_one;
+        one.start += s * x->stride;
+        for (size_t t = 0; t < one.tokens; t++)
+            for (size_t h = 0; h < one.heads; h++)
+                for (size_t i = 0; i < one.dim; i++) {
+                    unsigned char *at =
+                        marked + one.start + t * one.stride_token + h * one.stride_head + i;
+                    twice = twice || (*at & mark);
+                    *at |= mark;
+                }
+    }
+    return twice;
+}
+
+static linattn_view view_of_many(const rows_of_many *x, const float *arena)
+{
+    linattn_view view =
+        strided(arena + x->of_one.start, x->of_one.stride_token, x->of_one.stride_head);
+    view.stride_sequence = x->stride;
+    return view;
+}
+
+/* States and operands in one arena: what is written is neither written twice nor read besides. */
+static void fuzz_overlap_of_many(rng *r)
+{
+    static float arena[CROWD_ARENA], before[CROWD_ARENA];
+    static unsigned char marked[CROWD_ARENA];
+    enum { OUT = 1, IN_Q = 2, IN_KEYS = 4, STATE = 8 };
+    size_t count = 1 + rng_below(r, CROWD), tokens = 1 + rng_below(r, 2);
+    size_t kv_heads = 1 + rng_below(r, 2), heads = kv_heads * (1 + rng_below(r, 2));
+    linattn_config config = {.heads = heads,
+                             .kv_heads = kv_heads,
+                             .dim_key = 1 + rng_below(r, 3),
+                             .dim_value = 1 + rng_below(r, 3)};
+    const size_t floats = linattn_state_size(&config) / sizeof(float);
+    const int verb = (int)rng_below(r, 3); /* update, query, causal */
+    const size_t record = rng_below(r, 2) ? floats + 10 + rng_below(r, 60) : 0;
+    rows_of_many q = draw_many(r, count, tokens, heads, config.dim_key, record);
+    rows_of_many k = draw_many(r, count, tokens, kv_heads, config.dim_key, record);
+    rows_of_many v = draw_many(r, count, tokens, kv_heads, config.dim_value, record);
+    rows_of_many out = draw_many(r, count, tokens, heads, config.dim_value, record);
+    if (q.of_one.start == SIZE_MAX || k.of_one.start == SIZE_MAX || v.of_one.start == SIZE_MAX ||
+        out.of_one.start == SIZE_MAX || count * (record ? record : floats) >= CROWD_ARENA)
+        return;
+
+    void *states[CROWD] = {NULL};
+    bool overlap = false, broken = false;
+    size_t first = rng_below(r, CROWD_ARENA - count * (record ? record : floats));
+    rng_fill(r, arena, CROWD_ARENA, 1);
+    memset(marked, 0, sizeof marked);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = first + i * (record ? record : floats);
+        if (rng_below(r, 12) == 0) at = rng_below(r, CROWD_ARENA - floats);
+        states[i] = arena + at;
+        if (i && rng_below(r, 30) == 0) states[i] = states[rng_below(r, i)];
+    }
+    for (size_t i = 0; i < count; i++)
+        check_status(linattn_state_init(&config, states[i], floats * sizeof(float)), LINATTN_OK,
+                     "init");
+    for (size_t i = 0; i < count; i++) {
+        linattn_status status = linattn_state_check(&config, states[i], floats * sizeof(float));
+        size_t at = (size_t)((float *)states[i] - arena);
+        broken = broken || status != LINATTN_OK;
+        for (size_t f = at; f < at + floats; f++) {
+            overlap = overlap || (verb != 1 && (marked[f] & STATE));
+            marked[f] |= STATE;
+        }
+    }
+    if (verb != 0 && mark_many(&out, marked, OUT)) overlap = true;
+    if (verb != 0) mark_many(&q, marked, IN_Q);
+    if (verb != 1) mark_many(&k, marked, IN_KEYS);
+    if (verb != 1) mark_many(&v, marked, IN_KEYS);
+    for (size_t i = 0; i < CROWD_ARENA; i++) {
+        const unsigned m = marked[i];
+        if ((m & OUT) && (m & ~(unsigned)OUT)) overlap = true;
+        if (verb != 1 && (m & STATE) && (m & ~(unsigned)STATE)) overlap = true;
+    }
+
+    memcpy(before, arena, sizeof arena);
+    linattn_view q_view = view_of_many(&q, arena), k_view = view_of_many(&k, arena);
+    linattn_view v_view = view_of_many(&v, arena);
+    linattn_output output =
+        strided_output(arena + out.of_one.start, out.of_one.stride_token, out.of_one.stride_head);
+    output.stride_sequence = out.stride;
+    linattn_status status;
+    if (verb == 0)
+        status = linattn_update_many(states, count, k_view, v_view, tokens, NULL);
+    else if (verb == 1)
+        status =
+            linattn_query_many((const void *const *)states, count, q_view, output, tokens, NULL);
+    else
+        status = linattn_causal_many(states, count, q_view, k_view, v_view, output, tokens, NULL);
+    check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP ||
+              (broken && status == LINATTN_ERROR_STATE),
+          "status %d, seed %" PRIu64, (int)status, seed_now);
+    check(!overlap || status != LINATTN_OK, "verb %d, seed %" PRIu64, verb, seed_now);
+    for (size_t i = 0; i < CROWD_ARENA; i++)
+        check(float_bits(arena[i]) == float_bits(before[i]) ||
+                  (status == LINATTN_OK && (marked[i] & (verb == 1 ? OUT : OUT | STATE))),
+              "verb %d, seed %" PRIu64 ": float %zu was written", verb, seed_now, i);
+}
+
+static void overlaps_of_many(void **state)
+{
+    (void)state;
+    fuzz(fuzz_overlap_of_many, 100000, 3);
 }
 
 static void overlaps(void **state)
@@ -399,6 +536,7 @@ int main(void)
         TEST(valid_arguments),
         TEST(configs),
         TEST(overlaps),
+        TEST(overlaps_of_many),
     };
     test_begin();
     return RUN_TESTS("fuzz", tests);

@@ -913,6 +913,409 @@ static void projections_are_told_apart(void **state)
     check_status(linattn_merge(mine, theirs), LINATTN_OK, "an equal projection");
 }
 
+/* ---- Many states ---------------------------------------------------------------------------- */
+
+/* Where the rows of [sequences][tokens][heads][dim] lie: strides in floats. */
+enum { SEQUENCES, IN_SEQUENCE, IN_TOKEN, AXES };
+
+typedef struct rows {
+    float *data;
+    size_t count[AXES], stride[AXES], dim;
+} rows;
+
+/* Axes in this order, the outermost first, with gaps behind each step of them. Returns the floats
+   that are spanned. */
+static size_t rows_measure(rows *x, const int order[AXES], const size_t gaps[AXES])
+{
+    size_t step = x->dim, span = x->dim;
+    for (int i = AXES; i-- > 0;) {
+        step += gaps[order[i]];
+        x->stride[order[i]] = step;
+        if (x->count[order[i]] == 0) return 0;
+        span += (x->count[order[i]] - 1) * step;
+        step *= x->count[order[i]];
+    }
+    return span;
+}
+
+static float *row_of(const rows *x, size_t sequence, size_t token, size_t head)
+{
+    return x->data + sequence * x->stride[SEQUENCES] + token * x->stride[IN_SEQUENCE] +
+           head * x->stride[IN_TOKEN];
+}
+
+/* To or from dense [tokens][heads][dim] of one sequence. */
+static void copy_rows(const rows *x, size_t sequence, float *dense, bool from_dense)
+{
+    for (size_t t = 0; t < x->count[IN_SEQUENCE]; t++)
+        for (size_t h = 0; h < x->count[IN_TOKEN]; h++, dense += x->dim) {
+            float *row = row_of(x, sequence, t, h);
+            memcpy(from_dense ? row : dense, from_dense ? dense : row, x->dim * sizeof *row);
+        }
+}
+
+/* A few sequences of one config, each with a problem and a projection of its own, a state that has
+   seen some tokens of its own, and operands in one block of memory. */
+typedef struct crowd {
+    size_t count, n, state_bytes;
+    problem *each;
+    void **states;
+    rows q, k, v, out;
+    bool dense; /* all strides are left to the library */
+    float *memory;
+    size_t floats;
+} crowd;
+
+typedef enum arrangement {
+    DENSE,            /* one operand after the other */
+    SCATTERED,        /* in any order of axes, with gaps */
+    RECORDS,          /* q | k | v | out of one sequence, then those of the next */
+    RECORDS_OF_TOKEN, /* one record for each token of each sequence, sequence by sequence */
+    TOKENS_FIRST,     /* the same, token by token */
+    ARRANGEMENTS
+} arrangement;
+
+static void crowd_place(crowd *c, rng *r, arrangement how)
+{
+    static const int orders[][AXES] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                       {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    rows *const all[] = {&c->q, &c->k, &c->v, &c->out};
+    size_t at[4], total = 0, record = 0;
+    for (size_t i = 0; i < 4; i++) {
+        size_t gaps[AXES] = {0, 0, 0};
+        rows one = *all[i];
+        for (int axis = 0; axis < AXES && how == SCATTERED; axis++)
+            if (rng_below(r, 3) == 0) gaps[axis] = rng_below(r, 20);
+        one.count[SEQUENCES] = how < RECORDS ? c->count : 1;
+        one.count[IN_SEQUENCE] = how < RECORDS_OF_TOKEN ? c->n : 1;
+        at[i] = total;
+        total += rows_measure(&one, orders[how == SCATTERED ? rng_below(r, 6) : 0], gaps);
+        memcpy(all[i]->stride, one.stride, sizeof one.stride);
+    }
+    record = total + (rng_below(r, 2) ? rng_below(r, 20) : 0);
+    if (how >= RECORDS) total = record * c->count * (how == RECORDS ? 1 : c->n);
+    for (size_t i = 0; i < 4; i++) {
+        if (how == RECORDS) all[i]->stride[SEQUENCES] = record;
+        if (how == RECORDS_OF_TOKEN || how == TOKENS_FIRST) {
+            all[i]->stride[SEQUENCES] = record * (how == TOKENS_FIRST ? 1 : c->n);
+            all[i]->stride[IN_SEQUENCE] = record * (how == TOKENS_FIRST ? c->count : 1);
+        }
+    }
+    c->dense = how == DENSE;
+    c->floats = total;
+    c->memory = (float *)pool_take_guarded(total * sizeof(float),
+                                           rng_below(r, 2) ? GUARD_AFTER : GUARD_BEFORE);
+    for (size_t i = 0; i < 4; i++) all[i]->data = c->memory + at[i];
+    for (size_t s = 0; s < c->count; s++) {
+        copy_rows(&c->q, s, c->each[s].q, true);
+        copy_rows(&c->k, s, c->each[s].k, true);
+        copy_rows(&c->v, s, c->each[s].v, true);
+    }
+}
+
+typedef enum succession { ASCENDING, DESCENDING, SHUFFLED, SUCCESSIONS } succession;
+
+/* States side by side, at times with gaps, in this order of addresses. */
+static void crowd_states(crowd *c, rng *r, succession order)
+{
+    size_t gap = rng_below(r, 2) ? 4 * rng_below(r, 20) : 0;
+    unsigned char *block = (unsigned char *)pool_take_guarded(
+        c->count * (c->state_bytes + gap) - gap, rng_below(r, 2) ? GUARD_AFTER : GUARD_BEFORE);
+    c->states = (void **)pool_take(c->count * sizeof *c->states);
+    for (size_t i = 0; i < c->count; i++) {
+        size_t place = order == DESCENDING ? c->count - 1 - i : i;
+        c->states[i] = block + place * (c->state_bytes + gap);
+    }
+    for (size_t i = c->count; i > 1 && order == SHUFFLED; i--) {
+        size_t other = rng_below(r, i);
+        void *swapped = c->states[other];
+        c->states[other] = c->states[i - 1];
+        c->states[i - 1] = swapped;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        size_t mark = pool_mark();
+        check_status(linattn_state_init(&c->each[i].config, c->states[i], c->state_bytes),
+                     LINATTN_OK, "%s", problem_name(&c->each[i]));
+        problem past = problem_new(c->each[i].config, i % 5, i % 5, r, 3);
+        run_causal(&past, c->states[i]);
+        pool_release(mark);
+    }
+}
+
+static rows rows_new(const crowd *c, size_t heads, size_t dim)
+{
+    rows x = {.count = {c->count, c->n, heads}, .dim = dim};
+    return x;
+}
+
+static crowd crowd_new(rng *r, linattn_config config, size_t count, size_t n, arrangement how,
+                       succession order)
+{
+    crowd c = {.count = count, .n = n};
+    c.each = (problem *)pool_take(count * sizeof *c.each);
+    for (size_t i = 0; i < count; i++) {
+        c.each[i] = problem_new(config, n, n, r, 3);
+        if (rng_below(r, 4) == 0 && !map_is_monomial(config.map)) add_drift(r, &c.each[i]);
+    }
+    config = c.each[0].config;
+    c.state_bytes = linattn_state_size(&config);
+    c.q = rows_new(&c, config.heads, config.dim_key);
+    c.k = rows_new(&c, config.kv_heads, config.dim_key);
+    c.v = rows_new(&c, config.kv_heads, config.dim_value);
+    c.out = rows_new(&c, config.heads, config.dim_value);
+    crowd_states(&c, r, order);
+    crowd_place(&c, r, how);
+    return c;
+}
+
+/* At times left to the library, where it is what that takes. */
+static size_t stride_of_sequences(const crowd *c, const rows *x)
+{
+    bool usual = x->stride[SEQUENCES] == c->n * x->stride[IN_SEQUENCE];
+    return usual && c->count % 3 ? 0 : x->stride[SEQUENCES];
+}
+
+static linattn_view crowd_view(const crowd *c, const rows *x)
+{
+    if (c->dense) return linattn_rows(x->data);
+    linattn_view view = strided(x->data, x->stride[IN_SEQUENCE], x->stride[IN_TOKEN]);
+    view.stride_sequence = stride_of_sequences(c, x);
+    return view;
+}
+
+static linattn_output crowd_output(const crowd *c)
+{
+    if (c->dense) return linattn_output_rows(c->out.data);
+    linattn_output out =
+        strided_output(c->out.data, c->out.stride[IN_SEQUENCE], c->out.stride[IN_TOKEN]);
+    out.stride_sequence = stride_of_sequences(c, &c->out);
+    return out;
+}
+
+typedef enum many { UPDATE_MANY, QUERY_MANY, CAUSAL_MANY, MANY_COUNT } many;
+
+static linattn_status call_many(const crowd *c, many verb, const linattn_context *context)
+{
+    linattn_view q = crowd_view(c, &c->q), k = crowd_view(c, &c->k), v = crowd_view(c, &c->v);
+    linattn_output out = crowd_output(c);
+    switch (verb) {
+    case UPDATE_MANY: return linattn_update_many(c->states, c->count, k, v, c->n, context);
+    case QUERY_MANY:
+        return linattn_query_many((const void *const *)c->states, c->count, q, out, c->n, context);
+    default: return linattn_causal_many(c->states, c->count, q, k, v, out, c->n, context);
+    }
+}
+
+/* One call for all sequences against one for each, from the states as they are, which move on. */
+static void check_many(crowd *c, many verb, const linattn_context *context)
+{
+    size_t mark = pool_mark();
+    void **alone = (void **)pool_take(c->count * sizeof *alone);
+    float **expected = (float **)pool_take(c->count * sizeof *expected);
+    float *before = (float *)pool_copy(c->memory, c->floats * sizeof *before);
+    for (size_t i = 0; i < c->count; i++) {
+        const problem *p = &c->each[i];
+        alone[i] = pool_copy(c->states[i], c->state_bytes);
+        if (verb == UPDATE_MANY) run_update(p, alone[i]);
+        if (verb == QUERY_MANY) expected[i] = run_query(p, alone[i]);
+        if (verb == CAUSAL_MANY) expected[i] = run_causal(p, alone[i]);
+    }
+    check_status(call_many(c, verb, context), LINATTN_OK, "verb %d, %zu states, %s", (int)verb,
+                 c->count, problem_name(&c->each[0]));
+    for (size_t i = 0; i < c->count; i++) {
+        const problem *p = &c->each[i];
+        size_t width = output_width(p);
+        float *actual = pool_floats(c->n * width);
+        check_same_bytes(c->states[i], alone[i], c->state_bytes, "verb %d, state %zu of %zu, %s",
+                         (int)verb, i, c->count, problem_name(p));
+        if (verb == UPDATE_MANY) continue;
+        copy_rows(&c->out, i, actual, false);
+        check_same_floats(actual, expected[i], c->n * width, width, "verb %d, state %zu of %zu, %s",
+                          (int)verb, i, c->count, problem_name(p));
+        for (size_t t = 0; t < c->n; t++) /* whatever else has changed now shows */
+            for (size_t h = 0; h < p->config.heads; h++) {
+                float *row = row_of(&c->out, i, t, h);
+                memcpy(row, before + (row - c->memory), c->out.dim * sizeof *row);
+            }
+    }
+    check_same_bytes(c->memory, before, c->floats * sizeof *before, "verb %d, besides outputs, %s",
+                     (int)verb, problem_name(&c->each[0]));
+    pool_release(mark);
+}
+
+static void check_crowd(crowd *c, rng *r)
+{
+    linattn_context context = {parallel_reverse, r, rng_below(r, 10)};
+    if (rng_below(r, 8) == 0) context.parallel_for = parallel_threads;
+    for (int verb = 0; verb < MANY_COUNT; verb++)
+        if (verb == CAUSAL_MANY || !c->each[0].config.window)
+            check_many(c, (many)verb, rng_below(r, 2) ? &context : NULL);
+}
+
+/* The bits of separate calls: for every map and normaliser, with windows, wherever operands and
+   states lie, on any threads. */
+static void many_states(void **state)
+{
+    (void)state;
+    static const size_t lengths_of_calls[] = {1, 1, 2, 30, 0};
+    static const size_t groups[] = {1, 1, 2, 3, 4, 5, 7, 9};
+    rng r = {32};
+    size_t repeats = test_quick() ? 3 : 20;
+    for (size_t i = 0; i < repeats; i++)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+            for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                size_t mark = pool_mark(), kv_heads = 1 + rng_below(&r, 3);
+                size_t n = rng_pick(&r, lengths_of_calls, COUNT_OF(lengths_of_calls));
+                linattn_config config = config_draw(&r, map, normaliser, 1 + rng_below(&r, 40), 60);
+                config.heads = kv_heads * rng_pick(&r, groups, COUNT_OF(groups));
+                config.kv_heads = kv_heads;
+                config.dim_value = 1 + rng_below(&r, 40);
+                if (rng_below(&r, 4) == 0) config.window = window_draw(&r, 40);
+                crowd c = crowd_new(&r, config, 1 + rng_below(&r, n == 30 ? 4 : 12), n,
+                                    (arrangement)rng_below(&r, ARRANGEMENTS),
+                                    (succession)rng_below(&r, SUCCESSIONS));
+                check_crowd(&c, &r);
+                pool_release(mark);
+            }
+}
+
+/* Each place of operands with each order of states, more of them than are sorted at a time. */
+static void crowds_of_states(void **state)
+{
+    (void)state;
+    rng r = {33};
+    for (int how = 0; how < ARRANGEMENTS; how++)
+        for (int order = 0; order < SUCCESSIONS; order++)
+            for (size_t count = 127; count < 400;
+                 count = count < 130 ? count + 1 : 3 * count - 90) {
+                size_t mark = pool_mark();
+                linattn_config config = {.heads = 2, .kv_heads = 1, .dim_key = 2, .dim_value = 3};
+                crowd c = crowd_new(&r, config, count, 1 + rng_below(&r, 2), (arrangement)how,
+                                    (succession)order);
+                check_crowd(&c, &r);
+                pool_release(mark);
+            }
+}
+
+/* So many that they do not stay in the caches, and are fetched ahead. */
+static void states_in_memory(void **state)
+{
+    (void)state;
+    rng r = {34};
+    linattn_config config = {.heads = 4, .dim_key = 64};
+    crowd c = crowd_new(&r, config, test_quick() ? 30 : 60, 1, DENSE, SHUFFLED);
+    for (int i = 0; i < 2; i++) check_crowd(&c, &r);
+}
+
+static void many_are_shared_out(void **state)
+{
+    (void)state;
+    rng r = {35};
+    linattn_config config = {.dim_key = 4};
+    for (size_t states = 1; states < 9; states++)
+        for (size_t threads_given = 0; threads_given < 12; threads_given++)
+            for (int verb = 0; verb < MANY_COUNT; verb++) {
+                size_t mark = pool_mark(), most = threads_given < states ? threads_given : states;
+                crowd c = crowd_new(&r, config, states, 3, DENSE, ASCENDING);
+                counter count = {0, 0, 0};
+                linattn_context context = {parallel_counted, &count, threads_given};
+                check_status(call_many(&c, (many)verb, &context), LINATTN_OK, "%zu", states);
+                check(count.jobs == (most > 1 ? most : 0), "%zu jobs, %zu states, %zu threads",
+                      count.jobs, states, threads_given);
+                pool_release(mark);
+            }
+}
+
+/* ---- One token ------------------------------------------------------------------------------ */
+
+/* Some keys are masked, some numbers are none. */
+static void spoil_some(problem *p, rng *r)
+{
+    size_t d = p->config.dim_key;
+    if (map_masks(p->config.map) && rng_below(r, 3) == 0)
+        for (size_t row = 0; row < p->n_k * p->config.kv_heads; row++)
+            if (rng_below(r, 2))
+                for (size_t f = 0; f < d; f++) p->k[row * d + f] = -test_infinity;
+    if (rng_below(r, 6)) return;
+    float *const where[] = {p->q, p->k, p->v};
+    const size_t counts[] = {p->n_q * query_width(p), p->n_k * key_width(p),
+                             p->n_k * value_width(p)};
+    size_t i = rng_below(r, 3);
+    where[i][rng_below(r, counts[i])] = rng_below(r, 2) ? test_nan : test_infinity;
+}
+
+/* Token by token, by each of the verbs, against all tokens at once. */
+static void steps_law(const problem *p, rng *r)
+{
+    size_t n = p->n_q, width = output_width(p), floats = linattn_state_size(&p->config) / 4;
+    void *updated = run_init(&p->config), *prefilled = run_init(&p->config);
+    void *decoded = run_init(&p->config), *stepped = run_init(&p->config);
+    float *causal = run_causal(p, prefilled), *step = pool_floats(width);
+    run_update(p, updated);
+    float *queried = run_query(p, updated);
+    (void)r;
+    for (size_t t = 0; t < n; t++) {
+        linattn_view q = linattn_rows(p->q + t * query_width(p));
+        linattn_view k = linattn_rows(p->k + t * key_width(p));
+        linattn_view v = linattn_rows(p->v + t * value_width(p));
+        linattn_output out = linattn_output_rows(step);
+        check_status(linattn_causal(decoded, q, k, v, out, 1, NULL), LINATTN_OK, "causal");
+        check_same_floats(step, causal + t * width, width, p->config.dim_value,
+                          "decode step, token %zu, %s", t, problem_name(p));
+        check_status(linattn_update(stepped, k, v, 1, NULL), LINATTN_OK, "update");
+        check_status(linattn_query(updated, q, out, 1, NULL), LINATTN_OK, "query");
+        check_same_floats(step, queried + t * width, width, p->config.dim_value,
+                          "query, token %zu, %s", t, problem_name(p));
+    }
+    const void *const states[] = {decoded, stepped, updated};
+    for (size_t i = 0; i < COUNT_OF(states); i++)
+        check_same_floats((const float *)states[i], (const float *)prefilled, floats, 16,
+                          "state of %s, %s",
+                          i == 0   ? "decode"
+                          : i == 1 ? "steps"
+                                   : "update",
+                          problem_name(p));
+}
+
+static void check_steps(rng *r, linattn_config config, size_t group, size_t d, size_t dv)
+{
+    size_t mark = pool_mark(), n = 2 + rng_below(r, 8);
+    config.kv_heads = 1 + rng_below(r, 2);
+    config.heads = config.kv_heads * group;
+    config.dim_key = d;
+    config.dim_value = dv;
+    problem p = problem_new(config, n, n, r, 3);
+    if (rng_below(r, 2) && !map_is_monomial(config.map)) add_drift(r, &p);
+    spoil_some(&p, r);
+    steps_law(&p, r);
+    pool_release(mark);
+}
+
+/* Every group and every dimension of a small attention, and some that fill several blocks. */
+static void single_tokens(void **state)
+{
+    (void)state;
+    static const size_t large[][2] = {{129, 7}, {300, 20}, {5, 130}, {257, 65}, {128, 128}};
+    rng r = {36};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            linattn_config config = config_draw(&r, map, normaliser, 1, 50);
+            size_t one_in = test_quick() ? 12 : map > LINATTN_MAP_SOFTMAX ? 4 : 1;
+            for (size_t group = 1; group < 10; group++)
+                for (size_t dim = 1; dim <= 40; dim++)
+                    if (rng_below(&r, one_in) == 0) {
+                        size_t other = 1 + rng_below(&r, 40);
+                        config.degree = 1 + rng_below(&r, dim > 12 ? 2 : 3);
+                        check_steps(&r, config, group, dim, other);
+                        config.degree = 1 + rng_below(&r, other > 12 ? 2 : 3);
+                        check_steps(&r, config, group, other, dim);
+                    }
+            config.degree = 1;
+            for (size_t i = 0; i < COUNT_OF(large); i++)
+                check_steps(&r, config, 1 + rng_below(&r, 9), large[i][0], large[i][1]);
+        }
+}
+
 /* ---- Approximation -------------------------------------------------------------------------- */
 
 /* || approximate - exact || / || exact || of one attention in place of another. */
@@ -1046,6 +1449,11 @@ int main(void)
         TEST(merge_on_instruction_sets),
         TEST(a_projection_is_copied),
         TEST(projections_are_told_apart),
+        TEST(many_states),
+        TEST(crowds_of_states),
+        TEST(states_in_memory),
+        TEST(many_are_shared_out),
+        TEST(single_tokens),
         TEST(favor_converges),
         TEST(simplified_is_favor_for_keys_of_one_norm),
         TEST(series_converge),

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
-    defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX)
+    defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX) || defined(LINATTN_ONLY_FAVOR) ||   \
+    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF)
 #define SOME_MAPS 1
 #else
 #define SOME_MAPS 0
@@ -37,12 +38,27 @@
 #else
 #define SOFTMAX !SOME_MAPS
 #endif
-#ifdef LINATTN_NO_FEATURES
+#if defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)
 #define FEATURES 0
 #else
-#define FEATURES !SOME_MAPS
+#define FEATURES 1
 #endif
-#ifdef LINATTN_NO_WINDOW
+#ifdef LINATTN_ONLY_FAVOR
+#define FAVOR FEATURES
+#else
+#define FAVOR (FEATURES && !SOME_MAPS)
+#endif
+#ifdef LINATTN_ONLY_TAYLOR
+#define TAYLOR FEATURES
+#else
+#define TAYLOR (FEATURES && !SOME_MAPS)
+#endif
+#ifdef LINATTN_ONLY_EXPDEF
+#define EXPDEF FEATURES
+#else
+#define EXPDEF (FEATURES && !SOME_MAPS)
+#endif
+#if defined(LINATTN_NO_WINDOW) || defined(LINATTN_NO_PREFILL)
 #define WINDOW 0
 #else
 #define WINDOW 1
@@ -52,7 +68,7 @@
 #else
 #define EXACT 1
 #endif
-#ifdef LINATTN_NO_NYSTROM
+#if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
 #define NYSTROM 0
 #else
 #define NYSTROM 1
@@ -129,13 +145,10 @@ static void check_workspace(const char *what, linattn_workspace verb, int works)
         failed = printf("the workspace of %s\n", what);
 }
 
-int main(void)
+static void check_all(void)
 {
     static const float projection[16] = {1, 0, -1, 0, 0, 1, 0, -1, 1, 1, 0, 0, 0, 0, 1, 1};
     linattn_config favor = {.features = 4, .projection = projection};
-    fill(q, TOKENS * KEY);
-    fill(k, TOKENS * KEY);
-    fill(v, TOKENS * VALUE);
     check("elu1", (linattn_config){.map = LINATTN_MAP_ELU1}, ELU1);
     check("identity", (linattn_config){.map = LINATTN_MAP_IDENTITY}, IDENTITY);
     check("relu", (linattn_config){.map = LINATTN_MAP_RELU}, RELU);
@@ -143,17 +156,34 @@ int main(void)
     check("softmax", (linattn_config){.map = LINATTN_MAP_SOFTMAX}, SOFTMAX);
     check("softmax, sum",
           (linattn_config){.map = LINATTN_MAP_SOFTMAX, .normaliser = LINATTN_NORM_SUM}, SOFTMAX);
-    check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, FEATURES);
-    check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, FEATURES);
+    check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, TAYLOR);
+    check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, EXPDEF);
     favor.map = LINATTN_MAP_FAVOR;
-    check("favor", favor, FEATURES);
+    check("favor", favor, FAVOR);
     favor.map = LINATTN_MAP_FAVOR_SIMPLIFIED;
-    check("simplified", favor, FEATURES);
+    check("simplified", favor, FAVOR);
     favor.map = LINATTN_MAP_FAVOR_HYPERBOLIC;
-    check("hyperbolic", favor, FEATURES);
+    check("hyperbolic", favor, FAVOR);
     check("elu1, window", (linattn_config){.map = LINATTN_MAP_ELU1, .window = 3}, ELU1 && WINDOW);
     check("exp, window", (linattn_config){.map = LINATTN_MAP_EXP, .window = 3}, EXP && WINDOW);
+    favor.window = 3;
+    check("hyperbolic, window", favor, FAVOR && WINDOW);
+    check("taylor, window", (linattn_config){.map = LINATTN_MAP_TAYLOR, .window = 3},
+          TAYLOR && WINDOW);
     check_workspace("exact attention", LINATTN_WORKSPACE_SOFTMAX, EXACT);
     check_workspace("nystrom", LINATTN_WORKSPACE_NYSTROM, NYSTROM);
+}
+
+/* What is left out does not depend on the instruction set, nor do the bits. */
+int main(void)
+{
+    fill(q, TOKENS * KEY);
+    fill(k, TOKENS * KEY);
+    fill(v, TOKENS * VALUE);
+    for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++)
+        if (linattn_isa_available() >> isa & 1) {
+            if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) failed = 1;
+            check_all();
+        }
     return failed != 0;
 }
