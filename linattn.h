@@ -2688,8 +2688,8 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
 }
 
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
-   anything to do enters the environment. A function of its own, so that its locals are gone from the
-   stack when kernels run. */
+   anything to do enters the environment. A function of its own, so that its locals are gone from
+   the stack when kernels run. */
 LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
                                               const linattn_view *k, const linattn_view *v,
                                               const linattn_output *out, size_t n,
@@ -3351,8 +3351,8 @@ LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree,
     return degree > 1 ? r->first[degree][i] : degree * i;
 }
 
-/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where among
-   those that share them it stands; *leading is the last one. */
+/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where
+   among those that share them it stands; *leading is the last one. */
 static size_t linattn__descend(size_t d, size_t degree, size_t rank, linattn__segment *s,
                                size_t *leading)
 {

@@ -2591,8 +2591,8 @@ typedef struct la_band_scratch {
     float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
 } la_band_scratch;
 
-/* The span of a part of a head: z, exponents and S one after the other. That of the sum, which comes
-   first, is the head's own, but that its columns include those of single keys. */
+/* The span of a part of a head: z, exponents and S one after the other. That of the sum, which
+   comes first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
 {
     linattn__span x = *s;
@@ -3226,7 +3226,8 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads out S. */
+/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
+   out S. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
                                        size_t x_token, size_t count, size_t f0, size_t f1, float *y,
                                        size_t y_row)

@@ -28,8 +28,8 @@ bool test_inexact(void);    /* LINATTN_TEST_INEXACT: bits may differ between ins
 #define TEST(function) cmocka_unit_test_teardown(function, test_teardown)
 int test_teardown(void **state);
 
-/* The exit status: 0, or 1 where a test failed. LINATTN_TEST_ONLY names the tests to run, separated by
-   commas, if they are not all. */
+/* The exit status: 0, or 1 where a test failed. LINATTN_TEST_ONLY names the tests to run, separated
+   by commas, if they are not all. */
 #define RUN_TESTS(name, tests) test_run(name, tests, sizeof(tests) / sizeof *(tests))
 int test_run(const char *name, const struct CMUnitTest *tests, size_t count);
 

@@ -123,7 +123,8 @@ esac
 left_out_switches='NO_WINDOW NO_FEATURES NO_EXACT NO_NYSTROM NO_MAPS NO_RANDOM NO_PREFILL ONLY_ELU1
     ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX ONLY_FAVOR ONLY_TAYLOR ONLY_EXPDEF'
 # Several together: as a microcontroller has it; two maps; states alone.
-left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP ONLY_RELU,ONLY_FAVOR
+left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP
+    ONLY_RELU,ONLY_FAVOR
     NO_WINDOW,NO_FEATURES,NO_EXACT,NO_NYSTROM,NO_MAPS,NO_RANDOM'
 
 target "$work/left-out" left_out_program "$work/left-out" gcc ''
@@ -139,7 +140,8 @@ for switch in $left_out_switches $left_out_together; do
         "-DLINATTN_SCALAR_ONLY $flags -DLINATTN_STATIC"
 done
 while read -r switch functions; do
-    job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" $functions
+    job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" \
+        $functions
 done <<'EOF'
 NO_EXACT linattn_softmax linattn_nystrom
 NO_NYSTROM linattn_nystrom

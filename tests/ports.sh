@@ -3,7 +3,7 @@
 # run by qemu and give the bits of this machine, also in a program that flushes denormal numbers to
 # zero; what cannot give them is refused. The processors that clang knows are compiled for.
 
-# ---- Same bits -------------------------------------------------------------------------------------
+# ---- Same bits -----------------------------------------------------------------------------------
 
 # A program of one library, without shared libraries, as none are installed for these machines.
 ports_program() { # PROGRAM TOOLCHAIN LINK_FLAGS LIBRARY
@@ -86,7 +86,7 @@ ports_s390x() {
     job 'ports-s390x / float computed in double' is_refused s390x ''
 }
 
-# ---- Compilers -------------------------------------------------------------------------------------
+# ---- Compilers -----------------------------------------------------------------------------------
 
 # Enumerations as small as they can be, as on most Arm systems without an operating system.
 ports_enums() {
@@ -110,7 +110,8 @@ ports_compile() { # CLANG TARGET FLAGS...
 # -ffast-math is undone for the header, or refused: no arithmetic may have the flags that allow it.
 not_fast() { # CLANG TARGET
     local code fast
-    if ! code=$(ports_compile "$1" "$2" -O1 -ffast-math -S -emit-llvm tests/linattn.c -o - 2>&1); then
+    if ! code=$(ports_compile "$1" "$2" -O1 -ffast-math -S -emit-llvm tests/linattn.c \
+        -o - 2>&1); then
         grep -E 'linattn\.h:[0-9:]+ error: "' <<<"$code" && return
         head -n 20 <<<"$code"
         return 1
