@@ -706,10 +706,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__NOINLINE __attribute__((noinline, noclone, unused))
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
+#define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
+#define LINATTN__COLD
 #endif
 /* Inline where neither code nor stack is to be small. */
 #if LINATTN__COUNT == LINATTN__HAS_SCALAR && LINATTN__GNU
@@ -1148,7 +1150,7 @@ static uint32_t linattn__xgetbv(void)
     return low;
 }
 
-static unsigned linattn__detect(void)
+LINATTN__COLD static unsigned linattn__detect(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, need = fma | osxsave | avx;
     const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
@@ -1166,10 +1168,10 @@ static unsigned linattn__detect(void)
     return set;
 }
 #else
-static unsigned linattn__detect(void) { return ~0u; }
+LINATTN__COLD static unsigned linattn__detect(void) { return ~0u; }
 #endif
 
-LINATTN_API unsigned linattn_isa_compiled(void)
+LINATTN__COLD LINATTN_API unsigned linattn_isa_compiled(void)
 {
     return (unsigned)LINATTN__HAS_AVX512 << LINATTN_ISA_AVX512 |
            (unsigned)LINATTN__HAS_AVX2 << LINATTN_ISA_AVX2 |
@@ -1177,14 +1179,14 @@ LINATTN_API unsigned linattn_isa_compiled(void)
            (unsigned)LINATTN__HAS_SCALAR << LINATTN_ISA_SCALAR;
 }
 
-LINATTN_API unsigned linattn_isa_available(void)
+LINATTN__COLD LINATTN_API unsigned linattn_isa_available(void)
 {
     return linattn_isa_compiled() & linattn__detect();
 }
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
 /* The one that is asked for, or the best, with the mark of FMA; AUTO if there is none. */
-static int linattn__find(linattn_isa isa)
+LINATTN__COLD static int linattn__find(linattn_isa isa)
 {
     static const unsigned char best_first[] = {LINATTN__ISA_AVX512, LINATTN__ISA_AVX2,
                                                LINATTN__ISA_NEON, LINATTN__ISA_SCALAR};
@@ -1199,7 +1201,7 @@ static int linattn__find(linattn_isa isa)
 }
 
 /* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
-static LINATTN__NOINLINE int linattn__choose(void)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__choose(void)
 {
     int none = LINATTN_ISA_AUTO, found = linattn__find(LINATTN_ISA_AUTO);
     /* a select that came first wins */
@@ -1224,7 +1226,7 @@ static int linattn__fused(void)
 }
 #endif
 
-LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     const int found = linattn__find(isa);
     if (found == LINATTN_ISA_AUTO) return LINATTN_ERROR_ISA;
@@ -1238,7 +1240,7 @@ LINATTN__INLINE int linattn__isa(void)
         LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
 }
 
-LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     return isa == LINATTN_ISA_AUTO || (int)isa == linattn__isa() ? LINATTN_OK : LINATTN_ERROR_ISA;
 }
@@ -1246,7 +1248,7 @@ LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 
 LINATTN_API linattn_isa linattn_isa_active(void) { return (linattn_isa)linattn__isa(); }
 
-LINATTN_API const char *linattn_isa_name(linattn_isa isa)
+LINATTN__COLD LINATTN_API const char *linattn_isa_name(linattn_isa isa)
 {
     switch (isa) {
     case LINATTN_ISA_AUTO: return "auto";
@@ -1258,7 +1260,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa)
     }
 }
 
-LINATTN_API const char *linattn_status_string(linattn_status status)
+LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status status)
 {
     switch (status) {
     case LINATTN_OK: return "success";
@@ -1412,10 +1414,11 @@ LINATTN__HOT linattn_status linattn__extent_status(const linattn__extent *e)
 }
 
 /* Any number of tokens and sequences. */
-static LINATTN__NOINLINE linattn_status linattn__read_tokens(linattn__extent *e,
-                                                             const linattn_view *view,
-                                                             size_t sequences, size_t n,
-                                                             size_t heads, size_t dim)
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__read_tokens(linattn__extent *e,
+                                                                           const linattn_view *view,
+                                                                           size_t sequences,
+                                                                           size_t n, size_t heads,
+                                                                           size_t dim)
 {
     const size_t head = view->stride_head ? view->stride_head : dim;
     size_t token = view->stride_token, sequence = view->stride_sequence, floats = dim;
@@ -1514,8 +1517,8 @@ static int linattn__fold_apart(const linattn__extent *o, const linattn__extent *
 }
 
 /* Slices of one interleaved buffer do not touch, whatever they are interleaved by. */
-static LINATTN__NOINLINE int linattn__interleaved(const linattn__extent *o,
-                                                  const linattn__extent *i)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__interleaved(const linattn__extent *o,
+                                                                const linattn__extent *i)
 {
     int k;
     for (k = 0; k < 3; k++)
@@ -1779,7 +1782,8 @@ static linattn__refusal linattn__too_large(const linattn__shape *s)
 }
 
 /* A config, checked whole, the numbers of its projection included. */
-static linattn_status linattn__check_config(const linattn_config *c, linattn__shape *s)
+LINATTN__COLD static linattn_status linattn__check_config(const linattn_config *c,
+                                                          linattn__shape *s)
 {
     const linattn_status status = linattn__read_config(c, s);
     if (status != LINATTN_OK) return status;
@@ -1797,7 +1801,7 @@ static linattn_status linattn__check_config(const linattn_config *c, linattn__sh
     return LINATTN_OK;
 }
 
-LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
+LINATTN__COLD LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__check_config(config, &s);
@@ -1816,7 +1820,7 @@ static int linattn__looks_unset(const linattn_config *c)
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
-LINATTN_API const char *linattn_config_error(const linattn_config *config)
+LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config *config)
 {
 #define LINATTN__WHY(text)                                                                         \
     {                                                                                              \
@@ -1853,13 +1857,13 @@ LINATTN_API const char *linattn_config_error(const linattn_config *config)
     return text[s.refused][config && linattn__looks_unset(config)];
 }
 
-LINATTN_API size_t linattn_features(const linattn_config *config)
+LINATTN__COLD LINATTN_API size_t linattn_features(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__read_config(config, &s) == LINATTN_OK && s.state_bytes ? s.m : 0;
 }
 
-LINATTN_API size_t linattn_state_size(const linattn_config *config)
+LINATTN__COLD LINATTN_API size_t linattn_state_size(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
@@ -1908,7 +1912,8 @@ static float linattn__scale(const linattn__shape *s)
 
 #if LINATTN__HAS_EXP || LINATTN__HAS_SIGNED
 /* What the maps with exponents and the identity need of sqrt(s), which is carried in two floats. */
-static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s, linattn__params *p)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s,
+                                                               linattn__params *p)
 {
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root_all = linattn__sqrt((double)linattn__scale(s));
@@ -2013,7 +2018,7 @@ typedef struct linattn__header {
     uint32_t features, degree, window;
 } linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
-static void linattn__make_header(const linattn__shape *s, linattn__header *h)
+LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn__header *h)
 {
     const uint64_t bytes = s->state_bytes;
     h->magic = LINATTN__MAGIC;
@@ -2101,8 +2106,8 @@ static float *linattn__head(void *state, const linattn__shape *s, size_t head)
 /* What heads share, written, or compared with what is there: returns 0 where, not writing, a number
    differs. Within enter and leave. */
 #if LINATTN__HAS_FEATURES
-static int linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *shared,
-                               int write);
+LINATTN__COLD static int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
+                                             float *shared, int write);
 #else
 LINATTN__INLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
                                         float *shared, int write)
@@ -2122,7 +2127,8 @@ LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
 }
 
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
-static void linattn__clear(void *state, const linattn__shape *s, const linattn__header *h)
+LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
+                                         const linattn__header *h)
 {
     const size_t m16 = linattn__round16(s->m), floats = s->head_floats;
     size_t head, i;
@@ -2141,9 +2147,9 @@ static void linattn__clear(void *state, const linattn__shape *s, const linattn__
 }
 
 /* Within enter and leave. */
-static LINATTN__NOINLINE void linattn__make_state(const linattn_config *config,
-                                                  const linattn__shape *s, linattn__header *h,
-                                                  void *state)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__make_state(const linattn_config *config,
+                                                                const linattn__shape *s,
+                                                                linattn__header *h, void *state)
 {
     linattn__make_header(s, h);
     linattn__clear(state, s, h);
@@ -2158,8 +2164,8 @@ LINATTN__INLINE int linattn__projection_apart(const linattn_config *c, const lin
            linattn__disjoint(block, bytes, c->projection, s->features * s->d * sizeof(float));
 }
 
-LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
-                                              size_t bytes)
+LINATTN__COLD LINATTN_API linattn_status linattn_state_init(const linattn_config *config,
+                                                            void *state, size_t bytes)
 {
     linattn__shape s;
     linattn__header h;
@@ -2176,7 +2182,7 @@ LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void
     return LINATTN_OK;
 }
 
-LINATTN_API linattn_status linattn_state_reset(void *state)
+LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
 {
     linattn__shape s;
     linattn__header h;
@@ -2201,11 +2207,12 @@ static int linattn__exponents_valid(const float *e, size_t count)
 }
 
 #if LINATTN__HAS_WINDOW
-static int linattn__band_valid(const linattn__shape *s, float *head);
+LINATTN__COLD static int linattn__band_valid(const linattn__shape *s, float *head);
 #endif
 
 /* A window has exponents in each of its parts. */
-static LINATTN__NOINLINE int linattn__heads_valid(const linattn__shape *s, void *state)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__heads_valid(const linattn__shape *s,
+                                                                void *state)
 {
     const size_t m16 = linattn__round16(s->m);
     size_t head;
@@ -2219,8 +2226,8 @@ static LINATTN__NOINLINE int linattn__heads_valid(const linattn__shape *s, void 
     return 1;
 }
 
-LINATTN_API linattn_status linattn_state_check(const linattn_config *config, const void *state,
-                                               size_t bytes)
+LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_config *config,
+                                                             const void *state, size_t bytes)
 {
     linattn__shape want, s;
     linattn__header h, expected;
@@ -2246,7 +2253,7 @@ LINATTN_API linattn_status linattn_state_check(const linattn_config *config, con
     return bytes < s.state_bytes ? LINATTN_ERROR_WORKSPACE : LINATTN_OK;
 }
 
-LINATTN_API uint64_t linattn_state_tokens(const void *state)
+LINATTN__COLD LINATTN_API uint64_t linattn_state_tokens(const void *state)
 {
     linattn__shape s;
     linattn__header h;
@@ -2437,7 +2444,7 @@ static int linattn__from_memory(const linattn__span *s)
 }
 
 /* update: heads, and parts of the features of each. */
-static void linattn__update_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__update_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
@@ -2451,7 +2458,7 @@ static void linattn__update_job(void *arg, size_t index)
 }
 
 /* query: heads, and parts of the tokens of each. */
-static void linattn__query_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
@@ -2480,7 +2487,7 @@ static void linattn__causal_heads(const linattn__work *w, size_t head, size_t en
     }
 }
 
-static void linattn__causal_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__causal_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     const size_t m16 = linattn__round16(w->span.m);
@@ -2513,8 +2520,8 @@ static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
 
 /* Heads split over threads. The memory for private copies is here, not in `work`, for calls that
    need none. */
-static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
-                                                      const linattn_context *context)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
+                                                                    const linattn_context *context)
 {
     const size_t m16 = linattn__round16(w->span.m), panels = (w->span.dv + 15) / 16;
     const size_t most = linattn__threads(context, w->span.heads * panels);
@@ -2535,8 +2542,8 @@ static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
 }
 
 /* Heads alone if they share out evenly, else each in `jobs` parts. */
-static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
-                              const linattn_context *context)
+LINATTN__COLD static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
+                                            const linattn_context *context)
 {
     w->span.fetch = linattn__from_memory(&w->span);
     w->jobs = linattn__threads(context, w->span.heads * divisible);
@@ -2681,8 +2688,8 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
 }
 
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
-   anything to do enters the environment. A function of its own, so that its locals are gone from the
-   stack when kernels run. */
+   anything to do enters the environment. A function of its own, so that its locals are gone from
+   the stack when kernels run. */
 LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
                                               const linattn_view *k, const linattn_view *v,
                                               const linattn_output *out, size_t n,
@@ -2830,7 +2837,8 @@ static int linattn__beside(const uintptr_t *sorted, size_t count, uintptr_t at, 
 
 /* Do the states lie clear of one another? At once where they ascend or descend, as those of one
    array do; else some of them at a time are sorted, and all that follow are looked up there. */
-static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t count, size_t bytes)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__states_apart(void *const *states, size_t count,
+                                                                 size_t bytes)
 {
     uintptr_t sorted[LINATTN__CROWD];
     size_t up = 1, down = 1, i, j, begin, held, place;
@@ -3035,7 +3043,7 @@ static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
     return 1;
 }
 
-LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__header to, from;
@@ -3074,10 +3082,11 @@ static void *linattn__align(void *workspace)
 }
 
 /* Operands of a verb with a workspace. */
-static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q, size_t n_q,
-                                        linattn_view k, linattn_view v, size_t n_k,
-                                        linattn_output out, void *workspace, size_t bytes,
-                                        size_t need, linattn__operands *x)
+LINATTN__COLD static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q,
+                                                      size_t n_q, linattn_view k, linattn_view v,
+                                                      size_t n_k, linattn_output out,
+                                                      void *workspace, size_t bytes, size_t need,
+                                                      linattn__operands *x)
 {
     const int verb = LINATTN__KEYS | LINATTN__QUERIES;
     const linattn_view to = linattn__view_of(out);
@@ -3128,11 +3137,10 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     return LINATTN_OK;
 }
 
-LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
-                                                 size_t n_q, linattn_view k, linattn_view v,
-                                                 size_t n_k, linattn_output out, void *workspace,
-                                                 size_t workspace_bytes,
-                                                 const linattn_context *context)
+LINATTN__COLD LINATTN_API linattn_status
+linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
+                      linattn_view v, size_t n_k, linattn_output out, void *workspace,
+                      size_t workspace_bytes, const linattn_context *context)
 {
     linattn__work w;
     linattn__span *const s = &w.span;
@@ -3238,7 +3246,7 @@ static size_t linattn__band_floats(const linattn__shape *s, size_t window)
 }
 
 /* Are the exponents of a head's parts valid? */
-static int linattn__band_valid(const linattn__shape *s, float *head)
+LINATTN__COLD static int linattn__band_valid(const linattn__shape *s, float *head)
 {
     const size_t m16 = linattn__round16(s->m);
     linattn__band band;
@@ -3343,8 +3351,8 @@ LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree,
     return degree > 1 ? r->first[degree][i] : degree * i;
 }
 
-/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where among
-   those that share them it stands; *leading is the last one. */
+/* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where
+   among those that share them it stands; *leading is the last one. */
 static size_t linattn__descend(size_t d, size_t degree, size_t rank, linattn__segment *s,
                                size_t *leading)
 {
@@ -3379,8 +3387,8 @@ static size_t linattn__base(size_t d, size_t degree)
 
 /* The segment at feature `rank` of a degree. Returns how many features follow to the end of its
    list. */
-static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t rank,
-                              linattn__segment *s)
+LINATTN__COLD static size_t linattn__locate(const linattn__recipe *r, size_t degree, size_t rank,
+                                            linattn__segment *s)
 {
     const size_t low = degree < r->base ? degree : r->base;
     size_t i;
@@ -3405,7 +3413,7 @@ static int linattn__advance(size_t d, linattn__segment *s)
 
 /* The lists: those of degree p with leading index i are as many as those of degree p - 1 from i on.
    */
-static void linattn__plan_lists(linattn__recipe *r, size_t degree)
+LINATTN__COLD static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 {
     size_t p, i, at = 0;
     r->base = linattn__base(r->d, degree);
@@ -3422,8 +3430,8 @@ static void linattn__plan_lists(linattn__recipe *r, size_t degree)
 }
 
 /* The recipe of features [f0, f1) of the monomials up to `degree`. */
-static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d, size_t degree, size_t f0,
-                                            size_t f1)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, size_t d,
+                                                          size_t degree, size_t f0, size_t f1)
 {
     size_t p, rank = f0, left;
     linattn__segment s;
@@ -3486,8 +3494,8 @@ static int linattn__put(float *at, float value, int write)
 /* The projection in panels [m / 16][d][16], the second half of the hyperbolic form with the other
    sign. Numbers so small that their products might be denormal count as 0. Returns 0 where, not
    writing, a number differs. */
-static int linattn__put_projection(const linattn_config *c, const linattn__shape *s, float *shared,
-                                   int write)
+LINATTN__COLD static int linattn__put_projection(const linattn_config *c, const linattn__shape *s,
+                                                 float *shared, int write)
 {
     size_t f, i;
     int same = 1;
@@ -3555,7 +3563,7 @@ static void linattn__walk_on(const linattn__shape *s, linattn__walk *x)
         linattn__walk_degree(s, x->degree + 1, x);
 }
 
-static int linattn__put_weights(const linattn__shape *s, float *shared, int write)
+LINATTN__COLD static int linattn__put_weights(const linattn__shape *s, float *shared, int write)
 {
     size_t f;
     int same = 1;
@@ -3569,8 +3577,8 @@ static int linattn__put_weights(const linattn__shape *s, float *shared, int writ
     return same;
 }
 
-static LINATTN__NOINLINE int linattn__put_shared(const linattn_config *c, const linattn__shape *s,
-                                                 float *shared, int write)
+LINATTN__COLD static LINATTN__NOINLINE int
+linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *shared, int write)
 {
     if (s->source == LINATTN__PROJECTED) return linattn__put_projection(c, s, shared, write);
     if (s->source == LINATTN__MONOMIALS) return linattn__put_weights(s, shared, write);
@@ -3630,7 +3638,7 @@ typedef struct linattn__exact_work {
 
 /* Heads, and parts of the queries of each. Later queries of a causal head see more keys: each part
    takes a piece of the first half and the piece that lies opposite in the second. */
-static void linattn__exact_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
     const size_t pieces = w->head.causal && w->parts > 1 ? 2 * w->parts : w->parts;
@@ -3684,10 +3692,12 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     w->out_group = x->out.stride[LINATTN__HEAD] * s->group;
 }
 
-LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
-                                           linattn_view k, linattn_view v, size_t n_k,
-                                           linattn_output out, int causal, void *workspace,
-                                           size_t workspace_bytes, const linattn_context *context)
+LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *config,
+                                                         linattn_view q, size_t n_q, linattn_view k,
+                                                         linattn_view v, size_t n_k,
+                                                         linattn_output out, int causal,
+                                                         void *workspace, size_t workspace_bytes,
+                                                         const linattn_context *context)
 {
     linattn__shape s;
     linattn__operands x;
@@ -3857,7 +3867,8 @@ static size_t linattn__segments(size_t n, size_t landmarks, size_t *count)
     return length;
 }
 
-static void linattn__key_landmarks(const linattn__nystrom_work *w, size_t job, size_t kv_head)
+LINATTN__COLD static void linattn__key_landmarks(const linattn__nystrom_work *w, size_t job,
+                                                 size_t kv_head)
 {
     linattn__nystrom_head h;
     linattn__means m;
@@ -3878,7 +3889,8 @@ static void linattn__key_landmarks(const linattn__nystrom_work *w, size_t job, s
 }
 
 /* A^+ B V of one head, from the key landmarks that lie in the job's slot. */
-static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, size_t head)
+LINATTN__COLD static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job,
+                                                  size_t head)
 {
     linattn__nystrom_head h;
     linattn__means m;
@@ -3918,8 +3930,9 @@ static void linattn__nystrom_values(const linattn__nystrom_work *w, size_t job, 
 }
 
 /* Queries [begin, end) of a head, with the landmarks and values of slot `from`. */
-static void linattn__nystrom_queries(const linattn__nystrom_work *w, size_t job, size_t from,
-                                     size_t head, size_t begin, size_t end)
+LINATTN__COLD static void linattn__nystrom_queries(const linattn__nystrom_work *w, size_t job,
+                                                   size_t from, size_t head, size_t begin,
+                                                   size_t end)
 {
     linattn__nystrom_head h, own;
     linattn__exact x = w->head;
@@ -3939,7 +3952,7 @@ static void linattn__nystrom_queries(const linattn__nystrom_work *w, size_t job,
 }
 
 /* Whole heads, then the values of one of the heads that are left over: fewer than jobs. */
-static void linattn__nystrom_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__nystrom_job(void *arg, size_t index)
 {
     const linattn__nystrom_work *w = (const linattn__nystrom_work *)arg;
     const size_t none = w->heads;
@@ -3958,7 +3971,7 @@ static void linattn__nystrom_job(void *arg, size_t index)
 }
 
 /* The queries of the heads left over, each in as many parts as there are jobs. */
-static void linattn__nystrom_rest(void *arg, size_t index)
+LINATTN__COLD static void linattn__nystrom_rest(void *arg, size_t index)
 {
     const linattn__nystrom_work *w = (const linattn__nystrom_work *)arg;
     size_t i, end, t0, t1;
@@ -3977,10 +3990,12 @@ static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context 
     if (left) linattn__run_jobs(linattn__nystrom_rest, w, w->jobs, context);
 }
 
-LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
-                                           linattn_view k, linattn_view v, size_t n_k,
-                                           linattn_output out, int causal, void *workspace,
-                                           size_t workspace_bytes, const linattn_context *context)
+LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *config,
+                                                         linattn_view q, size_t n_q, linattn_view k,
+                                                         linattn_view v, size_t n_k,
+                                                         linattn_output out, int causal,
+                                                         void *workspace, size_t workspace_bytes,
+                                                         const linattn_context *context)
 {
     linattn__shape s;
     linattn__operands x;
@@ -4024,8 +4039,9 @@ LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn
 
 /* ---- Workspaces ------------------------------------------------------------------------------ */
 
-LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
-                                          const linattn_context *context)
+LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *config,
+                                                        linattn_workspace verb,
+                                                        const linattn_context *context)
 {
     linattn__shape s;
     if (linattn__cannot_thread(context)) return 0;
@@ -4108,8 +4124,8 @@ static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, li
 }
 #endif
 
-LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
-                                       float *y, size_t n)
+LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys,
+                                                     const float *x, float *y, size_t n)
 {
     linattn__shape s;
     linattn__params p;
@@ -4260,7 +4276,7 @@ static double linattn__minus_log(double p)
 /* A standard normal number by inversion. p, of 53 bits, is the probability of the tail beyond it,
    below 1/2; the sign is a bit of its own. Wichura 1988, algorithm AS 241 (PPND16): a rational
    function of (1/2 - p)^2 around the centre, of sqrt(-log p) in the tail and far out; 1e-15. */
-static double linattn__normal(uint64_t *stream)
+LINATTN__COLD static double linattn__normal(uint64_t *stream)
 {
     static const double centre[2][8] = {
         {3.3871328727963666080e+0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
@@ -4361,7 +4377,8 @@ static void linattn__subtract(float *x, const float *rows, const float *factor, 
 
 /* Takes from x its projections on `count` orthonormal rows. Gram-Schmidt, modified between batches
    and classical within. */
-static void linattn__project_out(float *x, const float *rows, size_t count, size_t dim)
+LINATTN__COLD static void linattn__project_out(float *x, const float *rows, size_t count,
+                                               size_t dim)
 {
     float factor[LINATTN__BATCH];
     size_t first, j;
@@ -4399,8 +4416,8 @@ static void linattn__orthonormal_row(uint64_t *stream, float *x, const float *ro
 
 /* Within enter and leave, and not inlined, so that its arithmetic stays between them. Norms come
    from a stream of their own, for directions and norms of more features to begin with these. */
-static LINATTN__NOINLINE void linattn__make_projection(uint64_t seed, int kind, size_t features,
-                                                       size_t dim, float *w)
+LINATTN__COLD static LINATTN__NOINLINE void
+linattn__make_projection(uint64_t seed, int kind, size_t features, size_t dim, float *w)
 {
     const double root = linattn__sqrt((double)dim);
     uint64_t rows = linattn__random_bits(&seed), norms = ~rows;
@@ -4422,8 +4439,10 @@ static LINATTN__NOINLINE void linattn__make_projection(uint64_t seed, int kind, 
     }
 }
 
-LINATTN_API linattn_status linattn_random_features(uint64_t seed, linattn_random_kind kind,
-                                                   size_t features, size_t dim, float *projection)
+LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
+                                                                 linattn_random_kind kind,
+                                                                 size_t features, size_t dim,
+                                                                 float *projection)
 {
     linattn__environment environment;
     size_t total;

@@ -137,7 +137,6 @@
 #define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
 #define la_map_vector LA_NAME(map_vector)
-#define la_masked_block LA_NAME(masked_block)
 #define la_mass LA_NAME(mass)
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
@@ -1165,6 +1164,7 @@ typedef struct la_chunk {
     int first, last;     /* of the features */
     int keep;            /* leave the new z behind */
     int fresh;           /* keys are not mapped yet */
+    int own;             /* tokens count as seen by their own queries */
     la_rows k, q;        /* of the block's tokens, for one query head */
     size_t row0;         /* of that head in scratch */
     const float *query;  /* its operand */
@@ -1458,8 +1458,7 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
 }
 
 /* The output factors of a run of one query head. */
-static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                        int keys)
+static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, const la_chunk *c)
 {
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
@@ -1471,7 +1470,7 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
     for (row = first; row < end; row++) {
         const size_t t = row - c->row0;
         la_factor(s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16, w->top + row,
-                  keys ? la_visible(s, c->t0 + t) : s->seen, w->scale + row, w->power + row);
+                  c->own ? la_visible(s, c->t0 + t) : s->seen, w->scale + row, w->power + row);
     }
 }
 
@@ -1957,7 +1956,7 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->fresh = g == 0;
         if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
         la_stage(s, w, c, keys);
-        if (c->last) la_finish(s, w, c, keys);
+        if (c->last) la_finish(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
@@ -1969,7 +1968,7 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
 
 /* One chunk of features: makes them, then takes run after run. */
 LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
-                                    size_t g0, int keep, const int keys)
+                                    size_t g0, int keep, int own, const int keys)
 {
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
@@ -1984,6 +1983,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     c.first = a->first;
     c.last = a->last;
     c.scores = NULL;
+    c.own = own;
     c.k.at = q;
     c.k.row = 0;
     if (keys)
@@ -2002,7 +2002,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
    adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
    sums only where `keep` says so, which is once all query heads have seen the old ones. */
 LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
-                              size_t g0, size_t heads, int keep, const int keys)
+                              size_t g0, size_t heads, int keep, int own, const int keys)
 {
     const size_t step = linattn__chunk(s->m);
     la_tile a;
@@ -2030,16 +2030,16 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
         a.f1 = s->m - f < step ? s->m : f + step;
         a.first = f == 0;
         a.last = a.f1 == s->m;
-        la_block_chunk(s, w, &a, t0, g0, keep, keys);
+        la_block_chunk(s, w, &a, t0, g0, keep, own, keys);
     }
     for (g = 0; g < heads && !la_plain_factor(s->params); g++)
         la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
 static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch *w, size_t t0,
-                                             size_t count, size_t g)
+                                             size_t count, size_t g, int own)
 {
-    la_block(s, w, t0, count, g, 1, 0, 0);
+    la_block(s, w, t0, count, g, 1, 0, own, 0);
 }
 
 static LINATTN__NOINLINE void la_query(const linattn__span *s)
@@ -2048,19 +2048,7 @@ static LINATTN__NOINLINE void la_query(const linattn__span *s)
     size_t t, g;
     for (g = 0; g < s->group; g++)
         for (t = 0; t < s->n; t += LA_BLOCK)
-            la_query_block(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g);
-}
-
-/* A masked token adds nothing: it only queries, but counts for the norm length. */
-static LINATTN__NOINLINE void la_masked_block(const linattn__span *s, la_scratch *w, size_t t0,
-                                              size_t count)
-{
-    linattn__span one = *s;
-    size_t t, g;
-    for (t = t0; t < t0 + count; t++) {
-        one.seen = s->seen + t + 1;
-        for (g = 0; g < s->group; g++) la_query_block(&one, w, t, 1, g);
-    }
+            la_query_block(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g, 0);
 }
 
 static void la_causal(const linattn__span *s)
@@ -2072,14 +2060,13 @@ static void la_causal(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         int masked;
         count = la_alike(s, t, most, &masked);
-        if (masked) {
-            la_masked_block(s, &w, t, count);
-            continue;
-        }
+        /* a masked token adds nothing: it only queries, but counts for the norm length */
+        for (g = 0; masked && g < s->group; g++) la_query_block(s, &w, t, count, g, 1);
+        if (masked) continue;
         /* more heads than a block holds come in chunks, and then count is 1 */
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_block(s, &w, t, count, g, heads, g + heads == s->group, 1);
+            la_block(s, &w, t, count, g, heads, g + heads == s->group, 1, 1);
         }
     }
     la_clear_padding(s);
@@ -2288,7 +2275,7 @@ static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
-static void la_merge(const linattn__span *dst, const linattn__span *src)
+LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span *src)
 {
     const size_t m = dst->m, panels = (dst->dv + 15) / 16;
     size_t f, i, c;
@@ -2604,13 +2591,15 @@ typedef struct la_band_scratch {
     float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
 } la_band_scratch;
 
-/* The span of a part of a head: z, exponents and S one after the other. */
+/* The span of a part of a head: z, exponents and S one after the other. That of the sum, which
+   comes first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
 {
     linattn__span x = *s;
     x.z = part;
     x.e = part + (s->m + 15) / 16 * 16;
     x.s = x.e + (s->m + 15) / 16 * 16;
+    x.column_end = s->dv;
     return x;
 }
 
@@ -2627,15 +2616,15 @@ static void la_part_clear(const linattn__span *s, float *part)
         la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
-static void la_part_add(const linattn__span *s, float *part, float *other)
+static LINATTN__NOINLINE void la_part_add(const linattn__span *s, float *part, float *other)
 {
     const linattn__span to = la_part(s, part), from = la_part(s, other);
     la_merge(&to, &from);
 }
 
 /* part = the middle of the window of token i. */
-static void la_part_middle(const linattn__span *s, const linattn__band_parts *b, float *part,
-                           uint64_t i)
+static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linattn__band_parts *b,
+                                             float *part, uint64_t i)
 {
     const linattn__band *band = s->band;
     const float *slot = b->slots;
@@ -2847,8 +2836,8 @@ static void la_add_kept(const linattn__span *s, const linattn__band_parts *b, fl
 }
 
 /* The sub-block that began with token i is complete. */
-static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn__band_parts *b,
-                                          uint64_t i)
+LINATTN__COLD static LINATTN__NOINLINE void la_band_end(const linattn__span *s,
+                                                        const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const size_t part = band->part_floats;
@@ -2977,7 +2966,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    const size_t columns = sum->column_end;
+    const size_t columns = sum->column_end, m = s->m;
     float *const sums = sum->s;
     la_tile a;
     la_chunk c;
@@ -2995,6 +2984,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.t0 = t0;
     c.count = count;
     c.keep = c.fresh = 0;
+    c.own = 1;
     c.columns = s->band->columns;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
     la_fill(w->den, count * heads * 16, 0.0f);
@@ -3023,7 +3013,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     for (g = 0; g < heads; g++) {
         c.row0 = g * count;
         c.query = q + g * s->q_head;
-        la_finish(s, w, &c, 1);
+        la_finish(s, w, &c);
     }
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
@@ -3037,10 +3027,10 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.last = a.positive_zeros = 1;
     la_read_tiles(&a);
     sum->s = sums;
-    sum->m = s->m;
-    sum->column_end = columns;
+    sum->m = m;
     for (g = 0; g < heads; g++)
         la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
+    sum->column_end = columns;
 }
 
 /* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
@@ -3110,11 +3100,10 @@ static void la_band(const linattn__span *s)
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     int apart[LA_BLOCK];
     linattn__band_parts b;
-    linattn__span sum;
+    linattn__span *const sum = (linattn__span *)(uintptr_t)s; /* its job's own copy */
     size_t t, count, i;
     linattn__band_layout(s, s->z, &b);
-    sum = la_part(s, b.sum);
-    sum.column_end = (s->dv + 15) / 16 * 16 + band->columns;
+    sum->column_end = (s->dv + 15) / 16 * 16 + band->columns;
     if (s->seen == 0) {
         for (i = 0; i < band->middle; i++) la_part_clear(s, b.slots + i * band->part_floats);
         la_part_clear(s, b.prefix);
@@ -3122,14 +3111,15 @@ static void la_band(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         const uint64_t at = s->seen + t;
         int masked;
-        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, &sum, &b, at);
+        if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, &sum, &b, t, count, masked, apart);
+        la_band_tokens(s, sum, &b, t, count, masked, apart);
         for (i = 0; i < count && t >= s->lag; i++)
             if (apart[i]) la_band_apart(s, &b, t + i);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
+    sum->column_end = s->dv;
 }
 #endif
 
@@ -3236,7 +3226,8 @@ static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_
     return s->panel;
 }
 
-/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads out S. */
+/* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
+   out S. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
                                        size_t x_token, size_t count, size_t f0, size_t f1, float *y,
                                        size_t y_row)
@@ -3716,7 +3707,7 @@ static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, s
     return count;
 }
 
-static size_t la_means(const linattn__means *x)
+LINATTN__COLD static size_t la_means(const linattn__means *x)
 {
     float *mean = x->mean;
     size_t t, f, count = 0, segments = 0;
@@ -3794,8 +3785,8 @@ static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const do
 }
 
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
-static void la_columns(const float *x, size_t rows, size_t d, double scale, double *to, size_t wide,
-                       size_t row)
+LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, double scale,
+                                     double *to, size_t wide, size_t row)
 {
     size_t i, f;
     for (f = 0; f < d; f++, to += row) {
@@ -3832,7 +3823,8 @@ LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, size_t columns)
+LINATTN__COLD static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows,
+                                             size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
@@ -3852,7 +3844,7 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
 
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
-static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
+LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
@@ -3876,7 +3868,7 @@ static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
 }
 
 /* E = I - X / c in place of X. */
-static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
+LINATTN__COLD static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
@@ -3888,8 +3880,8 @@ static void la_residual(double *x, size_t wide, size_t row, size_t rows, double 
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
-                           size_t rows)
+LINATTN__COLD static void la_polynomials(double *e, double *p, const double *cube, size_t wide,
+                                         size_t row, size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
@@ -3923,7 +3915,8 @@ static double la_trace(const double *a, size_t row, size_t rows)
 /* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
    for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
    polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
-static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
+LINATTN__COLD static const double *la_iterate(const linattn__inverse_of *x,
+                                              linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
     size_t step;
@@ -3950,8 +3943,9 @@ static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_s
 }
 
 /* w = A^T (G bv) / c; limit keeps sums over w within floats. */
-static void la_inverse_end(const linattn__inverse_of *x, const linattn__inverse_scratch *w,
-                           const double *g, double c)
+LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
+                                         const linattn__inverse_scratch *w, const double *g,
+                                         double c)
 {
     const size_t dv = w->dv_row;
     const double limit = (double)LINATTN__FLT_MAX / (4.0 * (double)x->columns);
@@ -3971,7 +3965,7 @@ static void la_inverse_end(const linattn__inverse_of *x, const linattn__inverse_
         }
 }
 
-static void la_inverse(const linattn__inverse_of *x)
+LINATTN__COLD static void la_inverse(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
@@ -4053,7 +4047,7 @@ static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, 
 #endif
 
 /* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-static void la_map_features(linattn__span *s)
+LINATTN__COLD static void la_map_features(linattn__span *s)
 {
     const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
@@ -4086,7 +4080,7 @@ static void la_map_features(linattn__span *s)
 
 #if LINATTN__HAS_SOFTMAX
 /* y = softmax over the span's m features of one query. */
-static void la_map_softmax(const linattn__span *s, const float *x, float *y)
+LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
     float all, top;
     la_vec mass;
@@ -4207,7 +4201,6 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_map_pairs
 #undef la_map_softmax
 #undef la_map_vector
-#undef la_masked_block
 #undef la_mass
 #undef la_max
 #undef la_max16

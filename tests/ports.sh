@@ -110,7 +110,8 @@ ports_compile() { # CLANG TARGET FLAGS...
 # -ffast-math is undone for the header, or refused: no arithmetic may have the flags that allow it.
 not_fast() { # CLANG TARGET
     local code fast
-    if ! code=$(ports_compile "$1" "$2" -O1 -ffast-math -S -emit-llvm tests/linattn.c -o - 2>&1); then
+    if ! code=$(ports_compile "$1" "$2" -O1 -ffast-math -S -emit-llvm tests/linattn.c \
+        -o - 2>&1); then
         grep -E 'linattn\.h:[0-9:]+ error: "' <<<"$code" && return
         head -n 20 <<<"$code"
         return 1

@@ -326,7 +326,8 @@ static void a_key_that_dwarfs_all_others(void **state)
             }
 }
 
-/* What a window has left behind changes no bit, whatever it was; nor does what it has not reached. */
+/* What a window has left behind changes no bit, whatever it was; nor does what it has not reached.
+   */
 static void window_law(const problem *p, rng *r)
 {
     problem clean = *p;

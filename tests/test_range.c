@@ -36,7 +36,8 @@ static void wild_fill(rng *r, float *x, size_t n)
     }
 }
 
-/* Wild weights, as far as they are allowed; all of one size, some of one row, or as they should be. */
+/* Wild weights, as far as they are allowed; all of one size, some of one row, or as they should be.
+   */
 static void wild_projection(rng *r, problem *p)
 {
     static const float sizes[] = {1e6f, 1e6f, 1e5f, 1e3f, 30, 1, 1e-3f, 1e-20f, 1e-38f, 1e-45f, 0};
@@ -61,8 +62,8 @@ static bool is_weighted_mean(const problem *p)
     return !map_has_signs(p->config.map) && normaliser == LINATTN_NORM_SUM;
 }
 
-/* The whole sequence of p, causal and bidirectional, is what the oracle says of `meant`, which p is or
-   has to amount to. */
+/* The whole sequence of p, causal and bidirectional, is what the oracle says of `meant`, which p is
+   or has to amount to. */
 static void check_both(const problem *p, const problem *meant, double tolerance)
 {
     check_close(meant, "causal", run_causal(p, run_init(&p->config)), p->n_q,
@@ -282,9 +283,9 @@ static void factors_far_outside_the_range_of_float(void **state)
         }
 }
 
-/* Norms for which each factor of favor is far outside the range of float: e^(-|x'|^2/2) of 1e-500 is
-   common to numerator and denominator. An exponent this large has few digits left behind the point,
-   which the oracle's magnitudes account for. */
+/* Norms for which each factor of favor is far outside the range of float: e^(-|x'|^2/2) of 1e-500
+   is common to numerator and denominator. An exponent this large has few digits left behind the
+   point, which the oracle's magnitudes account for. */
 static void factors_of_favor_far_outside_the_range_of_float(void **state)
 {
     (void)state;

@@ -319,8 +319,8 @@ static void check_window(const problem *p)
                 rounding_linear(p));
 }
 
-/* Shorter and longer than the sequence, and than whatever is taken at a time; masked keys keep their
-   place in a window. */
+/* Shorter and longer than the sequence, and than whatever is taken at a time; masked keys keep
+   their place in a window. */
 static void windows(void **state)
 {
     (void)state;
