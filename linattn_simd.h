@@ -2333,16 +2333,26 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                                           const float *query, size_t f0, size_t f1)
 {
     const int map = h->map, feature = h->feature;
+#if LA_W > 1
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
+#elif LINATTN__HAS_SIGNED
+    float *const den = w->den, *const lost = w->lost;
+#else
+    float *const den = w->den, *const lost = NULL;
+#endif
     float top = 0.0f;
     size_t f, j;
     if (LINATTN__IS_EXP(map) && query && w->top > -LINATTN__INF) top = w->top;
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
-        den[j] = lost[j] = la_zero();
+        if (LA_W == 1 && f0 > 0) break; /* they are there */
+        den[j] = la_zero();
         if (f0 > 0) den[j] = la_load(w->den + j * LA_W);
 #if LINATTN__HAS_SIGNED
+        lost[j] = la_zero();
         if (f0 > 0) lost[j] = la_load(w->lost + j * LA_W);
+#elif LA_W > 1
+        lost[j] = la_zero();
 #endif
     }
     for (f = f0; f < f1; f += 16) {
@@ -2373,6 +2383,7 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
         w->scale = linattn__inverse(la_sum16(den));
         return;
     }
+#if LA_W > 1
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
         la_store(w->den + j * LA_W, den[j]);
@@ -2380,8 +2391,10 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
         la_store(w->lost + j * LA_W, lost[j]);
 #endif
     }
+#endif
 }
 
+#if LA_W > 1
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
 LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const float *value,
@@ -2430,14 +2443,13 @@ LINATTN__INLINE void la_step_columns(const la_head *h, const la_token *w, const 
 {
     size_t u = h->begin;
     for (; h->end - u >= 4; u += 4) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 4);
-    if (LA_W > 1 && h->end - u >= 2) {
+    if (h->end - u >= 2) {
         la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 2);
         u += 2;
     }
     for (; u < h->end; u++) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
 }
 
-#if LA_W > 1
 static LINATTN__NOINLINE void la_step_both(const la_head *h, const la_token *w, const float *value,
                                            float *out, size_t f0, size_t f1)
 {
@@ -2455,23 +2467,51 @@ static LINATTN__NOINLINE void la_step_query(const la_head *h, const la_token *w,
 {
     la_step_columns(h, w, NULL, out, f0, f1, 0, 1);
 }
-#endif
 
 /* All columns of this job; no key or no query where value or out are NULL. */
 LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
                                   float *out, size_t f0, size_t f1)
 {
-#if LA_W > 1
     if (!out)
         la_step_update(h, w, value, f0, f1);
     else if (value)
         la_step_both(h, w, value, out, f0, f1);
     else
         la_step_query(h, w, out, f0, f1);
-#else /* small rather than quick */
-    la_step_columns(h, w, value, out, f0, f1, value != NULL, out != NULL);
-#endif
 }
+#else
+/* The same for scalar code: four columns at a time, in a row of S, whose columns beyond dv stay 0. */
+static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
+                                           float *out, size_t f0, size_t f1)
+{
+    size_t u, f, j;
+    for (u = h->begin; u < h->end; u += 4) {
+        const size_t columns = h->end - u < 4 ? h->end - u : 4;
+        float *row = h->s + (u / 16 * h->m + f0) * 16 + u % 16;
+        float v[4] = {0.0f, 0.0f, 0.0f, 0.0f}, o[4] = {0.0f, 0.0f, 0.0f, 0.0f}, x[4];
+        for (j = 0; j < columns; j++) {
+            if (value) v[j] = value[u + j];
+            if (out && f0 > 0) o[j] = out[u + j];
+        }
+        for (f = 0; f < f1 - f0; f++, row += 16) {
+            LINATTN__UNROLL for (j = 0; j < 4; j++) x[j] = row[j];
+            if (value) {
+                const float by = w->k[f];
+                LINATTN__UNROLL for (j = 0; j < 4; j++)
+                {
+                    x[j] = la_fma(by, v[j], x[j]);
+                    row[j] = x[j];
+                }
+            }
+            if (out) {
+                const float by = w->q[f];
+                LINATTN__UNROLL for (j = 0; j < 4; j++) o[j] = la_fma(by, x[j], o[j]);
+            }
+        }
+        for (j = 0; out && j < columns; j++) out[u + j] = f1 == h->m ? o[j] * w->scale : o[j];
+    }
+}
+#endif
 
 static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
                                              const float *query, uint64_t seen)
