@@ -50,9 +50,10 @@
 #define la_band_block LA_NAME(band_block)
 #define la_band_count LA_NAME(band_count)
 #define la_band_end LA_NAME(band_end)
+#define la_band_keep LA_NAME(band_keep)
 #define la_band_mask LA_NAME(band_mask)
+#define la_band_query LA_NAME(band_query)
 #define la_band_run LA_NAME(band_run)
-#define la_band_scratch LA_NAME(band_scratch)
 #define la_band_tokens LA_NAME(band_tokens)
 #define la_block LA_NAME(block)
 #define la_block_chunk LA_NAME(block_chunk)
@@ -2626,11 +2627,6 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Scores of a block, [query head][token][key]. */
-typedef struct la_band_scratch {
-    float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
-} la_band_scratch;
-
 /* The span of a part of a head: z, exponents and S one after the other. That of the sum, which comes
    first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
@@ -2707,10 +2703,10 @@ static size_t la_first_column(const linattn__span *s, uint64_t i)
     return left;
 }
 
-/* phi(k) of the run's tokens, which are in w->k from now on, become columns, that of token 0 being
+/* phi(k) of the run's tokens, which are in k from now on, become columns, that of token 0 being
    `column`. */
-static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratch *w,
-                                             const la_chunk *c, size_t column)
+static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
+                                             size_t column)
 {
     const linattn__params *p = sum->params;
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
@@ -2719,7 +2715,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratc
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         for (t = c->t; t < c->end; t++)
-            la_store(w->k + t * LA_ROW + (f - c->f0),
+            la_store(k + t * LA_ROW + (f - c->f0),
                      la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
     }
     for (t = c->t; t < c->end;) {
@@ -2727,7 +2723,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratc
         const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
         for (f = c->f0; f < c->f1; f += LA_W) {
             const size_t lanes = (size_t)la_lanes_left(c->f1, f);
-            const float *from = w->k + t * LA_ROW + (f - c->f0);
+            const float *from = k + t * LA_ROW + (f - c->f0);
             la_vec a[LA_W];
             if (count == 1) {
                 for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
@@ -2751,19 +2747,20 @@ static void la_clear_columns(const linattn__span *sum, size_t column, size_t cou
 }
 
 /* Columns for `count` tokens that are not masked, with no query that looks on. */
-static void la_append(const linattn__span *sum, la_scratch *w, const float *keys, size_t k_token,
-                      size_t count, size_t column)
+static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t k_token,
+                                        size_t count, size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
+    float k[LA_BLOCK * LA_ROW];
     la_chunk c;
     for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
         c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
-        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, w->k, LA_ROW);
+        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (LINATTN__IS_EXP(sum->params->map))
                 c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            la_put_columns(sum, w, &c, column);
+            la_put_columns(sum, k, &c, column);
         }
     }
 }
@@ -2808,15 +2805,14 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
 
 /* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
 static void la_put_left(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                        la_scratch *w, uint64_t key, size_t count, size_t column, uint64_t first,
-                        int masked)
+                        uint64_t key, size_t count, size_t column, uint64_t first, int masked)
 {
     const size_t at = la_kept(s, key);
     size_t t;
     if (masked)
         la_clear_columns(sum, column, count);
     else
-        la_append(sum, w, b->keys + at * s->d, s->d, count, column);
+        la_append(sum, b->keys + at * s->d, s->d, count, column);
     for (t = 0; t < count; t++) {
         const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
         if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
@@ -2834,7 +2830,6 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
-    la_scratch w;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -2853,13 +2848,13 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             left.k = b->keys + (at - row) * s->d;
             count = la_alike(&left, row, count, &masked);
         }
-        la_put_left(s, sum, b, &w, key, count, column, first, masked);
+        la_put_left(s, sum, b, key, count, column, first, masked);
     }
 }
 
 /* Tokens [key, end) of those that are kept, if they came at all, are added to a part. */
-static void la_add_kept(const linattn__span *s, const linattn__band_parts *b, float *part,
-                        uint64_t key, uint64_t end)
+static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn__band_parts *b,
+                                          float *part, uint64_t key, uint64_t end)
 {
     linattn__span x = la_part(s, part);
     if (end > s->seen + s->n_k) end = s->seen + s->n_k;
@@ -2934,7 +2929,7 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
 
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
    them from `column` on. */
-static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
+static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, float *scores,
                                           la_chunk *c, la_tile *a, size_t column, size_t wide,
                                           const float *q)
 {
@@ -2948,7 +2943,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
         c->q.at =
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
         c->out = sum->band->middle ? out + g * sum->out_head : NULL;
-        c->scores = x->p + c->row0 * LA_ROW;
+        c->scores = scores + c->row0 * LA_ROW;
         if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         la_stage(sum, w, c, 0);
     }
@@ -2963,7 +2958,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
     sum->column_end = wide;
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
-    a->out = x->p + column;
+    a->out = scores + column;
     la_read_tiles(a);
     sum->s = sums;
     sum->dv = sum->column_end = dv;
@@ -2975,7 +2970,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
-static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch *x, size_t t0,
+static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, size_t t0,
                          size_t count, size_t heads, size_t column)
 {
     const size_t left = s->band->left * LINATTN__BAND;
@@ -2985,7 +2980,7 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
             const uint64_t i = s->seen + t0 + t;
             const size_t first = la_first_column(s, i);
             const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
-            float *const p = x->p + row * LA_ROW, *const den = w->den + row * 16;
+            float *const p = scores + row * LA_ROW, *const den = w->den + row * 16;
             for (j = column; j < first; j++) p[j] = 0.0f;
             for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
             for (j = first / 16 * 16; j < end; j += LA_W)
@@ -2997,8 +2992,8 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            la_band_scratch *x, int *is_apart, size_t t0,
-                                            size_t count, size_t g0, size_t heads, int keys)
+                                            float *scores, int *is_apart, size_t t0, size_t count,
+                                            size_t g0, size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -3007,7 +3002,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
     const size_t columns = sum->column_end, m = s->m;
-    float *const sums = sum->s;
+    float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
     size_t wide = s->band->columns - column, g, t;
@@ -3033,21 +3028,21 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         c.first = c.f0 == 0;
         c.last = c.f1 == s->m;
         if (keys)
-            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
-        for (g = 0; g < heads && p->source != LINATTN__DIRECT; g++)
-            (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
-                            w->q + g * count * LA_ROW, LA_ROW);
+            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
             /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
                 is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
-            if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &a, column, wide, q);
+            if (keys) la_put_columns(sum, k, &c, own); /* over the inputs */
+            for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
+                (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                                w->q + g * count * LA_ROW, LA_ROW);
+            la_band_run(sum, w, scores, &c, &a, column, wide, q);
         }
     }
-    la_band_mask(s, w, x, t0, count, heads, column);
+    la_band_mask(s, w, scores, t0, count, heads, column);
     c.t = 0;
     c.end = count;
     for (g = 0; g < heads; g++) {
@@ -3062,7 +3057,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.end = count;
     a.f0 = la_first_column(s, i);
     a.f1 = own + count;
-    a.q = x->p + a.f0;
+    a.q = scores + a.f0;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
     la_read_tiles(&a);
@@ -3073,20 +3068,15 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = columns;
 }
 
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
-   have to do so by band_apart. */
-static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__span *sum,
-                                             const linattn__band_parts *b, size_t t0, size_t count,
-                                             int masked, int *is_apart)
+/* `count` tokens of one kind are kept, with their values where scores meet them. apart: those that
+   will be read out by band_apart. */
+static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
+                                           size_t t0, size_t count, size_t own, int masked,
+                                           int *is_apart)
 {
-    la_scratch w;
-    la_band_scratch x;
     const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    const uint64_t i = s->seen + t0;
-    const size_t at = la_kept(s, i);
-    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    size_t t, f, g;
+    const size_t at = la_kept(s, s->seen + t0);
+    size_t t, f;
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
@@ -3105,15 +3095,44 @@ static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__sp
         }
         if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
-    if (!apart && masked) la_clear_columns(sum, own, count);
-    if (t0 >= s->lag && !apart) {
-        for (g = 0; g < s->group; g += chunk) {
-            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_band_block(s, sum, b, &w, &x, is_apart, t0, count, g, heads, g == 0 && !masked);
-        }
-    } else if (!apart && !masked) {
-        la_append(sum, &w, s->k + t0 * s->k_token, s->k_token, count, own);
+}
+
+/* They query, and their keys become columns unless `masked`. */
+static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
+                                            const linattn__band_parts *b, size_t t0, size_t count,
+                                            int masked, int *is_apart)
+{
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    la_scratch w;
+    size_t g;
+#if LA_BLOCK > 1
+    float scores[LA_BLOCK * LA_ROW]; /* [query head][token][key], LA_ROW apart as tiles want them */
+#else
+    float *const scores = w.k; /* of one token; its key is mapped in w.q */
+#endif
+    for (g = 0; g < s->group; g += chunk) {
+        const size_t heads = s->group - g < chunk ? s->group - g : chunk;
+        la_band_block(s, sum, b, &w, scores, is_apart, t0, count, g, heads, g == 0 && !masked);
     }
+}
+
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
+static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
+                           size_t t0, size_t count, int masked)
+{
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
+    int is_apart[LA_BLOCK];
+    size_t t;
+    la_band_keep(s, b, t0, count, own, masked, is_apart);
+    if (!la_always_apart(s->params)) {
+        if (masked) la_clear_columns(sum, own, count);
+        if (t0 >= s->lag)
+            la_band_query(s, sum, b, t0, count, masked, is_apart);
+        else if (!masked)
+            la_append(sum, s->k + t0 * s->k_token, s->k_token, count, own);
+    }
+    for (t = 0; t < count && t0 >= s->lag; t++)
+        if (is_apart[t]) la_band_apart(s, b, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3138,7 +3157,6 @@ static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    int apart[LA_BLOCK];
     linattn__band_parts b;
     linattn__span *const sum = (linattn__span *)(uintptr_t)s; /* its job's own copy */
     size_t t, count, i;
@@ -3153,9 +3171,7 @@ static void la_band(const linattn__span *s)
         int masked;
         if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, sum, &b, t, count, masked, apart);
-        for (i = 0; i < count && t >= s->lag; i++)
-            if (apart[i]) la_band_apart(s, &b, t + i);
+        la_band_tokens(s, sum, &b, t, count, masked);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
@@ -4150,9 +4166,10 @@ static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 #undef la_band_block
 #undef la_band_count
 #undef la_band_end
+#undef la_band_keep
 #undef la_band_mask
+#undef la_band_query
 #undef la_band_run
-#undef la_band_scratch
 #undef la_band_tokens
 #undef la_block
 #undef la_block_chunk
