@@ -87,6 +87,14 @@ causal_alone_linked() { # COMPILER FLAGS
     no_other_methods "$program"
 }
 
+# What scalar code does on a CPU without the instruction. Where the tests run, all else uses it.
+multiply_add() { # COMPILER
+    local program=$work/multiply-add-$1
+    "$1" -std=c99 -O2 $warnings -DLINATTN_NO_DISPATCH -I . tests/consumer/multiply_add.c \
+        -o "$program" -lm
+    "$program"
+}
+
 # Freestanding, it includes nothing of the hosted library: only the compiler's own headers.
 freestanding_includes() { # COMPILER
     local found
@@ -104,6 +112,7 @@ case $host_isas in
     tested no-avx2 gcc -DLINATTN_NO_AVX2 'scalar avx512'
     tested no-avx512 gcc -DLINATTN_NO_AVX512 'scalar avx2'
     tested no-dispatch gcc -DLINATTN_NO_DISPATCH scalar
+    for cc in $compilers; do job "option-no-dispatch-$cc / multiply-add" multiply_add "$cc"; done
     tested no-dispatch-avx2 'gcc clang' '-DLINATTN_NO_DISPATCH -mavx2 -mfma' avx2
     if has_isa avx512; then
         tested no-dispatch-native 'gcc clang' '-DLINATTN_NO_DISPATCH -march=native' avx512
