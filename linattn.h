@@ -2270,9 +2270,11 @@ typedef struct linattn__span {
     float *z, *e, *s; /* the head's state; query does not write it. e: exponents of the exponential
                          maps, lost bits of z of the identity */
     const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
+#if LINATTN__HAS_FEATURES
     size_t shared_begin; /* from this feature on */
     size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
     float *panel;        /* there is room for a panel of it */
+#endif
     const float *q, *k, *v;
     float *out;
     size_t q_token, q_head, k_token, k_head, v_token, v_head, out_token, out_head;
@@ -2340,12 +2342,14 @@ typedef struct linattn__operands {
 typedef struct linattn__work {
     linattn__span span; /* of all heads */
     linattn__params params;
-    linattn__span_kernel *kernel;
-    size_t jobs;
-    size_t parts;                     /* of each head, in update and query */
-    size_t whole;                     /* causal: heads that are not split over the jobs, */
-    float *spare;                     /* the z and E that split heads end with */
     linattn__environment environment; /* of the caller */
+    size_t jobs;
+#if LINATTN__HAS_PREFILL
+    linattn__span_kernel *kernel;
+    size_t parts; /* of each head, in update and query */
+    size_t whole; /* causal: heads that are not split over the jobs, */
+    float *spare; /* the z and E that split heads end with */
+#endif
 } linattn__work;
 
 /* Moves a span on to the next key/value head. */
@@ -2390,8 +2394,10 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     linattn__read_params(s, &w->params);
     linattn__use_state(span, s, state);
     span->params = &w->params;
+#if LINATTN__HAS_FEATURES
     span->shared_begin = span->rows = 0;
     span->panel = NULL;
+#endif
     span->q = span->k = span->v = NULL;
     span->out = NULL;
     span->heads = s->kv_heads;

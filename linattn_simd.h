@@ -50,9 +50,10 @@
 #define la_band_block LA_NAME(band_block)
 #define la_band_count LA_NAME(band_count)
 #define la_band_end LA_NAME(band_end)
+#define la_band_keep LA_NAME(band_keep)
 #define la_band_mask LA_NAME(band_mask)
+#define la_band_query LA_NAME(band_query)
 #define la_band_run LA_NAME(band_run)
-#define la_band_scratch LA_NAME(band_scratch)
 #define la_band_tokens LA_NAME(band_tokens)
 #define la_block LA_NAME(block)
 #define la_block_chunk LA_NAME(block_chunk)
@@ -2333,16 +2334,26 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                                           const float *query, size_t f0, size_t f1)
 {
     const int map = h->map, feature = h->feature;
+#if LA_W > 1
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
+#elif LINATTN__HAS_SIGNED
+    float *const den = w->den, *const lost = w->lost;
+#else
+    float *const den = w->den, *const lost = NULL;
+#endif
     float top = 0.0f;
     size_t f, j;
     if (LINATTN__IS_EXP(map) && query && w->top > -LINATTN__INF) top = w->top;
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
-        den[j] = lost[j] = la_zero();
+        if (LA_W == 1 && f0 > 0) break; /* they are there */
+        den[j] = la_zero();
         if (f0 > 0) den[j] = la_load(w->den + j * LA_W);
 #if LINATTN__HAS_SIGNED
+        lost[j] = la_zero();
         if (f0 > 0) lost[j] = la_load(w->lost + j * LA_W);
+#elif LA_W > 1
+        lost[j] = la_zero();
 #endif
     }
     for (f = f0; f < f1; f += 16) {
@@ -2373,6 +2384,7 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
         w->scale = linattn__inverse(la_sum16(den));
         return;
     }
+#if LA_W > 1
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
         la_store(w->den + j * LA_W, den[j]);
@@ -2380,8 +2392,10 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
         la_store(w->lost + j * LA_W, lost[j]);
 #endif
     }
+#endif
 }
 
+#if LA_W > 1
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
 LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const float *value,
@@ -2430,14 +2444,13 @@ LINATTN__INLINE void la_step_columns(const la_head *h, const la_token *w, const 
 {
     size_t u = h->begin;
     for (; h->end - u >= 4; u += 4) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 4);
-    if (LA_W > 1 && h->end - u >= 2) {
+    if (h->end - u >= 2) {
         la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 2);
         u += 2;
     }
     for (; u < h->end; u++) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
 }
 
-#if LA_W > 1
 static LINATTN__NOINLINE void la_step_both(const la_head *h, const la_token *w, const float *value,
                                            float *out, size_t f0, size_t f1)
 {
@@ -2455,23 +2468,52 @@ static LINATTN__NOINLINE void la_step_query(const la_head *h, const la_token *w,
 {
     la_step_columns(h, w, NULL, out, f0, f1, 0, 1);
 }
-#endif
 
 /* All columns of this job; no key or no query where value or out are NULL. */
 LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
                                   float *out, size_t f0, size_t f1)
 {
-#if LA_W > 1
     if (!out)
         la_step_update(h, w, value, f0, f1);
     else if (value)
         la_step_both(h, w, value, out, f0, f1);
     else
         la_step_query(h, w, out, f0, f1);
-#else /* small rather than quick */
-    la_step_columns(h, w, value, out, f0, f1, value != NULL, out != NULL);
-#endif
 }
+#else
+/* The same for scalar code: four columns at a time, in a row of S, whose columns beyond dv stay 0.
+   */
+static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
+                                           float *out, size_t f0, size_t f1)
+{
+    size_t u, f, j;
+    for (u = h->begin; u < h->end; u += 4) {
+        const size_t columns = h->end - u < 4 ? h->end - u : 4;
+        float *row = h->s + (u / 16 * h->m + f0) * 16 + u % 16;
+        float v[4] = {0.0f, 0.0f, 0.0f, 0.0f}, o[4] = {0.0f, 0.0f, 0.0f, 0.0f}, x[4];
+        for (j = 0; j < columns; j++) {
+            if (value) v[j] = value[u + j];
+            if (out && f0 > 0) o[j] = out[u + j];
+        }
+        for (f = 0; f < f1 - f0; f++, row += 16) {
+            LINATTN__UNROLL for (j = 0; j < 4; j++) x[j] = row[j];
+            if (value) {
+                const float by = w->k[f];
+                LINATTN__UNROLL for (j = 0; j < 4; j++)
+                {
+                    x[j] = la_fma(by, v[j], x[j]);
+                    row[j] = x[j];
+                }
+            }
+            if (out) {
+                const float by = w->q[f];
+                LINATTN__UNROLL for (j = 0; j < 4; j++) o[j] = la_fma(by, x[j], o[j]);
+            }
+        }
+        for (j = 0; out && j < columns; j++) out[u + j] = f1 == h->m ? o[j] * w->scale : o[j];
+    }
+}
+#endif
 
 static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
                                              const float *query, uint64_t seen)
@@ -2586,11 +2628,6 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Scores of a block, [query head][token][key]. */
-typedef struct la_band_scratch {
-    float p[(LA_BLOCK - 1) * LA_ROW + 3 * LINATTN__BAND]; /* LA_ROW apart, as tiles want them */
-} la_band_scratch;
-
 /* The span of a part of a head: z, exponents and S one after the other. That of the sum, which
    comes first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
@@ -2667,10 +2704,10 @@ static size_t la_first_column(const linattn__span *s, uint64_t i)
     return left;
 }
 
-/* phi(k) of the run's tokens, which are in w->k from now on, become columns, that of token 0 being
+/* phi(k) of the run's tokens, which are in k from now on, become columns, that of token 0 being
    `column`. */
-static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratch *w,
-                                             const la_chunk *c, size_t column)
+static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
+                                             size_t column)
 {
     const linattn__params *p = sum->params;
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
@@ -2679,7 +2716,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratc
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         for (t = c->t; t < c->end; t++)
-            la_store(w->k + t * LA_ROW + (f - c->f0),
+            la_store(k + t * LA_ROW + (f - c->f0),
                      la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
     }
     for (t = c->t; t < c->end;) {
@@ -2687,7 +2724,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, la_scratc
         const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
         for (f = c->f0; f < c->f1; f += LA_W) {
             const size_t lanes = (size_t)la_lanes_left(c->f1, f);
-            const float *from = w->k + t * LA_ROW + (f - c->f0);
+            const float *from = k + t * LA_ROW + (f - c->f0);
             la_vec a[LA_W];
             if (count == 1) {
                 for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
@@ -2711,19 +2748,20 @@ static void la_clear_columns(const linattn__span *sum, size_t column, size_t cou
 }
 
 /* Columns for `count` tokens that are not masked, with no query that looks on. */
-static void la_append(const linattn__span *sum, la_scratch *w, const float *keys, size_t k_token,
-                      size_t count, size_t column)
+static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t k_token,
+                                        size_t count, size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
+    float k[LA_BLOCK * LA_ROW];
     la_chunk c;
     for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
         c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
-        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, w->k, LA_ROW);
+        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (LINATTN__IS_EXP(sum->params->map))
                 c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            la_put_columns(sum, w, &c, column);
+            la_put_columns(sum, k, &c, column);
         }
     }
 }
@@ -2768,15 +2806,14 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
 
 /* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
 static void la_put_left(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                        la_scratch *w, uint64_t key, size_t count, size_t column, uint64_t first,
-                        int masked)
+                        uint64_t key, size_t count, size_t column, uint64_t first, int masked)
 {
     const size_t at = la_kept(s, key);
     size_t t;
     if (masked)
         la_clear_columns(sum, column, count);
     else
-        la_append(sum, w, b->keys + at * s->d, s->d, count, column);
+        la_append(sum, b->keys + at * s->d, s->d, count, column);
     for (t = 0; t < count; t++) {
         const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
         if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
@@ -2794,7 +2831,6 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
-    la_scratch w;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -2813,13 +2849,13 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             left.k = b->keys + (at - row) * s->d;
             count = la_alike(&left, row, count, &masked);
         }
-        la_put_left(s, sum, b, &w, key, count, column, first, masked);
+        la_put_left(s, sum, b, key, count, column, first, masked);
     }
 }
 
 /* Tokens [key, end) of those that are kept, if they came at all, are added to a part. */
-static void la_add_kept(const linattn__span *s, const linattn__band_parts *b, float *part,
-                        uint64_t key, uint64_t end)
+static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn__band_parts *b,
+                                          float *part, uint64_t key, uint64_t end)
 {
     linattn__span x = la_part(s, part);
     if (end > s->seen + s->n_k) end = s->seen + s->n_k;
@@ -2894,7 +2930,7 @@ static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, co
 
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
    them from `column` on. */
-static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_band_scratch *x,
+static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, float *scores,
                                           la_chunk *c, la_tile *a, size_t column, size_t wide,
                                           const float *q)
 {
@@ -2908,7 +2944,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
         c->q.at =
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
         c->out = sum->band->middle ? out + g * sum->out_head : NULL;
-        c->scores = x->p + c->row0 * LA_ROW;
+        c->scores = scores + c->row0 * LA_ROW;
         if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         la_stage(sum, w, c, 0);
     }
@@ -2923,7 +2959,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
     sum->column_end = wide;
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
-    a->out = x->p + column;
+    a->out = scores + column;
     la_read_tiles(a);
     sum->s = sums;
     sum->dv = sum->column_end = dv;
@@ -2935,7 +2971,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, la_
 }
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
-static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch *x, size_t t0,
+static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, size_t t0,
                          size_t count, size_t heads, size_t column)
 {
     const size_t left = s->band->left * LINATTN__BAND;
@@ -2945,7 +2981,7 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
             const uint64_t i = s->seen + t0 + t;
             const size_t first = la_first_column(s, i);
             const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
-            float *const p = x->p + row * LA_ROW, *const den = w->den + row * 16;
+            float *const p = scores + row * LA_ROW, *const den = w->den + row * 16;
             for (j = column; j < first; j++) p[j] = 0.0f;
             for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
             for (j = first / 16 * 16; j < end; j += LA_W)
@@ -2957,8 +2993,8 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, la_band_scratch 
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            la_band_scratch *x, int *is_apart, size_t t0,
-                                            size_t count, size_t g0, size_t heads, int keys)
+                                            float *scores, int *is_apart, size_t t0, size_t count,
+                                            size_t g0, size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -2967,7 +3003,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
     const size_t columns = sum->column_end, m = s->m;
-    float *const sums = sum->s;
+    float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
     size_t wide = s->band->columns - column, g, t;
@@ -2993,21 +3029,21 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         c.first = c.f0 == 0;
         c.last = c.f1 == s->m;
         if (keys)
-            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
-        for (g = 0; g < heads && p->source != LINATTN__DIRECT; g++)
-            (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
-                            w->q + g * count * LA_ROW, LA_ROW);
+            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
             /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
             for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
                 is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
-            if (keys) la_put_columns(sum, w, &c, own); /* over the inputs */
-            la_band_run(sum, w, x, &c, &a, column, wide, q);
+            if (keys) la_put_columns(sum, k, &c, own); /* over the inputs */
+            for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
+                (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
+                                w->q + g * count * LA_ROW, LA_ROW);
+            la_band_run(sum, w, scores, &c, &a, column, wide, q);
         }
     }
-    la_band_mask(s, w, x, t0, count, heads, column);
+    la_band_mask(s, w, scores, t0, count, heads, column);
     c.t = 0;
     c.end = count;
     for (g = 0; g < heads; g++) {
@@ -3022,7 +3058,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.end = count;
     a.f0 = la_first_column(s, i);
     a.f1 = own + count;
-    a.q = x->p + a.f0;
+    a.q = scores + a.f0;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
     la_read_tiles(&a);
@@ -3033,20 +3069,15 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = columns;
 }
 
-/* Takes `count` tokens of one kind: they are kept, made columns, and query. apart: those that still
-   have to do so by band_apart. */
-static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__span *sum,
-                                             const linattn__band_parts *b, size_t t0, size_t count,
-                                             int masked, int *is_apart)
+/* `count` tokens of one kind are kept, with their values where scores meet them. apart: those that
+   will be read out by band_apart. */
+static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
+                                           size_t t0, size_t count, size_t own, int masked,
+                                           int *is_apart)
 {
-    la_scratch w;
-    la_band_scratch x;
     const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    const uint64_t i = s->seen + t0;
-    const size_t at = la_kept(s, i);
-    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    size_t t, f, g;
+    const size_t at = la_kept(s, s->seen + t0);
+    size_t t, f;
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
@@ -3065,15 +3096,44 @@ static LINATTN__NOINLINE void la_band_tokens(const linattn__span *s, linattn__sp
         }
         if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
-    if (!apart && masked) la_clear_columns(sum, own, count);
-    if (t0 >= s->lag && !apart) {
-        for (g = 0; g < s->group; g += chunk) {
-            const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-            la_band_block(s, sum, b, &w, &x, is_apart, t0, count, g, heads, g == 0 && !masked);
-        }
-    } else if (!apart && !masked) {
-        la_append(sum, &w, s->k + t0 * s->k_token, s->k_token, count, own);
+}
+
+/* They query, and their keys become columns unless `masked`. */
+static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
+                                            const linattn__band_parts *b, size_t t0, size_t count,
+                                            int masked, int *is_apart)
+{
+    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    la_scratch w;
+    size_t g;
+#if LA_BLOCK > 1
+    float scores[LA_BLOCK * LA_ROW]; /* [query head][token][key], LA_ROW apart as tiles want them */
+#else
+    float *const scores = w.k; /* of one token; its key is mapped in w.q */
+#endif
+    for (g = 0; g < s->group; g += chunk) {
+        const size_t heads = s->group - g < chunk ? s->group - g : chunk;
+        la_band_block(s, sum, b, &w, scores, is_apart, t0, count, g, heads, g == 0 && !masked);
     }
+}
+
+/* Takes `count` tokens of one kind: they are kept, made columns, and query. */
+static void la_band_tokens(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
+                           size_t t0, size_t count, int masked)
+{
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
+    int is_apart[LA_BLOCK];
+    size_t t;
+    la_band_keep(s, b, t0, count, own, masked, is_apart);
+    if (!la_always_apart(s->params)) {
+        if (masked) la_clear_columns(sum, own, count);
+        if (t0 >= s->lag)
+            la_band_query(s, sum, b, t0, count, masked, is_apart);
+        else if (!masked)
+            la_append(sum, s->k + t0 * s->k_token, s->k_token, count, own);
+    }
+    for (t = 0; t < count && t0 >= s->lag; t++)
+        if (is_apart[t]) la_band_apart(s, b, t0 + t);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -3098,7 +3158,6 @@ static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    int apart[LA_BLOCK];
     linattn__band_parts b;
     linattn__span *const sum = (linattn__span *)(uintptr_t)s; /* its job's own copy */
     size_t t, count, i;
@@ -3113,9 +3172,7 @@ static void la_band(const linattn__span *s)
         int masked;
         if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, sum, &b, at);
         count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
-        la_band_tokens(s, sum, &b, t, count, masked, apart);
-        for (i = 0; i < count && t >= s->lag; i++)
-            if (apart[i]) la_band_apart(s, &b, t + i);
+        la_band_tokens(s, sum, &b, t, count, masked);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
     }
@@ -4114,9 +4171,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_block
 #undef la_band_count
 #undef la_band_end
+#undef la_band_keep
 #undef la_band_mask
+#undef la_band_query
 #undef la_band_run
-#undef la_band_scratch
 #undef la_band_tokens
 #undef la_block
 #undef la_block_chunk
