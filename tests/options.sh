@@ -140,13 +140,14 @@ target "$work/left-out" left_out_program "$work/left-out" gcc ''
 for switch in $left_out_switches $left_out_together; do
     flags=-DLINATTN_${switch//,/ -DLINATTN_}
     for cc in $compilers; do
-        job "option-left-out-$cc / refused $flags" left_out "$cc" "-DLINATTN_SCALAR_ONLY $flags"
         job "option-left-out-$cc / no warnings $flags, C++11" compiles "$cc" \
             "-x c++ -std=c++11 -DLINATTN_SCALAR_ONLY $flags"
     done
     job "option-left-out-gcc / refused $flags, all instruction sets" left_out gcc "-O0 $flags"
     job "option-left-out-gcc / refused $flags, static" left_out gcc \
         "-DLINATTN_SCALAR_ONLY $flags -DLINATTN_STATIC"
+    [[ $compilers != *clang* ]] || job "option-left-out-clang / refused $flags" left_out clang \
+        "-O0 -DLINATTN_SCALAR_ONLY $flags"
 done
 while read -r switch functions; do
     job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" \

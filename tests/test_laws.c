@@ -630,7 +630,8 @@ static void nan_query_of_a_feature_without_keys(void **state)
     rng r = {30};
     for (size_t i = 0; i < 60; i++) {
         size_t mark = pool_mark();
-        linattn_config config = config_draw(&r, maps[i % 2], LINATTN_NORM_FEATURE, 2 + i % 40, 99);
+        linattn_config config =
+            config_draw(&r, (int)maps[i % 2], LINATTN_NORM_FEATURE, 2 + i % 40, 99);
         config.window = i % 4 > 1 ? window_draw(&r, 30) : 0;
         problem p = problem_new(config, 20, 20, &r, 300), q = p;
         size_t dead = rng_below(&r, config.dim_key);
