@@ -16,7 +16,8 @@ matrix_tests() { # VARIANT TOOLCHAIN LINK_FLAGS
         # Every float for exp. The rest in part: the others are compared with the oracles in full,
         # and with scalar code to the bit.
         run_tests "$1" "$2" "$3" scalar 'exp softmax'
-        run_tests "$1" "$2" "$3" scalar 'golden laws verbs nystrom range random' LINATTN_TEST_QUICK=1
+        run_tests "$1" "$2" "$3" scalar 'golden laws verbs nystrom range random' \
+            LINATTN_TEST_QUICK=1
         others=${others/scalar/}
     fi
     run_tests "$1" "$2" "$3" "$others" "golden $tests" LINATTN_TEST_QUICK=1
