@@ -38,8 +38,8 @@
 
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
-   - A call uses up to 52 KiB of stack, 68 with favor, 100 with a window (a scalar-only build 20, 24
-     and 32).
+   - A call uses up to 48 KiB of stack, 54 with favor, 68 with a window; scalar code 4, a
+     window beside vector code 4.5.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
@@ -3301,7 +3301,7 @@ static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_c
 /* For a key or query x' so large that its projection might overflow: the factor that x is
    multiplied by to keep it near 1, and *power, what x' then is still to be multiplied by. NaN and
    inf may do as they like. */
-static float linattn__tame(const float *x, size_t d, float root, float *power)
+LINATTN__COLD static float linattn__tame(const float *x, size_t d, float root, float *power)
 {
     const int root_power = (int)(linattn__to_bits(root) >> 23) - 127;
     float most = 0.0f;
@@ -3406,7 +3406,7 @@ LINATTN__COLD static size_t linattn__locate(const linattn__recipe *r, size_t deg
 }
 
 /* The next product of as many coordinates, indices not falling. Returns 0 after the last. */
-static int linattn__advance(size_t d, linattn__segment *s)
+LINATTN__COLD static int linattn__advance(size_t d, linattn__segment *s)
 {
     size_t level = s->prefix, i;
     while (level > 0 && (size_t)s->index[level - 1] + 1 == d) level--;

@@ -138,6 +138,7 @@
 #define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
 #define la_map_vector LA_NAME(map_vector)
+#define la_masked_tokens LA_NAME(masked_tokens)
 #define la_mass LA_NAME(mass)
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
@@ -2052,6 +2053,31 @@ static LINATTN__NOINLINE void la_query(const linattn__span *s)
             la_query_block(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g, 0);
 }
 
+/* A masked token adds nothing: it only queries, but counts for the norm length. One by one, so that
+   a program which does not call linattn_query has no other tiles for it. */
+static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratch *w, size_t t0,
+                                               size_t count)
+{
+    linattn__span one;
+    size_t t;
+#if LINATTN__HAS_FEATURES
+    size_t g;
+    for (g = 0; s->params->source != LINATTN__DIRECT && g < s->group; g++)
+        la_query_block(s, w, t0, count, g, 1);
+    if (s->params->source != LINATTN__DIRECT) return;
+#endif
+    (void)w;
+    for (t = t0; t < t0 + count; t++) {
+        one = *s;
+        one.k = NULL;
+        one.q += t * s->q_token;
+        one.out += t * s->out_token;
+        one.n = one.heads = 1;
+        one.seen += t + 1;
+        la_step(&one);
+    }
+}
+
 static void la_causal(const linattn__span *s)
 {
     la_scratch w;
@@ -2061,9 +2087,10 @@ static void la_causal(const linattn__span *s)
     for (t = 0; t < s->n; t += count) {
         int masked;
         count = la_alike(s, t, most, &masked);
-        /* a masked token adds nothing: it only queries, but counts for the norm length */
-        for (g = 0; masked && g < s->group; g++) la_query_block(s, &w, t, count, g, 1);
-        if (masked) continue;
+        if (masked) {
+            la_masked_tokens(s, &w, t, count);
+            continue;
+        }
         /* more heads than a block holds come in chunks, and then count is 1 */
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
@@ -2276,7 +2303,7 @@ static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
-LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span *src)
+static void la_merge(const linattn__span *dst, const linattn__span *src)
 {
     const size_t m = dst->m, panels = (dst->dv + 15) / 16;
     size_t f, i, c;
@@ -2739,7 +2766,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
 }
 
 /* Columns of tokens that are not there, or masked. */
-static void la_clear_columns(const linattn__span *sum, size_t column, size_t count)
+LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t column, size_t count)
 {
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
     size_t c, f;
@@ -2872,8 +2899,8 @@ static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn_
 }
 
 /* The sub-block that began with token i is complete. */
-LINATTN__COLD static LINATTN__NOINLINE void la_band_end(const linattn__span *s,
-                                                        const linattn__band_parts *b, uint64_t i)
+static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn__band_parts *b,
+                                          uint64_t i)
 {
     const linattn__band *band = s->band;
     const size_t part = band->part_floats;
@@ -3229,8 +3256,8 @@ static int la_measure(const linattn__span *s, la_projection *w, const float *x, 
 }
 
 /* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
-static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
-                      size_t x_token, size_t t, size_t columns, float *y)
+LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
+                                    size_t x_token, size_t t, size_t columns, float *y)
 {
     float square = 0.0f;
     size_t c;
@@ -3597,12 +3624,6 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     for (f = 0; f < x->d; f += LA_W) {
         const int part = la_lanes_left(x->d, f);
         la_vec a[LA_W];
-        if (part == LA_W) {
-            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load(q[l] + f), pre);
-            la_transpose(a);
-            LINATTN__UNROLL for (l = 0; l < LA_W; l++) la_store(to + (f + l) * row, a[l]);
-            continue;
-        }
         for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load_part(q[l] + f, part), pre);
         la_transpose(a);
         for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
@@ -3632,13 +3653,6 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     for (c = 0; c < x->dv; c += LA_W) {
         const int part = la_lanes_left(x->dv, c);
         la_vec a[LA_W];
-        if (part == LA_W) {
-            LINATTN__UNROLL for (l = 0; l < LA_W; l++) a[l] =
-                la_mul(la_load(o + (c + l) * row), by);
-            la_transpose(a);
-            LINATTN__UNROLL for (l = 0; l < LA_W; l++) if (out[l]) la_store(out[l] + c, a[l]);
-            continue;
-        }
         for (l = 0; l < LA_W; l++)
             a[l] = l < (size_t)part ? la_mul(la_load(o + (c + l) * row), by) : la_zero();
         la_transpose(a);
@@ -3764,7 +3778,7 @@ static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, s
     return count;
 }
 
-LINATTN__COLD static size_t la_means(const linattn__means *x)
+static size_t la_means(const linattn__means *x)
 {
     float *mean = x->mean;
     size_t t, f, count = 0, segments = 0;
@@ -3880,8 +3894,7 @@ LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-LINATTN__COLD static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows,
-                                             size_t columns)
+static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
@@ -3925,7 +3938,7 @@ LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row, s
 }
 
 /* E = I - X / c in place of X. */
-LINATTN__COLD static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
+static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
@@ -3937,8 +3950,8 @@ LINATTN__COLD static void la_residual(double *x, size_t wide, size_t row, size_t
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-LINATTN__COLD static void la_polynomials(double *e, double *p, const double *cube, size_t wide,
-                                         size_t row, size_t rows)
+static void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
+                           size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
@@ -3972,8 +3985,7 @@ static double la_trace(const double *a, size_t row, size_t rows)
 /* G with A^+ = A^T G / c, from E = I - A A^T / c in e[0]. With Z = A^T G / c the paper's step is,
    for E = I - AZ: Z <- Z (I + E + E^2 + E^3 / 4), E <- E^3 (3 I + E) / 4. All of these are
    polynomials in A A^T: symmetric, so that half of each product is enough. Returns where G lies. */
-LINATTN__COLD static const double *la_iterate(const linattn__inverse_of *x,
-                                              linattn__inverse_scratch *w)
+static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_scratch *w)
 {
     double *e = w->e[0], *square = w->e[1], *cube = w->e[2], *g = w->g[0], *next = w->g[1], *swap;
     size_t step;
@@ -4022,7 +4034,7 @@ LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
         }
 }
 
-LINATTN__COLD static void la_inverse(const linattn__inverse_of *x)
+static void la_inverse(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
@@ -4259,6 +4271,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_map_pairs
 #undef la_map_softmax
 #undef la_map_vector
+#undef la_masked_tokens
 #undef la_mass
 #undef la_max
 #undef la_max16
