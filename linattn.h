@@ -1479,18 +1479,18 @@ LINATTN__HOT int linattn__apart(const linattn__extent *e, const void *block, siz
    all that repeats in smaller steps. */
 static int linattn__rows_apart(const linattn__extent *o)
 {
-    size_t span = o->dim, last = 0, round, i;
+    size_t span = o->dim, done = 0, round, i;
     if (o->floats == 0) return 1;
     for (round = 0; round < 3; round++) {
         size_t next = 3;
         for (i = 0; i < 3; i++)
-            if (o->count[i] > 1 && !(last >> i & 1) &&
+            if (o->count[i] > 1 && !(done >> i & 1) &&
                 (next == 3 || o->stride[i] < o->stride[next]))
                 next = i;
         if (next == 3) return 1;
         if (o->stride[next] < span) return 0;
         span += (o->count[next] - 1) * o->stride[next];
-        last |= (size_t)1 << next;
+        done |= (size_t)1 << next;
     }
     return 1;
 }
@@ -3088,15 +3088,16 @@ static void *linattn__align(void *workspace)
 }
 
 /* Operands of a verb with a workspace. */
-LINATTN__COLD static linattn_status linattn__read_all(const linattn__shape *s, linattn_view q,
-                                                      size_t n_q, linattn_view k, linattn_view v,
-                                                      size_t n_k, linattn_output out,
-                                                      void *workspace, size_t bytes, size_t need,
-                                                      linattn__operands *x)
+LINATTN__COLD static linattn_status
+linattn__read_all(const linattn__shape *s, const linattn_context *context, linattn_view q,
+                  size_t n_q, linattn_view k, linattn_view v, size_t n_k, linattn_output out,
+                  void *workspace, size_t bytes, size_t need, linattn__operands *x)
 {
     const int verb = LINATTN__KEYS | LINATTN__QUERIES;
     const linattn_view to = linattn__view_of(out);
-    const linattn_status status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &to, x);
+    linattn_status status;
+    if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
+    status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &to, x);
     if (status != LINATTN_OK) return status;
     if (!workspace) return LINATTN_ERROR_NULL;
     if (need == 0) return LINATTN_ERROR_SIZE;
@@ -3122,9 +3123,8 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     linattn__operands x;
     void *state;
     linattn_status status = linattn__check_config(config, &s);
-    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
-    status = linattn__read_all(&s, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
                                linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
@@ -3710,9 +3710,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *c
     linattn__exact_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_heads(config, &s);
-    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
-    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                                linattn__exact_workspace(&s, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
@@ -4009,10 +4008,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     linattn__nystrom_work w;
     linattn__environment environment;
     linattn_status status = linattn__read_heads(config, &s);
-    if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status != LINATTN_OK) return status;
     w.landmarks = linattn__landmarks(config);
-    status = linattn__read_all(&s, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
                                linattn__nystrom_workspace(&s, w.landmarks, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal) return LINATTN_ERROR_UNSUPPORTED;

@@ -1858,14 +1858,14 @@ static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t
     for (; t < end; t++) la_take(a, g, t, u, 1, 1, 1, LA_CAUSAL_VECS);
 }
 
-#if LA_GROUP_TOKENS > 1
 /* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks over
    rows. Of the heads that are left over only the last one, which leaves the new rows behind, may
    take its tokens in more than one tile. */
 static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
-    const size_t step = a->heads < 4 ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
     size_t t = a->begin, g;
+#if LA_GROUP_TOKENS > 1
+    const size_t step = a->heads < 4 ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
     for (; a->end - t >= step; t += step) {
         for (g = 0; a->heads - g >= 4; g += 4)
             la_take(a, g, t, u, 1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
@@ -1873,30 +1873,22 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
             la_take(a, g, t, u, 1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
         for (; g < a->heads; g++) la_causal_run(a, g, t, t + step, u);
     }
+#endif
     for (; t < a->end; t++)
         for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
 }
-#endif
 
 /* The tiles of causal, of all columns of this job. */
 static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
-    size_t u = a->span->column_begin / LA_W, t, g;
+    size_t u = a->span->column_begin / LA_W;
     for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) {
-        if (a->heads == 1) {
+        if (a->heads == 1)
             la_causal_run(a, 0, a->begin, a->end, u);
-            continue;
-        }
-#if LA_GROUP_TOKENS > 1
-        la_group_columns(a, u);
-#else
-        for (t = a->begin; t < a->end; t++)
-            for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
-#endif
+        else
+            la_group_columns(a, u);
     }
-    (void)t;
-    (void)g;
     for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, 1, 1);
 }
 

@@ -507,15 +507,17 @@ static void world_use(world *w, int map, size_t window)
     check_status(linattn_state_init(&w->config, w->other, w->state_bytes), LINATTN_OK, "init");
 }
 
+static linattn_config usual_config(void)
+{
+    return (linattn_config){
+        .heads = HEADS, .kv_heads = KV_HEADS, .dim_key = DIM_KEY, .dim_value = DIM_VALUE};
+}
+
 static world *world_new(void)
 {
     world *w = (world *)pool_take(sizeof *w);
     rng r = {1};
-    memset(&w->config, 0, sizeof w->config);
-    w->config.heads = HEADS;
-    w->config.kv_heads = KV_HEADS;
-    w->config.dim_key = DIM_KEY;
-    w->config.dim_value = DIM_VALUE;
+    w->config = usual_config();
     rng_fill(&r, w->q, COUNT_OF(w->q), 2);
     rng_fill(&r, w->k, COUNT_OF(w->k), 2);
     rng_fill(&r, w->v, COUNT_OF(w->v), 2);
@@ -1789,11 +1791,7 @@ static crowd *crowd_new(void)
 {
     crowd *w = (crowd *)pool_take(sizeof *w);
     rng r = {3};
-    memset(&w->config, 0, sizeof w->config);
-    w->config.heads = HEADS;
-    w->config.kv_heads = KV_HEADS;
-    w->config.dim_key = DIM_KEY;
-    w->config.dim_value = DIM_VALUE;
+    w->config = usual_config();
     rng_fill(&r, w->q, COUNT_OF(w->q), 2);
     rng_fill(&r, w->k, COUNT_OF(w->k), 2);
     rng_fill(&r, w->v, COUNT_OF(w->v), 2);
