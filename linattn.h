@@ -68,9 +68,10 @@
                             About twice as slow; the bits then differ between instruction sets.
    What is compiled. A config that needs what is left out is UNSUPPORTED, a function that is left
    out is not declared.
-   LINATTN_NO_WINDOW        Leave windows out; the maps that make features of their own (favor,
-   LINATTN_NO_FEATURES      taylor, expdef); exact attention, and nystrom with it; nystrom; the
-   LINATTN_NO_EXACT         maps on plain arrays; linattn_random_features.
+   LINATTN_NO_RECURRENT     Leave out the rules other than the sum; windows; the maps that make
+   LINATTN_NO_WINDOW        features of their own (favor, taylor, expdef); exact attention, and
+   LINATTN_NO_FEATURES      nystrom with it; nystrom; the maps on plain arrays;
+   LINATTN_NO_EXACT         linattn_random_features.
    LINATTN_NO_NYSTROM
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
@@ -85,6 +86,7 @@
    LINATTN_ONLY_FAVOR       (with its two variants)
    LINATTN_ONLY_TAYLOR
    LINATTN_ONLY_EXPDEF
+   LINATTN_ONLY_UNIT
    How
    LINATTN_FREESTANDING     No standard header but stddef.h, stdint.h and float.h. Copies and
                             clears are loops (the compiler may still call memcpy and memset, as
@@ -153,7 +155,12 @@ typedef enum linattn_status {
     LINATTN_ERROR_ALIGNMENT,   /* the state is not aligned to 4 bytes */
     LINATTN_ERROR_STATE,       /* not an initialised state, or one of another config or version */
     LINATTN_ERROR_UNSUPPORTED, /* this combination has no meaning or is not implemented */
-    LINATTN_ERROR_ISA          /* this CPU or this build lacks the instruction set */
+    LINATTN_ERROR_ISA,         /* this CPU or this build lacks the instruction set */
+    LINATTN_ERROR_DECAY,       /* linattn_gates: the rule needs a decay, or takes none of that kind */
+    LINATTN_ERROR_BETA,        /* the rule needs beta, or takes none */
+    LINATTN_ERROR_READ_WRITE,  /* the rule needs the vectors read and write, or takes none */
+    LINATTN_ERROR_BONUS,       /* the rule takes no bonus */
+    LINATTN_ERROR_INPUT_GATE   /* the rule needs an input gate, or takes none */
 } linattn_status;
 
 /* A short English sentence, never NULL. */
@@ -162,7 +169,7 @@ LINATTN_API const char *linattn_status_string(linattn_status status);
 /* ---- Config --------------------------------------------------------------------------------- */
 
 /* Feature maps, on x' = x * sqrt(scale). m is the number of features, dim_key if nothing else is
-   said. The last five approximate exp(scale q.k). */
+   said. favor, taylor and expdef approximate exp(scale q.k). */
 typedef enum linattn_feature_map {
     LINATTN_MAP_ELU1 = 0, /* 1 + elu(x'): x' + 1 for x' >= 0, e^x' below. Linear Transformer */
     LINATTN_MAP_IDENTITY, /* x'. Scaling form of Efficient Attention; maps applied outside */
@@ -177,6 +184,7 @@ typedef enum linattn_feature_map {
     LINATTN_MAP_TAYLOR, /* all monomials up to `degree`: phi(q).phi(k) = sum (scale q.k)^p / p!,
                            m = C(dim_key + degree, degree), each product of coordinates once */
     LINATTN_MAP_EXPDEF, /* the same monomials: phi(q).phi(k) = (1 + scale q.k / degree)^degree */
+    LINATTN_MAP_UNIT,   /* x / sqrt(|x|^2 + 1e-6), scale times the output. Gated DeltaNet */
     LINATTN_MAP_COUNT
 } linattn_feature_map;
 
@@ -189,6 +197,24 @@ typedef enum linattn_normaliser {
     LINATTN_NORM_NONE,    /* nothing */
     LINATTN_NORM_COUNT
 } linattn_normaliser;
+
+/* How a token changes the state, with a_t, p_t, r_t from linattn_gates:
+       S_t = Diag(a_t) S_{t-1} + p_t (r_t^T S_{t-1}) + k_t v_t^T,   o_t = S_t^T q_t
+   k and q mapped. The maps identity, elu1, relu, exp and unit go with all rules; windows do not. */
+typedef enum linattn_rule {
+    LINATTN_RULE_SUM = 0, /* a = 1, no p and r: update, query, causal, bidirectional. All others are
+                             linattn_recurrent's: */
+    LINATTN_RULE_GATED,   /* a per head (RetNet, Mamba-2) or per feature (GLA, HGRN2); with a bonus
+                             the output reads S before the token (RWKV-5, RWKV-6) */
+    LINATTN_RULE_DELTA,   /* a = 1, p = -beta k, r = k, beta k v^T: DeltaNet */
+    LINATTN_RULE_GATED_DELTA, /* a per head (Gated DeltaNet, Qwen3-Next) or per feature (KDA),
+                                 p = -beta k, r = a k, beta k v^T: S' = Diag(a) S,
+                                 S = S' + beta k (v - S'^T k)^T */
+    LINATTN_RULE_GENERAL,     /* a per head or feature, p and r given: RWKV-7 */
+    LINATTN_RULE_MLSTM,       /* a per head, e^i k v^T with the input gate i, z likewise,
+                                 o = S^T q / max(|z^T q|, 1): xLSTM */
+    LINATTN_RULE_COUNT
+} linattn_rule;
 
 /* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
    fields are only ever appended, so that source written today keeps its meaning. */
@@ -214,6 +240,12 @@ typedef struct linattn_config {
                                 |i - j| < window (bidirectional) */
     size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM; 0 means 64 */
     size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
+    linattn_rule rule;       /* 0 means sum. Others: the normaliser is none by default; sum and
+                                length go with GATED alone */
+    size_t key_heads;        /* a rule's: query and key heads, dividing kv_heads; 0 means kv_heads.
+                                Values, gates, states and outputs have kv_heads, and that of head h
+                                reads query and key head h / (kv_heads / key_heads): Mamba-2,
+                                Qwen3-Next. heads is then key_heads, kv_heads or 0 */
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
@@ -290,6 +322,12 @@ typedef struct linattn_context {
                (2 * (((size_t)(dim_key) + 15) / 16 * 16) +                                         \
                 (dim_key) * (((size_t)(dim_value) + 15) / 16 * 16)))
 
+/* And for a rule other than the sum. */
+#define LINATTN_RULE_STATE_BYTES(kv_heads, dim_key, dim_value)                                     \
+    (LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value) +                                           \
+     (size_t)4 * (kv_heads) *                                                                      \
+         (16 + 2 * (((size_t)(dim_key) + 15) / 16 * 16) + ((size_t)(dim_value) + 15) / 16 * 16))
+
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
 
@@ -357,9 +395,69 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
                                                linattn_view k, linattn_view v, linattn_output out,
                                                size_t n, const linattn_context *context);
 
+#ifndef LINATTN_NO_RECURRENT
+/* What a rule is told for each token besides q, k and v. Zero the struct, then set what the rule
+   takes: a view whose data is NULL is not there. Views as all others, with their zero strides. */
+typedef struct linattn_gates {
+    linattn_view decay;    /* a, in [0, 1]: [n][kv_heads]. Needed by all rules but DELTA */
+    int decay_per_feature; /* or [n][kv_heads][dim_key]; not for MLSTM */
+    int decay_fixed;       /* or one for all tokens and sequences: without [n] */
+    int decay_log;         /* natural logarithms, at most 0: a = e^decay */
+    linattn_view beta;     /* in [0, 2]: [n][kv_heads]. Needed by DELTA and GATED_DELTA */
+    int beta_shared;       /* or one for all heads: [n] */
+    linattn_view read;     /* r and p, of the shape of k: [n][key_heads][dim_key]. Needed by */
+    linattn_view write;    /* GENERAL */
+    linattn_view bonus;    /* u: [kv_heads][dim_key], for all tokens. For GATED, which then reads
+                              before it writes: o_t = (S_{t-1} + Diag(u) k_t v_t^T)^T q_t */
+    linattn_view input;    /* i, any finite number: [n][kv_heads]. Needed by MLSTM */
+} linattn_gates;
+
+/* For each token in turn: the state moves by its config's rule, then the query is read out; as
+   linattn_causal, which it is for LINATTN_RULE_SUM (with gates NULL or zeroed). q and out both
+   without data: only the state moves. A masked token (a key of all -inf, under a rule with every
+   map) leaves the state as it is, decay included, and its query reads that state.
+   Shapes: as for causal, with key_heads heads of q and k where config.key_heads is set.
+   linattn_query reads such a state; linattn_update and linattn_causal refuse it.
+   Finite: for decays in [0, 1], |beta| <= 2 and |k| <= 1 (delta rules) or sums below 1e37 (GATED),
+   whatever the length; MLSTM for any finite gates. Beyond these what the formula gives. What decays
+   is flushed to zero before it is denormal, once it is below 2^-102 in size.
+   The bits are those of n calls of one token, on every instruction set and with all threads; a = 1
+   gives the bits of the rule without decay. MATHS: Sun et al. 2023 (RetNet), Yang et al. 2024
+   (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
+   Errors: as for causal, and DECAY, BETA, READ_WRITE, BONUS, INPUT_GATE for what the rule needs and
+   lacks, or is given and does not take.
+   Cost: flops per element of S, token and head: GATED 5, DELTA 7, GATED_DELTA 7, GENERAL 9. */
+LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
+                                             linattn_view v, const linattn_gates *gates,
+                                             linattn_output out, size_t n,
+                                             const linattn_context *context);
+
+/* The same for many sequences, as linattn_causal_many. A fixed decay and the bonus are shared. */
+LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t count, linattn_view q,
+                                                  linattn_view k, linattn_view v,
+                                                  const linattn_gates *gates, linattn_output out,
+                                                  size_t n, const linattn_context *context);
+#endif
+
+/* The sums of one key/value head as plain numbers, for models with a trained or a foreign initial
+   state, of any rule and any map without a window: S = sum phi(k) v^T (decayed, corrected), dense
+   [m][dim_value], or transposed [dim_value][m] as ggml and RWKV have it; and z = sum phi(k) [m],
+   which may be NULL. For the maps identity and unit they do not depend on the scale. Numbers beyond
+   floats saturate at +-FLT_MAX. Rules without a normaliser have no z: zeros.
+   import replaces them (z by zeros where it is NULL) and leaves the token count; what it read
+   export gives back, to the bit but for the maps with exponents. A state that was imported into
+   cannot be the later one of a merge. Errors: NULL, ALIGNMENT, STATE, SIZE (no such head),
+   UNSUPPORTED (a window), OVERLAP. */
+LINATTN_API linattn_status linattn_state_export(const void *state, size_t head, int transposed,
+                                                float *sums, float *z);
+LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int transposed,
+                                                const float *sums, const float *z);
+
 /* dst += src: the state of both token sets. Same config required (STATE). The order of the sums
-   differs from that of one pass, so the bits do, too. Errors: NULL, ALIGNMENT, STATE, OVERLAP
-   (the two blocks overlap without being disjoint). */
+   differs from that of one pass, so the bits do, too. Rules GATED and MLSTM: src is the later one of
+   the two, over tokens that follow those of dst, and began empty; what dst holds decays by all of
+   its decays. Errors: NULL, ALIGNMENT, STATE, OVERLAP (the two blocks overlap), UNSUPPORTED (a
+   window; the delta rules and GENERAL, which do not merge). */
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
