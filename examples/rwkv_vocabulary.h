@@ -110,7 +110,7 @@ static inline size_t rwkv_read_literal(rwkv_reader *r)
 
 static inline void rwkv_read_line(rwkv_reader *r, rwkv_vocabulary *v)
 {
-    size_t token, length;
+    size_t token, length = 0;
     if (!read_size(&r->at, &token) || *r->at++ != ' ') {
         rwkv_fail_line(r, "expected an index and a quoted string");
     }

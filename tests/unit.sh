@@ -58,7 +58,7 @@ unit() {
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
     pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
-    [[ -n $python ]] || report_not_run 'unit / attend' 'NumPy is not installed'
+    [[ -n $python ]] || report_not_run 'unit / attend, rwkv' 'NumPy is not installed'
 }
 
 target "$work/unit" unit_build
