@@ -711,7 +711,8 @@ def test_options(work):
            "seed 2^64": [model, "--seed", str(2 ** 64)], "no branches": [model, "--branches", "0"],
            "chunk 0": [model, "--chunk", "0"], "threads 0": [model, "--threads", "0"],
            "threads 257": [model, "--threads", "257"], "isa sse9": [model, "--isa", "sse9"],
-           "an empty prompt": [model, "--prompt", ""], "seed twice": [model, "--seed=1", "--seed=1"],
+           "an empty prompt": [model, "--prompt", ""],
+           "seed twice": [model, "--seed=1", "--seed=1"],
            "--time with a value": [model, "--time=1"]}
     for name, arguments in bad.items():
         refuse(name, *arguments, *(["--logits", OUT] if arguments else []))
