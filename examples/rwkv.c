@@ -12,7 +12,8 @@
    lie in one block of memory, so that a copy of it goes on from there as often as one likes.
 
    Needs the headers beside it, linattn.h and a POSIX C library, nothing else. Where pthreads are a
-   library of their own (glibc before 2.34), add -pthread to have --threads. */
+   library of their own (glibc before 2.34), add -pthread to have --threads. Under -ffast-math the
+   plain C below has other bits in calls of another length. */
 
 #define PROGRAM "rwkv"
 #include "rwkv_model.h"

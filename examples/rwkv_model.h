@@ -293,21 +293,23 @@ static inline rwkv_tensor *rwkv_need(const rwkv_model *m, const char *name)
 
 /* ---- Versions and shapes --------------------------------------------------------------------- */
 
-/* As the converter of rwkv.cpp tells them apart. */
+/* As the converter of rwkv.cpp tells them apart. The number of heads is that axis of a tensor, or 1
+   where it has fewer. */
 static inline void rwkv_find_version(rwkv_model *m)
 {
     static const struct {
         const char *name, *heads;
+        size_t axis;
         unsigned version;
-    } marks[] = {{"blocks.0.att.k_k", "blocks.0.att.r_k", RWKV_7},
-                 {"blocks.0.att.time_maa_x", "blocks.0.att.time_decay", RWKV_6},
-                 {"blocks.0.att.gate.weight", "blocks.0.att.time_decay", RWKV_5_2},
-                 {"blocks.0.att.ln_x.weight", "blocks.0.att.time_decay", RWKV_5_1}};
+    } marks[] = {{"blocks.0.att.k_k", "blocks.0.att.r_k", 1, RWKV_7},
+                 {"blocks.0.att.time_maa_x", "blocks.0.att.time_decay", 2, RWKV_6},
+                 {"blocks.0.att.gate.weight", "blocks.0.att.time_decay", 2, RWKV_5_2},
+                 {"blocks.0.att.ln_x.weight", "blocks.0.att.time_decay", 2, RWKV_5_1}};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !m->version; i++) {
         if (rwkv_find(m, marks[i].name)) {
             const rwkv_tensor *t = rwkv_need(m, marks[i].heads);
             m->version = marks[i].version;
-            m->heads = t->shape[t->rank - 1];
+            m->heads = marks[i].axis < t->rank ? t->shape[marks[i].axis] : 1;
         }
     }
     if (!m->version) {

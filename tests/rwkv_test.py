@@ -146,7 +146,7 @@ def random_weights(version, seed, heads=3, size=8, hidden=29, rank=5, layers=3, 
 # ---- The oracle: one token after another, all in double precision --------------------------------
 
 def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+    return 1 / (1 + np.exp(-np.maximum(x, -700)))
 
 
 def layer_norm(x, w, name, epsilon=1e-5):
@@ -211,7 +211,7 @@ class Oracle:
         v = self.split(a["value.weight"] @ mixed["v"])
         w = a["time_decay"].reshape(-1) + a["time_decay_w2"] @ np.tanh(a["time_decay_w1"]
                                                                        @ mixed["w"])
-        o = self.recurrence(i, r, k, v, self.split(np.exp(-np.exp(w))),
+        o = self.recurrence(i, r, k, v, self.split(np.exp(-np.exp(np.minimum(w, 700)))),
                             bonus=self.split(a["time_faaaa"]))
         g = a["gate.weight"] @ mixed["g"]
         return a["output.weight"] @ (layer_norm(o, a, "ln_x", 64e-5).reshape(-1) * g * sigmoid(g))
@@ -424,14 +424,25 @@ def test_other_writers(work):
         model.weights = {name: x.astype(np.float16) for name, x in model.weights.items()}
         model.path.write_bytes(file_of(model.weights, True))
         check_error(f"RWKV-{version}: vectors of f16, too", error_of(model))
-        squeezed = {name: x.reshape([n for n in x.shape if n != 1])
+        squeezed = {name: x if name.endswith("time_decay") else x.squeeze()
                     for name, x in model.weights.items()}
         model.path.write_bytes(file_of(squeezed, True))
         check_error(f"RWKV-{version}: without axes of one element", error_of(model))
+    model = Model(work / "one-head", "5.2", 13, heads=1)
+    squeezed = {name: x[0] if name.endswith(("time_decay", "time_faaaa")) else x
+                for name, x in model.weights.items()}
+    model.path.write_bytes(file_of(squeezed))
+    check_error("RWKV-5.2: one head, as the converter writes it", error_of(model))
 
 
 def test_numbers(work):
-    """f16 that is subnormal, and weights that are no numbers."""
+    """Decays at their limits, f16 that is subnormal, and weights that are no numbers."""
+    for name in ["time_decay", "w0"]:
+        model = Model(work / name, "7" if name == "w0" else "6", 14)
+        x = model.weights["blocks.1.att." + name].reshape(-1)
+        x[:8], x[8:16] = 200, -200
+        model.path.write_bytes(file_of(model.weights))
+        check_error(f"{name} of 200 and -200", error_of(model))
     model = Model(work / "small", "7", 4, True)
     x = model.weights["blocks.0.att.w2"]
     x[:] = np.linspace(-6e-5, 6e-5, x.size).reshape(x.shape)
