@@ -80,6 +80,7 @@ typedef struct run {
        token that attention and feed-forward mix into the next one. */
     unsigned char *memory;
     size_t layer_bytes, state_bytes;
+    float *vectors;           /* all of the model's width: */
     float *x, *norm, *change; /* x: what goes through the layers; change: to the token before */
     float *mixed, *r, *k, *v, *gate, *decay, *read, *write, *out, *first_v;
     float *low, *hidden; /* of the small matrices, of the feed-forward */
@@ -157,22 +158,22 @@ static void make_buffers(run *u)
     float **const of_width[] = {&u->x,     &u->norm, &u->change, &u->mixed, &u->r,
                                 &u->k,     &u->v,    &u->gate,   &u->decay, &u->read,
                                 &u->write, &u->out,  &u->first_v};
+    enum { COUNT = sizeof of_width / sizeof of_width[0] };
     const rwkv_model *m = u->model;
-    size_t low = widest(m, "mwavg"), hidden = widest(m, "mF"), most = low > hidden ? low : hidden;
-    for (size_t i = 0; i < sizeof of_width / sizeof of_width[0]; i++) {
-        *of_width[i] = floats(u->chunk, m->width);
+    size_t low = widest(m, "mwavg"), hidden = widest(m, "mF"), columns = widest(m, "DFmwavg");
+    u->vectors = floats(product_of(COUNT, u->chunk), m->width);
+    for (size_t i = 0; i < COUNT; i++) {
+        *of_width[i] = u->vectors + i * u->chunk * m->width;
     }
     u->low = floats(u->chunk, low);
     u->hidden = floats(u->chunk, hidden);
-    u->rows = floats(u->threads, most > m->width ? most : m->width);
+    u->rows = floats(u->threads, columns);
     u->logits = floats(1, m->vocabulary);
 }
 
 static void free_run(run *u)
 {
-    float *const buffers[] = {u->x,       u->norm, u->change, u->mixed, u->r,     u->k,
-                              u->v,       u->gate, u->decay,  u->read,  u->write, u->out,
-                              u->first_v, u->low,  u->hidden, u->rows,  u->logits};
+    float *const buffers[] = {u->vectors, u->low, u->hidden, u->rows, u->logits};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         free(buffers[i]);
     }
@@ -213,18 +214,23 @@ typedef struct product {
     size_t parts;
 } product;
 
-/* A row is brought in, and widened, once for all tokens. */
+/* A row of n floats where it lies, or one of f16 widened. */
+static const float *row_of(const rwkv_tensor *a, size_t row, size_t n, float *wide)
+{
+    if (!a->is_half) {
+        return (const float *)a->data + row * n;
+    }
+    rwkv_widen((const uint16_t *)a->data + row * n, wide, n);
+    return wide;
+}
+
+/* A row is brought in once for all tokens. */
 static void multiply_part(void *arg, size_t index)
 {
     const product *p = arg;
     size_t n = p->columns, end = p->rows * (index + 1) / p->parts;
     for (size_t i = p->rows * index / p->parts; i < end; i++) {
-        const float *row = (const float *)p->a->data + (p->first + i) * n;
-        if (p->a->is_half) {
-            float *wide = p->wide + index * n;
-            rwkv_widen((const uint16_t *)p->a->data + (p->first + i) * n, wide, n);
-            row = wide;
-        }
+        const float *row = row_of(p->a, p->first + i, n, p->wide + index * n);
         for (size_t t = 0; t < p->tokens; t++) {
             p->y[t * p->rows + i] = dot(row, p->x + t * p->stride, n);
         }
@@ -668,15 +674,10 @@ static void feed_forward(const pass *p)
 static void embed(run *u, const size_t *tokens, size_t n)
 {
     const rwkv_model *m = u->model;
-    const rwkv_tensor *e = m->global[EMBEDDING];
     for (size_t t = 0; t < n; t++) {
         float *x = u->x + t * m->width;
-        if (e->is_half) {
-            rwkv_widen((const uint16_t *)e->data + tokens[t] * m->width, x, m->width);
-        } else {
-            memcpy(x, vector(e) + tokens[t] * m->width, m->width * sizeof *x);
-        }
-        normalise_layer(x, m->global[LN0_WEIGHT], m->global[LN0_BIAS], x);
+        normalise_layer(row_of(m->global[EMBEDDING], tokens[t], m->width, x), m->global[LN0_WEIGHT],
+                        m->global[LN0_BIAS], x);
     }
 }
 
