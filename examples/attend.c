@@ -72,8 +72,8 @@ static const char general_help[] =
     "  --compare           write no file; print, for every map with its default norm and for\n"
     "                      nystrom, how far its outputs are from exact attention on this data,\n"
     "                      and how fast it is. Goes with --causal, --eps, --threads, --isa, with\n"
-    "                      --scale for all alike, and with the options from --window on, each for\n"
-    "                      the methods that have it\n"
+    "                      --scale for all alike, and with the options from --window to\n"
+    "                      --iterations, each for the methods that have it\n"
     "\n";
 
 /* ---- Options -------------------------------------------------------------------------------- */
@@ -388,7 +388,7 @@ typedef struct task {
     linattn_config config;
     linattn_context context;
     tensor q, k, v, projection; /* the last one empty but for the favor maps */
-    gates gates;                /* empty but for rules other than the sum */
+    gate_files gates;           /* empty but for rules other than the sum */
     attention kind;
     int causal, with_state;
     const char *split; /* a checked list, or NULL */
@@ -448,7 +448,7 @@ static void attend_by_rule(const task *t, const tensor *out)
         require(linattn_recurrent(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
                                   rows_from(&t->v, done), &views, output_from(out, done), n,
                                   &t->context),
-                rule_names[t->config.rule]);
+                "--rule");
     }
 }
 
@@ -696,14 +696,10 @@ static void compare(task *t, const char *from, size_t threads)
     }
     compare_maps(t, &exact, exact_seconds, &out);
     printf("\n"
-           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu, "
-           "exp,\n"
-           "softmax and unit have to be trained with: on a layer trained with exact attention it "
-           "is large, "
-           "they\n"
-           "do not replace that in a finished model. nystrom, favor, taylor and expdef approximate "
-           "it,\n"
-           "by landmarks, features and degrees.\n");
+           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu,\n"
+           "exp, softmax and unit have to be trained with: on a layer trained with exact\n"
+           "attention it is large, they do not replace that in a finished model. nystrom, favor,\n"
+           "taylor and expdef approximate it, by landmarks, features and degrees.\n");
     free(exact.data);
     free(out.data);
 }
@@ -771,7 +767,7 @@ static void check_scopes(const options *given, methods run)
     for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
         check_methods(given, scopes[i].o, scopes[i].of, run);
     }
-    for (gate i = 0; i < GATE_COUNT; i++) {
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
         methods of = {LINEAR, ALL_MAPS, gate_rules[i]};
         check_methods(given, OPTION_GATES + i, of, run);
         if (i == GATE_DECAY) {
@@ -792,7 +788,7 @@ static void check_rule(const options *given, const linattn_config *config)
     const char *rule = rule_names[config->rule];
     unsigned set = 1u << config->rule;
     linattn_normaliser norm = effective_norm(config);
-    for (gate i = 0; i < GATE_COUNT; i++) {
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
         if ((gate_rules[i] & set) && i != GATE_BONUS && !given->text[OPTION_GATES + i]) {
             fail("--rule %s needs %s (see --help)", rule, option_names[OPTION_GATES + i]);
         }
@@ -928,7 +924,7 @@ static void complete_config(task *t, const options *given, methods run)
 static void read_gates(task *t, const options *given)
 {
     t->gates.views.decay_log = name_option(given, OPTION_DECAY_IS, decay_names, 2) == 0;
-    for (gate i = 0; i < GATE_COUNT; i++) {
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
         if (given->text[OPTION_GATES + i]) {
             read_gate(&t->gates, i, given->text[OPTION_GATES + i], &t->config, t->k.tokens);
         }

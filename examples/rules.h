@@ -60,7 +60,7 @@ enum {
 };
 
 /* What a rule may be told of each token, besides its query, key and value. */
-typedef enum gate {
+typedef enum gate_kind {
     GATE_DECAY,
     GATE_BETA,
     GATE_READ,
@@ -68,7 +68,7 @@ typedef enum gate {
     GATE_BONUS,
     GATE_INPUT,
     GATE_COUNT
-} gate;
+} gate_kind;
 
 /* The rules that take each. They need it, too: all but the bonus. */
 static const unsigned gate_rules[GATE_COUNT] = {
@@ -82,11 +82,11 @@ static const unsigned gate_rules[GATE_COUNT] = {
 
 /* Those of a run: `views` are the gates of its first token, `step` the floats from one token to the
    next, 0 where all have the same. */
-typedef struct gates {
+typedef struct gate_files {
     linattn_gates views;
     float *data[GATE_COUNT]; /* NULL where there is none; to be freed */
     size_t step[GATE_COUNT];
-} gates;
+} gate_files;
 
 /* ---- Shapes --------------------------------------------------------------------------------- */
 
@@ -150,7 +150,7 @@ static const npy_layout gate_layouts[GATE_COUNT] = {
 static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all"};
 
 /* Of the decay and of what has a number per head. */
-static inline shapes gate_shapes(gate which, const linattn_config *config, size_t tokens)
+static inline shapes gate_shapes(gate_kind which, const linattn_config *config, size_t tokens)
 {
     shapes s = {0};
     size_t heads = config->kv_heads, dim = config->dim_key;
@@ -172,7 +172,7 @@ static inline shapes gate_shapes(gate which, const linattn_config *config, size_
 }
 
 /* Of vectors as long as a key: for each token, or one for each head. */
-static inline shapes vector_shapes(gate which, const linattn_config *config, size_t tokens)
+static inline shapes vector_shapes(gate_kind which, const linattn_config *config, size_t tokens)
 {
     shapes s = {0};
     size_t dim = config->dim_key;
@@ -188,7 +188,7 @@ static inline shapes vector_shapes(gate which, const linattn_config *config, siz
     return s;
 }
 
-static inline linattn_view *gate_view(linattn_gates *views, gate which)
+static inline linattn_view *gate_view(linattn_gates *views, gate_kind which)
 {
     linattn_view *const all[GATE_COUNT] = {
         [GATE_DECAY] = &views->decay, [GATE_BETA] = &views->beta,   [GATE_READ] = &views->read,
@@ -198,8 +198,8 @@ static inline linattn_view *gate_view(linattn_gates *views, gate which)
 }
 
 /* Adds one to the gates; the config is complete. */
-static inline void read_gate(gates *g, gate which, const char *path, const linattn_config *config,
-                             size_t tokens)
+static inline void read_gate(gate_files *g, gate_kind which, const char *path,
+                             const linattn_config *config, size_t tokens)
 {
     int vectors = which == GATE_READ || which == GATE_WRITE || which == GATE_BONUS;
     int of_heads = which == GATE_DECAY && config->rule == LINATTN_RULE_MLSTM;
@@ -220,10 +220,10 @@ static inline void read_gate(gates *g, gate which, const char *path, const linat
     }
 }
 
-static inline linattn_gates gates_from(const gates *g, size_t token)
+static inline linattn_gates gates_from(const gate_files *g, size_t token)
 {
     linattn_gates views = g->views;
-    for (gate i = 0; i < GATE_COUNT; i++) {
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
         if (g->data[i]) {
             gate_view(&views, i)->data = g->data[i] + token * g->step[i];
         }
@@ -231,9 +231,9 @@ static inline linattn_gates gates_from(const gates *g, size_t token)
     return views;
 }
 
-static inline void free_gates(gates *g)
+static inline void free_gates(gate_files *g)
 {
-    for (gate i = 0; i < GATE_COUNT; i++) {
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
         free(g->data[i]);
     }
 }

@@ -59,7 +59,8 @@ def linear_rule(rule, q, k, v, seen, gates, state, norm, eps):
         a, before = gates["decay"][t][:, None], S
         if seen[t]:
             if rule == "general":
-                S = a * S + np.outer(gates["write"][t], gates["read"][t] @ S) + np.outer(k[t], v[t])
+                taken = np.outer(gates["write"][t], gates["read"][t] @ S)
+                S = a * S + taken + np.outer(k[t], v[t])
             else:
                 S, z = a * S, a[:, 0] * z + k[t]
                 u = v[t] if rule in ["sum", "gated"] else gates["beta"][t] * (v[t] - k[t] @ S)
