@@ -67,7 +67,7 @@ onnx_build() {
     if ! "$environment/bin/python" -c 'import onnx, onnxruntime' 2>/dev/null; then
         ((install)) || return 77
         "$python" -m venv "$environment" || return 77
-        local pip="$environment/bin/pip -q --disable-pip-version-check install --prefer-binary"
+        local pip="$environment/bin/pip -q install --retries 1 --timeout 10 --prefer-binary"
         $pip 'onnx>=1.23' numpy || return 77
         $pip onnxruntime || echo 'there is no onnxruntime for this machine'
     fi
@@ -86,9 +86,9 @@ target "$work/unit" unit_build
 [[ -z $python ]] || target "$work/onnx" onnx_build
 wait_for_jobs
 if [[ -e $work/unit ]]; then
-    job "unit / attend and the cases of ONNX" onnx_run cases
-    job "unit / attend and onnxruntime" onnx_run onnxruntime
     unit
+    job 'unit / attend and the cases of ONNX' onnx_run cases
+    job 'unit / attend and onnxruntime' onnx_run onnxruntime
 else
     report_not_run unit 'it was not built'
 fi
