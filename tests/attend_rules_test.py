@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the rules of examples/attend.c from outside: --rule with its gates, states as plain sums,
-against an oracle in double precision, written from section 5 of docs/MATHS.md alone.
+against an oracle in double precision, written from the formulas of linattn_rule in linattn.h alone.
 
     attend_rules_test.py PATH_TO_ATTEND
 
@@ -226,7 +226,8 @@ class RuleCase(attend_test.Case):
 
 def rule_case(folder, seed, shape, rule, map="identity", decay_is="log", **variant):
     """Keys of length one where a rule needs that: by attend's map, or by themselves. Queries and
-    keys of one sign where outputs are divided by their products, which might all but vanish."""
+    keys without signs, but for whole queries, where outputs are divided by their products, which
+    might all but vanish."""
     n, q_heads, key_heads, heads, dim, dim_value = shape
     g = np.random.default_rng(seed)
     data = [g.standard_normal(s) for s in
@@ -235,6 +236,7 @@ def rule_case(folder, seed, shape, rule, map="identity", decay_is="log", **varia
         data[1] = unit_rows(data[1])
     if rule == "mlstm":
         data[:2] = [abs(x) for x in data[:2]]
+        data[0][::3] *= -1
     data = [x.astype(np.float32) for x in data]
     if shape == SHAPES["one number"]:
         data = [x[:, 0] for x in data]
@@ -484,6 +486,10 @@ def test_imports(work):
         errors = worst_error(got[0], expected[0]), sums_error(got[1], expected[1])
         check(f"a state that is given: {name}", max(errors) <= TOLERANCE,
               "{:.1e}, sums {:.1e}".format(*errors))
+        first, second = halves(work, case, 2)
+        first.attend("--import-state", path, "--state-out", work / "state", *first.arguments())
+        check(f"a state that is given, and goes on: {name}",
+              second.arrays("--state-in", work / "state")[1].tobytes() == got[1].tobytes())
         none = rule_case(work / f"{i}-none", i, (0, *shape[1:]), **variant)
         check(f"without tokens it comes back: {name}",
               none.both("--import-state", path)[1] == bytes_of(path))
