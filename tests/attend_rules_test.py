@@ -74,8 +74,8 @@ def linear_rule(rule, q, k, v, seen, gates, state, norm, eps):
 
 
 def mlstm(q, k, v, seen, gates):
-    """With a stabiliser like that of xLSTM: S and z are e^-top of what they mean. top is the largest
-    input gate, without the decays since: beside 3e38, these would be lost."""
+    """With a stabiliser like that of xLSTM: S and z are e^-top of what they mean. top is the
+    largest input gate, without the decays since: beside 3e38, these would be lost."""
     S, z, top = np.zeros((k.shape[1], v.shape[1])), np.zeros(k.shape[1]), -np.inf
     out = np.zeros((*q.shape[:2], v.shape[1]))
     for t in range(len(k)):
