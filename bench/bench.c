@@ -103,6 +103,7 @@ const char *bench_map_name(linattn_feature_map map)
         [LINATTN_MAP_EXPDEF] = "expdef",
         [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simplified",
         [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
+        [LINATTN_MAP_UNIT] = "unit",
     };
     return names[map] ? names[map] : "unnamed";
 }
@@ -147,6 +148,8 @@ linattn_config bench_config(const bench *b)
     config.window = b->window;
     config.landmarks = b->landmarks;
     config.normaliser = b->normaliser;
+    config.rule = b->rule;
+    if (b->rule != LINATTN_RULE_SUM) return config;
     if (b->normaliser != LINATTN_NORM_DEFAULT) return config;
     config.normaliser = LINATTN_NORM_SUM;
     if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;
