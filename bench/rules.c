@@ -9,7 +9,7 @@
 #include "benchmarks.h"
 #include "peers/peers.h"
 
-/* ---- The rules -------------------------------------------------------------------------------- */
+/* ---- The rules ------------------------------------------------------------------------------- */
 
 typedef struct rule_row {
     const char *name;
@@ -79,7 +79,7 @@ static const rule_row *rule_of(const bench *b)
     return plain_of(b) ? &rules[plain_of(b)->rule] : b->subject;
 }
 
-/* ---- Operands --------------------------------------------------------------------------------- */
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 /* [tokens][heads][dim], dense and in one block. */
 typedef struct rule_operands {
@@ -195,7 +195,7 @@ static rule_operands operands_at(const rule_operands *o, size_t token)
     return at;
 }
 
-/* ---- Running one ------------------------------------------------------------------------------ */
+/* ---- Running one ----------------------------------------------------------------------------- */
 
 /* What the benchmark times, and what by turns with it: plain C with linattn, one token of a small
    state with causal's. */
@@ -335,7 +335,7 @@ static const char *rule_open(bench *b)
     return NULL;
 }
 
-/* ---- What is registered ----------------------------------------------------------------------- */
+/* ---- What is registered ---------------------------------------------------------------------- */
 
 static const shape main_shapes[] = {{64, 64}, {128, 128}, {256, 256}, {128, 64}};
 

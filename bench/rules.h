@@ -1,5 +1,5 @@
-/* The recurrences that are benchmarked: the rules of linattn_recurrent, some with more than one kind
-   of gates. */
+/* The recurrences that are benchmarked: the rules of linattn_recurrent, some with several kinds of
+   gates. */
 #ifndef LINATTN_BENCH_RULES_H
 #define LINATTN_BENCH_RULES_H
 

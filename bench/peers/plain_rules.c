@@ -19,7 +19,7 @@ enum { PANEL = 16 };
 #define INLINE static inline __attribute__((always_inline)) /* for panels of constant width */
 #define EACH(c) for (size_t c = 0; c < width; c++)
 
-/* ---- One token: u_c is added to column c of s, `width` columns of S --------------------------- */
+/* ---- One token: u_c is added to column c of s, `width` columns of S -------------------------- */
 
 INLINE void gated(size_t m, size_t width, float a, const float *restrict q, const float *restrict k,
                   const float *restrict u, float *restrict s, float *restrict o)
@@ -78,7 +78,7 @@ INLINE void first_read(size_t m, size_t width, const float *restrict read, const
     for (size_t f = 0; f < m; f++, s += width) EACH(c) r[c] += read[f] * s[c];
 }
 
-/* ---- All tokens, in `width` columns from `first` on ------------------------------------------- */
+/* ---- All tokens, in `width` columns from `first` on ------------------------------------------ */
 
 /* o, r and u: as many floats each. The read after the last token goes nowhere. */
 typedef void columns(const peer_rule *p, size_t first, size_t width, float *restrict o,
