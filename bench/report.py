@@ -837,15 +837,16 @@ def rules_document(results):
     stem = results.path.stem
     lines = [f"# {stem}", "", describe(results) + ".", ""]
     lines += ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, map "
-              "identity: ns per token and head, and in brackets the share of an FMA loop's or "
-              "the bandwidth's limit, timed beside every sample; bold where that misses the mark. "
+              "identity: ns per token and head, and in brackets the share of the limit, an FMA "
+              "loop or the bandwidth, timed beside every sample; bold where that misses the mark. "
               "An element of the state takes 3 operations of the FMA units for a token (gated, "
               "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
-              "against double precision, relative to the largest element of a row. Peers of "
-              "sequences run by turns with linattn, but for onnxruntime. rows and panels are C "
+              "against double precision, relative to the largest element of a row. How many times "
+              "as fast as peers: over samples that were taken by turns (of onnxruntime and of one "
+              "token, the quotient of the times). rows and panels are C "
               "([`bench/peers/plain_rules.c`](../peers/plain_rules.c)) with -O3 -march=native "
-              "-ffast-math: a loop over S as most would write it, and one whose panels of S are "
-              "laid out for the compiler.", ""]
+              "-ffast-math: a loop over the rows of S as most would write it, and one over panels "
+              "of its columns, laid out for the compiler.", ""]
     sections = [
         ("Marks", rule_marks(results)),
         ("Rules, n = 4096", rules_table(results)),
