@@ -836,9 +836,10 @@ def rule_steps_table(results):
 def rules_document(results):
     stem = results.path.stem
     lines = [f"# {stem}", "", describe(results) + ".", ""]
-    lines += ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, map "
-              "identity: ns per token and head, and in brackets the share of the limit, an FMA "
-              "loop or the bandwidth, timed beside every sample; bold where that misses the mark. "
+    lines += ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
+              "map identity: ns per token and head, and in brackets the share of the limit, an "
+              "FMA loop or the bandwidth, timed beside every sample; bold where that misses the "
+              "mark. "
               "An element of the state takes 3 operations of the FMA units for a token (gated, "
               "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
               "against double precision, relative to the largest element of a row. How many times "

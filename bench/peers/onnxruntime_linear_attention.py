@@ -3,8 +3,9 @@
 
 The operator has neither a feature map nor a normaliser (o = q'S, S += k v'), so it does less than
 the other rows and its figure flatters it. With --rules: its recurrences gated, delta and
-gated_delta, with one decay for each head and token, which do what linattn does. Needs: pip install onnxruntime onnx numpy. Where the
-installed onnxruntime has no such operator it says so and exits with 77.
+gated_delta, with one decay for each head and token, which do what linattn does. Needs: pip install
+onnxruntime onnx numpy. Where the installed onnxruntime has no such operator it says so and exits
+with 77.
 """
 
 import argparse
