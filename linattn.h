@@ -157,11 +157,11 @@ typedef enum linattn_status {
     LINATTN_ERROR_STATE,       /* not an initialised state, or one of another config or version */
     LINATTN_ERROR_UNSUPPORTED, /* this combination has no meaning or is not implemented */
     LINATTN_ERROR_ISA,         /* this CPU or this build lacks the instruction set */
-    LINATTN_ERROR_DECAY,       /* linattn_gates: the rule needs a decay, or takes none of that kind */
-    LINATTN_ERROR_BETA,        /* the rule needs beta, or takes none */
-    LINATTN_ERROR_READ_WRITE,  /* the rule needs the vectors read and write, or takes none */
-    LINATTN_ERROR_BONUS,       /* the rule takes no bonus */
-    LINATTN_ERROR_INPUT_GATE   /* the rule needs an input gate, or takes none */
+    LINATTN_ERROR_DECAY, /* linattn_gates: the rule needs a decay, or takes none of that kind */
+    LINATTN_ERROR_BETA,  /* the rule needs beta, or takes none */
+    LINATTN_ERROR_READ_WRITE, /* the rule needs the vectors read and write, or takes none */
+    LINATTN_ERROR_BONUS,      /* the rule takes no bonus */
+    LINATTN_ERROR_INPUT_GATE  /* the rule needs an input gate, or takes none */
 } linattn_status;
 
 /* A short English sentence, never NULL. */
@@ -455,9 +455,9 @@ LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int tr
                                                 const float *sums, const float *z);
 
 /* dst += src: the state of both token sets. Same config required (STATE). The order of the sums
-   differs from that of one pass, so the bits do, too. Rules GATED and MLSTM: src is the later one of
-   the two, over tokens that follow those of dst, and began empty; what dst holds decays by all of
-   its decays. Errors: NULL, ALIGNMENT, STATE, OVERLAP (the two blocks overlap), UNSUPPORTED (a
+   differs from that of one pass, so the bits do, too. Rules GATED and MLSTM: src is the later one
+   of the two, over tokens that follow those of dst, and began empty; what dst holds decays by all
+   of its decays. Errors: NULL, ALIGNMENT, STATE, OVERLAP (the two blocks overlap), UNSUPPORTED (a
    window; the delta rules and GENERAL, which do not merge). */
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
@@ -1096,8 +1096,8 @@ LINATTN__INLINE float linattn__rescale(float x, const float *factor)
 #define LINATTN__DIRECT 0
 #define LINATTN__PROJECTED 1
 #define LINATTN__MONOMIALS 2
-#define LINATTN__UNIT 3 /* or divided by their norms */
-#define LINATTN__MAP_POSITIVE LINATTN_MAP_COUNT /* x, as the identity, but sums do not cancel */
+#define LINATTN__UNIT 3                            /* or divided by their norms */
+#define LINATTN__MAP_POSITIVE LINATTN_MAP_COUNT    /* x, as the identity, but sums do not cancel */
 #define LINATTN__MAP_POWER (LINATTN_MAP_COUNT + 1) /* e^x without exponents: sums in range */
 
 typedef struct linattn__params {
@@ -1391,7 +1391,8 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
     case LINATTN_ERROR_ISA: return "the instruction set is not available";
     case LINATTN_ERROR_DECAY: return "gates.decay: the rule needs one, or takes none of that kind";
     case LINATTN_ERROR_BETA: return "gates.beta: the rule needs one, or takes none";
-    case LINATTN_ERROR_READ_WRITE: return "gates.read and write: the rule needs them, or takes none";
+    case LINATTN_ERROR_READ_WRITE:
+        return "gates.read and write: the rule needs them, or takes none";
     case LINATTN_ERROR_BONUS: return "gates.bonus: the rule takes none";
     case LINATTN_ERROR_INPUT_GATE: return "gates.input: the rule needs one, or takes none";
     default: return "unknown status";
@@ -1866,8 +1867,8 @@ LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_rule(linatt
     if (s->window)
         return linattn__refuse(s, LINATTN__REFUSED_RULE_WINDOW, LINATTN_ERROR_UNSUPPORTED);
     if (s->norm == LINATTN_NORM_DEFAULT) s->norm = LINATTN_NORM_NONE;
-    if (s->norm != LINATTN_NORM_NONE && (s->rule != LINATTN_RULE_GATED ||
-                                         s->norm == LINATTN_NORM_FEATURE))
+    if (s->norm != LINATTN_NORM_NONE &&
+        (s->rule != LINATTN_RULE_GATED || s->norm == LINATTN_NORM_FEATURE))
         return linattn__refuse(s, LINATTN__REFUSED_RULE_NORMALISER, LINATTN_ERROR_UNSUPPORTED);
     return LINATTN_OK;
 }
@@ -2154,8 +2155,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
 {
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root_all = linattn__sqrt((double)linattn__scale(s));
-    const double root =
-        s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT ? root_all : 1.0;
+    const double root = s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT ? root_all : 1.0;
     double cell;
     p->source_root = (float)root_all;
     p->root = (float)root;
@@ -2212,8 +2212,8 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     if (s->source != LINATTN__PROJECTED && s->source != LINATTN__MONOMIALS &&
         linattn__to_bits(s->scale) == 0x3f800000u && !LINATTN__IS_EXP(p->map))
         return;
-    if (LINATTN__IS_SIGNED(p->map) && s->source != LINATTN__MONOMIALS &&
-        !linattn__scales_keys(s) && s->epsilon == 0.0f) {
+    if (LINATTN__IS_SIGNED(p->map) && s->source != LINATTN__MONOMIALS && !linattn__scales_keys(s) &&
+        s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
         return;
     }
@@ -2234,7 +2234,7 @@ typedef struct linattn__header {
     uint32_t scale, epsilon; /* bits */
     uint32_t features, degree, window;
     uint32_t rule, key_heads; /* key_heads: 0 for kv_heads */
-} linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
+} linattn__header;            /* and zeros up to LINATTN__HEADER_BYTES */
 
 LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn__header *h)
 {
@@ -2352,8 +2352,9 @@ LINATTN__INLINE int linattn__put_shared(const linattn_config *c, const linattn__
 
 LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
 {
-    return LINATTN__HAS_EXP && s->rule <= LINATTN_RULE_GATED && (s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
-                                s->source == LINATTN__PROJECTED);
+    return LINATTN__HAS_EXP && s->rule <= LINATTN_RULE_GATED &&
+           (s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
+            s->source == LINATTN__PROJECTED);
 }
 
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
@@ -2971,7 +2972,8 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
     linattn_view to;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
-    /* windows forget by tokens: sums without the tokens cannot; rules other than the sum need gates */
+    /* windows forget by tokens: sums without the tokens cannot; rules other than the sum need gates
+       */
     if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
         (s.rule && verb != LINATTN__QUERIES))
         return LINATTN_ERROR_UNSUPPORTED;
@@ -3541,8 +3543,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state,
     linattn__plain x;
     linattn__environment environment;
     size_t f, c;
-    const linattn_status status =
-        linattn__open_plain(state, head, sums, z, &x, &environment);
+    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
     if (status != LINATTN_OK) return status;
     for (f = 0; f < x.s.m; f++) {
         float power = x.bias;
@@ -3639,10 +3640,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
 #define LINATTN__KEPT_EXPONENT 3 /* 2^ this */
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
-#define LINATTN__SPENT 2.3283064e-10f   /* 2^-32: when credit is below, rows are flushed at 2^-94, */
-#define LINATTN__FLUSHED 5.0487098e-29f /* so that nothing between is denormal. Rows of 16 at once, */
-#define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12. What keys */
-#define LINATTN__READ_SHARE 0.95f       /* read lessens sums, too: as if by this */
+#define LINATTN__SPENT 2.3283064e-10f /* 2^-32: when credit is below, rows are flushed at 2^-94, */
+#define LINATTN__FLUSHED                                                                           \
+    5.0487098e-29f                  /* so that nothing between is denormal. Rows of 16 at once, */
+#define LINATTN__FAST 2.4414062e-4f /* but for those that decay by less than 2^-12. What keys */
+#define LINATTN__READ_SHARE 0.95f   /* read lessens sums, too: as if by this */
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {
@@ -3701,10 +3703,10 @@ typedef struct linattn__recurrence {
     const linattn__span *span; /* of all heads */
     const linattn__gating *gates;
     int rule;
-    size_t key_group;         /* states that read each head of q and k */
-    size_t head, head_end;    /* key/value heads */
-    size_t begin, end;        /* columns, a multiple of 16 first */
-    float *own;               /* not NULL: private copies of what comes before `corrected` */
+    size_t key_group;      /* states that read each head of q and k */
+    size_t head, head_end; /* key/value heads */
+    size_t begin, end;     /* columns, a multiple of 16 first */
+    float *own;            /* not NULL: private copies of what comes before `corrected` */
 } linattn__recurrence;
 
 typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
@@ -3716,9 +3718,10 @@ static linattn_status linattn__check_gates(int rule, const linattn_gates *g)
     const int delta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA;
     const int decays = rule != LINATTN_RULE_SUM && rule != LINATTN_RULE_DELTA;
     const int general = rule == LINATTN_RULE_GENERAL, mlstm = rule == LINATTN_RULE_MLSTM;
-    if (!g) return rule == LINATTN_RULE_SUM ? LINATTN_OK
-                   : decays                 ? LINATTN_ERROR_DECAY
-                                            : LINATTN_ERROR_BETA;
+    if (!g)
+        return rule == LINATTN_RULE_SUM ? LINATTN_OK
+               : decays                 ? LINATTN_ERROR_DECAY
+                                        : LINATTN_ERROR_BETA;
     if (decays != (g->decay.data != NULL) || (mlstm && g->decay_per_feature))
         return LINATTN_ERROR_DECAY;
     if (delta != (g->beta.data != NULL)) return LINATTN_ERROR_BETA;
@@ -3749,8 +3752,7 @@ static linattn_status linattn__read_gate(const linattn_view *view, size_t sequen
 static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape *s,
                                                             const linattn_gates *g,
                                                             size_t sequences, size_t n,
-                                                            linattn__extent *e,
-                                                            linattn__gating *to)
+                                                            linattn__extent *e, linattn__gating *to)
 {
     const size_t kv = s->kv_heads, dim = g->decay_per_feature ? s->d : 1;
     const size_t some = n ? 1 : 0; /* without tokens nothing is read */
@@ -3768,8 +3770,8 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
         status = linattn__read_gate(&g->read, sequences, n, s->key_heads, s->d, e + LINATTN__READ,
                                     to->gate + LINATTN__READ);
     if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->write, sequences, n, s->key_heads, s->d,
-                                    e + LINATTN__WRITE, to->gate + LINATTN__WRITE);
+        status = linattn__read_gate(&g->write, sequences, n, s->key_heads, s->d, e + LINATTN__WRITE,
+                                    to->gate + LINATTN__WRITE);
     if (status == LINATTN_OK)
         status = linattn__read_gate(&g->bonus, 1, some, kv, s->d, e + LINATTN__BONUS,
                                     to->gate + LINATTN__BONUS);
@@ -3798,8 +3800,7 @@ LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
     for (head = w->whole; head < w->all.head_end && x.begin < x.end; head++) {
         float own[LINATTN__PRIVATE_FLOATS];
         x.own = index == 0 ? w->spare + (head - w->whole) * w->own_floats : own;
-        linattn__copy(x.own, w->all.span->z + head * w->head_floats,
-                      w->own_floats * sizeof(float));
+        linattn__copy(x.own, w->all.span->z + head * w->head_floats, w->own_floats * sizeof(float));
         x.head = head;
         x.head_end = head + 1;
         LINATTN__KERNEL(recurrent)(&x);
@@ -3875,8 +3876,8 @@ LINATTN__INLINE int linattn__rule_verb(const linattn_view *q, const linattn_outp
 /* Reads and checks a call, as linattn__open does. */
 static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     void *state, const linattn_view *q, const linattn_view *k, const linattn_view *v,
-    const linattn_gates *gates, const linattn_output *out, size_t n,
-    const linattn_context *context, linattn__work *w, linattn__gating *gating)
+    const linattn_gates *gates, const linattn_output *out, size_t n, const linattn_context *context,
+    linattn__work *w, linattn__gating *gating)
 {
     const int verb = linattn__rule_verb(q, out);
     linattn__shape s;
@@ -3886,16 +3887,14 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     const linattn_view to = linattn__view_of(*out);
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status == LINATTN_OK) status = linattn__check_gates(s.rule, gates);
-    if (status == LINATTN_OK)
-        status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
+    if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes) ||
         !linattn__gates_apart(e, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
-    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(e, &x.out))
-        return LINATTN_ERROR_OVERLAP;
+    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(e, &x.out)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
     linattn__start(w, &s, &h, state);
@@ -3994,9 +3993,8 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
     if (h.rule == LINATTN_RULE_SUM) {
         status = linattn__check_gates(LINATTN_RULE_SUM, gates);
         if (status != LINATTN_OK) return status;
-        return q.data || out.data
-                   ? linattn_causal_many(states, count, q, k, v, out, n, context)
-                   : linattn_update_many(states, count, k, v, n, context);
+        return q.data || out.data ? linattn_causal_many(states, count, q, k, v, out, n, context)
+                                  : linattn_update_many(states, count, k, v, n, context);
     }
     c.crowd.states = states;
     c.crowd.count = count;
@@ -4052,11 +4050,11 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
         const float n_dst = e_dst > LINATTN__LOWEST ? e_dst - e : 0.0f;
         const float n_src = e_src > LINATTN__LOWEST ? e_src - e : 0.0f;
         for (i = 0; i < dst->m; i++)
-            dst->z[i] = linattn__decayed(dst->z[i], kept, n_dst) +
-                        linattn__decayed(src->z[i], 1.0f, n_src);
+            dst->z[i] =
+                linattn__decayed(dst->z[i], kept, n_dst) + linattn__decayed(src->z[i], 1.0f, n_src);
         for (i = 0; i < dst->m * panels * 16; i++)
-            dst->s[i] = linattn__decayed(dst->s[i], kept, n_dst) +
-                        linattn__decayed(src->s[i], 1.0f, n_src);
+            dst->s[i] =
+                linattn__decayed(dst->s[i], kept, n_dst) + linattn__decayed(src->s[i], 1.0f, n_src);
         to[LINATTN__EXPONENT] = e;
         to[LINATTN__DRIFT] = 1.0f;
     }

@@ -995,10 +995,7 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
 }
 #if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x)
-{
-    return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0);
-}
+LINATTN__INLINE float la_sqrt(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m)
 {
@@ -1471,8 +1468,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                                    e[j], map);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
-            phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, p->root,
-                               map);
+            phi =
+                la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, p->root, map);
             phi =
                 la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
@@ -2471,7 +2468,7 @@ typedef struct la_token {
 #if LINATTN__HAS_SIGNED
     float lost[16]; /* and what its rounding lost, for the identity */
 #endif
-    float top, scale, power; /* as in la_scratch */
+    float top, scale, power;    /* as in la_scratch */
     float key_root, query_root; /* sqrt(s), or of the unit map */
 } la_token;
 
@@ -2521,8 +2518,8 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                 la_vec z = la_load(h->z + at), low = la_load(h->e + at), phi;
                 const la_vec e = low;
                 if (key) {
-                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e),
-                                     w->key_root, map);
+                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e), w->key_root,
+                                     map);
                     la_store(w->k + (at - f0), phi);
                     z = la_add_key(z, phi, &low, map);
                     la_store(h->z + at, z);
@@ -2809,9 +2806,11 @@ static void la_step(linattn__span *s)
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, with one product or two; two without the next token; only read. */
+   read for the next token, without a decay, with one, or with a product more; that without the next
+   token; only read. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
+#define LA_PLAIN_DELTA 6
 #define LA_DELTA 2
 #define LA_GENERAL 3
 #define LA_GENERAL_LAST 4
@@ -2836,23 +2835,22 @@ typedef struct la_rule {
     la_tokens *w;
     float *kept, *credit, *scalars, *corrected;
     const float *gate[LINATTN__GATES];
-    int rule, reads, before;    /* reads: its keys read S */
-    int in_place, power;        /* the map: none, or e^x without exponents */
-    int normal, signs;          /* z is kept; saturating outputs */
-    int per_feature, whole;     /* all features at once */
-    size_t most, step;          /* tokens of a block, features at a time */
-    size_t row;                 /* of what is made */
+    int rule, reads, before; /* reads: its keys read S */
+    int in_place, power;     /* the map: none, or e^x without exponents */
+    int normal, signs;       /* z is kept; saturating outputs */
+    int per_feature, whole;  /* all features at once */
+    size_t most, step;       /* tokens of a block, features at a time */
+    size_t row;              /* of what is made */
     float *k_made, *q_made, *a_made, *r_made;
     size_t t0, count, f0, f1;
-    int first, last;            /* of the features */
-    int kind;                   /* of the tiles; LA_READ: of these rows, to here */
-    const float *query;         /* of token t0 */
-    float *out;                 /* NULL: none */
+    int first, last;    /* of the features */
+    int kind;           /* of the tiles; LA_READ: of these rows, to here */
+    const float *query; /* of token t0 */
+    float *out;         /* NULL: none */
     size_t out_token;
-    la_rows k, q, a, r, p;      /* from feature f0 on */
-    size_t a_step;              /* 0: one decay for all rows */
+    la_rows k, q, a, r, p; /* from feature f0 on */
+    size_t a_step;         /* 0: one decay for all rows */
 } la_rule;
-
 
 /* ---- Recurrences: what a block needs --------------------------------------------------------- */
 
@@ -2975,8 +2973,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
     for (t = 0; t < b->count; t++) {
         w->decay[t] = w->gain[t] = 1.0f;
         if (b->gate[LINATTN__DECAY] && !b->per_feature)
-            w->decay[t] =
-                b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
+            w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
         if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
     }
     for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
@@ -3017,8 +3014,8 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
     }
 }
 
-/* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the gated
-   delta rule; *credit and *kept decay. Returns lanes of ones where a decay exceeds 1. */
+/* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the
+   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay exceeds 1. */
 LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
                                       la_vec *kept, const int logs, const int reads)
 {
@@ -3128,8 +3125,8 @@ static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
     const int gated = b->rule == LINATTN_RULE_GATED;
     size_t t, i;
     for (t = 0; t < b->count; t++) {
-        const float *const a = (b->a_made ? b->a_made + t * b->row : b->a.at + t * b->a.row) +
-                               (f - b->f0);
+        const float *const a =
+            (b->a_made ? b->a_made + t * b->row : b->a.at + t * b->a.row) + (f - b->f0);
         la_vec left[LA_PANEL_VECS];
         int usual = 1;
         for (i = f; i < end; i += LA_W) {
@@ -3385,7 +3382,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la
                                   const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
-    const int reads = kind == LA_DELTA || kind == LA_GENERAL;
+    const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
     const int general = kind == LA_GENERAL || kind == LA_GENERAL_LAST;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
     const float *const p = general ? b->p.at + t * b->p.row : k;
@@ -3400,7 +3397,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la
         {
             x[j] = la_load(row + la_offset(m, j));
             if (kind == LA_BEFORE) o[j] = la_fma(qf, x[j], o[j]);
-            x[j] = la_mul(af, x[j]);
+            if (kind != LA_PLAIN_DELTA) x[j] = la_mul(af, x[j]);
         }
         if (general) {
             const la_vec pf = la_set1(p[f]);
@@ -3458,8 +3455,8 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
         const la_vec rf = la_set1(r[f]);
-        LINATTN__UNROLL for (j = 0; j < NR; j++)
-            sum[j] = la_fma(rf, la_load(row + la_offset(m, j)), sum[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] =
+            la_fma(rf, la_load(row + la_offset(m, j)), sum[j]);
     }
 }
 
@@ -3485,8 +3482,7 @@ LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o
     float *const to = b->out + t * b->out_token + u * LA_W;
     size_t j;
     if (b->last && b->before && v) {
-        LINATTN__UNROLL for (j = 0; j < NR; j++)
-            o[j] = la_fma(la_set1(b->w->lead[t]), v[j], o[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(la_set1(b->w->lead[t]), v[j], o[j]);
     }
     if (b->last) {
         LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -3554,10 +3550,11 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
             o[j] = next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (b->out && !b->first)
-            la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         if (kind == LA_BEFORE)
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
+        else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA)
+            la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         else if (delta && more)
             la_rule_rows(b, t, u, v, c, o, next, LA_DELTA, NR);
         else if (kind == LA_GENERAL && more)
@@ -3625,8 +3622,9 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     size_t u = b->s.column_begin / LA_W;
 #if LA_W > 1
     /* a tile's columns are to stay in L1 */
-    const size_t most =
-        LA_W == 16 && b->s.m > 160 ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
+    const size_t most = LA_W == 16 && b->s.m > 160 ? 2
+                        : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
+                                                   : 4;
     if (LA_W == 16 && !b->reads && b->kind != LA_READ && b->count > 1)
         for (; end - u >= 2; u += 2) la_rule_pair2(b, u);
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
@@ -3756,8 +3754,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
         b->last = b->f1 == b->s.m;
         la_rule_chunk(b);
     }
-    if (b->out && LINATTN__IS_EXP(b->s.params->map))
-        la_end_rows(&b->s, b->w->power, b->out, count);
+    if (b->out && LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
     for (c = b->s.column_begin; b->reads && !b->whole && c < b->s.column_end; c++)
         b->corrected[c] = 0.0f;
     for (g = 1; !b->before && b->s.q && g < b->s.group; g++)
@@ -3785,12 +3782,12 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
     b->power = p->map == LINATTN__MAP_POWER;
     b->signs = LINATTN__IS_SIGNED(p->map);
-    b->normal = p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) ||
-                x->rule == LINATTN_RULE_MLSTM;
-    b->kind = b->before ? LA_BEFORE
+    b->normal =
+        p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) || x->rule == LINATTN_RULE_MLSTM;
+    b->kind = b->before                         ? LA_BEFORE
               : x->rule == LINATTN_RULE_GENERAL ? LA_GENERAL
-              : b->reads ? LA_DELTA
-                         : LA_WRITE;
+              : b->reads                        ? LA_DELTA
+                                                : LA_WRITE;
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
     b->row = m < b->step ? linattn__round16(m) : b->step;
@@ -3990,8 +3987,9 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         for (t = c->t; t < c->end; t++)
-            la_store(k + t * LA_ROW + (f - c->f0),
-                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->root, p->map));
+            la_store(
+                k + t * LA_ROW + (f - c->f0),
+                la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->root, p->map));
     }
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
@@ -5709,6 +5707,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GROUP_TOKENS
 #undef LA_PANEL_VECS
 #undef LA_PART
+#undef LA_PLAIN_DELTA
 #undef LA_PART_ROW
 #undef LA_PART_TOKENS
 #undef LA_QUERY_FEW
