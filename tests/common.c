@@ -1071,24 +1071,29 @@ static float draw_beta(rng *r)
     return kind < 2 ? 2 * (float)kind : 1 + rng_float(r, 1);
 }
 
+void recurrence_fill(recurrence *x, rng *r)
+{
+    const linattn_config *c = &x->config;
+    size_t m = c->dim_key;
+    rng_fill(r, x->in[IN_Q], operand_floats(x, IN_Q), 2);
+    rng_fill(r, x->in[IN_V], operand_floats(x, IN_V), 1);
+    for (size_t i = 0; i < operand_floats(x, IN_K); i += m) fill_key(r, c, x->in[IN_K] + i);
+    for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
+        x->in[IN_DECAY][i] = draw_decay(r, x->log);
+    for (size_t i = 0; i < operand_floats(x, IN_BETA); i++) x->in[IN_BETA][i] = draw_beta(r);
+    for (size_t i = 0; i < operand_floats(x, IN_READ); i += m) {
+        fill_unit(r, x->in[IN_READ] + i, m); /* of the form of RWKV-7 */
+        for (size_t f = i; f < i + m; f++)
+            x->in[IN_WRITE][f] = -x->in[IN_READ][f] * (0.5f + rng_float(r, 0.5f));
+    }
+    rng_fill(r, x->in[IN_BONUS], operand_floats(x, IN_BONUS), 1);
+    rng_fill(r, x->in[IN_INPUT], operand_floats(x, IN_INPUT), 3);
+}
+
 recurrence recurrence_new(linattn_config config, rule_form form, size_t n, rng *r)
 {
     recurrence x = recurrence_empty(config, form, n, r);
-    const linattn_config *c = &x.config;
-    size_t m = c->dim_key;
-    rng_fill(r, x.in[IN_Q], operand_floats(&x, IN_Q), 2);
-    rng_fill(r, x.in[IN_V], operand_floats(&x, IN_V), 1);
-    for (size_t i = 0; i < operand_floats(&x, IN_K); i += m) fill_key(r, c, x.in[IN_K] + i);
-    for (size_t i = 0; i < operand_floats(&x, IN_DECAY); i++)
-        x.in[IN_DECAY][i] = draw_decay(r, x.log);
-    for (size_t i = 0; i < operand_floats(&x, IN_BETA); i++) x.in[IN_BETA][i] = draw_beta(r);
-    for (size_t i = 0; i < operand_floats(&x, IN_READ); i += m) {
-        fill_unit(r, x.in[IN_READ] + i, m); /* of the form of RWKV-7 */
-        for (size_t f = i; f < i + m; f++)
-            x.in[IN_WRITE][f] = -x.in[IN_READ][f] * (0.5f + rng_float(r, 0.5f));
-    }
-    rng_fill(r, x.in[IN_BONUS], operand_floats(&x, IN_BONUS), 1);
-    rng_fill(r, x.in[IN_INPUT], operand_floats(&x, IN_INPUT), 3);
+    recurrence_fill(&x, r);
     return x;
 }
 

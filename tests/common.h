@@ -265,8 +265,8 @@ typedef enum operand {
     OPERANDS
 } operand;
 
-/* One sequence under a rule: a config whose defaults are spelt out, and dense inputs; NULL for those
-   that the rule does not take. */
+/* One sequence under a rule: a config whose defaults are spelt out, and dense inputs; NULL for what
+   the rule does not take. */
 typedef struct recurrence {
     linattn_config config;
     size_t n;
@@ -280,8 +280,9 @@ extern const linattn_feature_map rule_maps[5]; /* those that go with all rules *
    to vectors of length 0.95, other gates so that no sum grows beyond bounds; now and then decays of
    exactly 0 and 1 and a beta of 0 and 2. How gates are passed is drawn. */
 recurrence recurrence_new(linattn_config config, rule_form form, size_t n, rng *r);
-/* The same without numbers. */
+/* Its two steps: what the inputs are, and their numbers. */
 recurrence recurrence_empty(linattn_config config, rule_form form, size_t n, rng *r);
+void recurrence_fill(recurrence *x, rng *r);
 /* A copy of its own of every input. */
 recurrence recurrence_copy(const recurrence *x);
 
