@@ -963,7 +963,7 @@ static linattn_rule rule_of(rule_form form)
     }
 }
 
-axes operand_axes(const recurrence *x, operand which)
+axes operand_axes(const recurrence *x, rule_input which)
 {
     const linattn_config *c = &x->config;
     size_t key_heads = c->key_heads ? c->key_heads : c->kv_heads;
@@ -978,18 +978,18 @@ axes operand_axes(const recurrence *x, operand which)
     }
 }
 
-bool operand_is_of_tokens(const recurrence *x, operand which)
+bool operand_is_of_tokens(const recurrence *x, rule_input which)
 {
     return which != IN_BONUS && !(which == IN_DECAY && x->fixed);
 }
 
-size_t operand_floats(const recurrence *x, operand which)
+size_t operand_floats(const recurrence *x, rule_input which)
 {
     axes e = operand_axes(x, which);
     return x->in[which] ? e.tokens * e.heads * e.dim : 0;
 }
 
-float *operand_row(const recurrence *x, operand which, size_t token, size_t head)
+float *operand_row(const recurrence *x, rule_input which, size_t token, size_t head)
 {
     axes e = operand_axes(x, which);
     if (!operand_is_of_tokens(x, which)) token = 0;
@@ -1025,7 +1025,7 @@ recurrence recurrence_empty(linattn_config config, rule_form form, size_t n, rng
     x.log = takes[IN_DECAY] && how & 8;
     x.shared = takes[IN_BETA] && (how >> 4) == 0;
     for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(&x, (operand)i);
+        axes e = operand_axes(&x, (rule_input)i);
         if (takes[i]) x.in[i] = pool_floats(e.tokens * e.heads * e.dim);
     }
     return x;
@@ -1103,7 +1103,7 @@ recurrence recurrence_copy(const recurrence *x)
     for (int i = 0; i < OPERANDS; i++)
         if (x->in[i])
             copy.in[i] =
-                (float *)pool_copy(x->in[i], operand_floats(x, (operand)i) * sizeof(float));
+                (float *)pool_copy(x->in[i], operand_floats(x, (rule_input)i) * sizeof(float));
     return copy;
 }
 
@@ -1122,7 +1122,7 @@ static linattn_gates gates_of(const recurrence *x, const linattn_view views[OPER
     return gates;
 }
 
-linattn_view recurrence_view(const recurrence *x, operand which, size_t from)
+linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from)
 {
     return linattn_rows(x->in[which] ? operand_row(x, which, from, 0) : NULL);
 }
@@ -1130,7 +1130,7 @@ linattn_view recurrence_view(const recurrence *x, operand which, size_t from)
 linattn_gates recurrence_gates(const recurrence *x, size_t from)
 {
     linattn_view views[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) views[i] = recurrence_view(x, (operand)i, from);
+    for (int i = 0; i < OPERANDS; i++) views[i] = recurrence_view(x, (rule_input)i, from);
     return gates_of(x, views);
 }
 
@@ -1150,9 +1150,9 @@ static void views_from(const recurrence *x, const linattn_view all[OPERANDS], si
                        linattn_view views[OPERANDS])
 {
     for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(x, (operand)i);
+        axes e = operand_axes(x, (rule_input)i);
         views[i] = all[i];
-        if (x->in[i] && operand_is_of_tokens(x, (operand)i))
+        if (x->in[i] && operand_is_of_tokens(x, (rule_input)i))
             views[i] = view_from(all[i], token, e.heads, e.dim);
     }
 }
@@ -1167,7 +1167,7 @@ recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
     if (!how) how = &simplest;
     rng *r = how->layouts;
     for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(x, (operand)i);
+        axes e = operand_axes(x, (rule_input)i);
         all[i] = linattn_rows(NULL);
         if (x->in[i] && !(how->silent && i == IN_Q))
             all[i] = place_view(x->in[i], e.tokens, e.heads, e.dim, r ? layout_random(r) : dense);

@@ -252,7 +252,7 @@ typedef enum rule_form {
     FORM_COUNT
 } rule_form;
 
-typedef enum operand {
+typedef enum rule_input {
     IN_Q,
     IN_K,
     IN_V,
@@ -263,7 +263,7 @@ typedef enum operand {
     IN_BONUS,
     IN_INPUT,
     OPERANDS
-} operand;
+} rule_input;
 
 /* One sequence under a rule: a config whose defaults are spelt out, and dense inputs; NULL for what
    the rule does not take. */
@@ -291,16 +291,16 @@ typedef struct axes {
     size_t tokens, heads, dim;
 } axes;
 
-axes operand_axes(const recurrence *x, operand which);
-size_t operand_floats(const recurrence *x, operand which); /* 0 where there is none */
-float *operand_row(const recurrence *x, operand which, size_t token, size_t head);
-bool operand_is_of_tokens(const recurrence *x, operand which);
+axes operand_axes(const recurrence *x, rule_input which);
+size_t operand_floats(const recurrence *x, rule_input which); /* 0 where there is none */
+float *operand_row(const recurrence *x, rule_input which, size_t token, size_t head);
+bool operand_is_of_tokens(const recurrence *x, rule_input which);
 const char *recurrence_name(const recurrence *x);
 size_t recurrence_width(const recurrence *x); /* of an output */
 
 /* Views of all inputs from one token on. */
 linattn_gates recurrence_gates(const recurrence *x, size_t from);
-linattn_view recurrence_view(const recurrence *x, operand which, size_t from);
+linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from);
 
 /* Tokens from .. to - 1; out is NULL for none (and no queries), else for the whole sequence. */
 void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out);

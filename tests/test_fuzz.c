@@ -443,7 +443,7 @@ static void fuzz_overlap_of_many(rng *r)
 {
     static float arena[CROWD_ARENA], before[CROWD_ARENA];
     static unsigned char marked[CROWD_ARENA];
-    enum { OUT = 1, IN_Q = 2, IN_KEYS = 4, STATE = 8 };
+    enum { OUT = 1, IN_QUERIES = 2, IN_KEYS = 4, STATE = 8 };
     size_t count = 1 + rng_below(r, CROWD), tokens = 1 + rng_below(r, 2);
     size_t kv_heads = 1 + rng_below(r, 2), heads = kv_heads * (1 + rng_below(r, 2));
     linattn_config config = {.heads = heads,
@@ -485,7 +485,7 @@ static void fuzz_overlap_of_many(rng *r)
         }
     }
     if (verb != 0 && mark_many(&out, marked, OUT)) overlap = true;
-    if (verb != 0) mark_many(&q, marked, IN_Q);
+    if (verb != 0) mark_many(&q, marked, IN_QUERIES);
     if (verb != 1) mark_many(&k, marked, IN_KEYS);
     if (verb != 1) mark_many(&v, marked, IN_KEYS);
     for (size_t i = 0; i < CROWD_ARENA; i++) {

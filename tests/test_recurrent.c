@@ -431,20 +431,20 @@ static void interleaved_operands(void **state)
         recurrence x = recurrence_new(config, (rule_form)form, 8, &r);
         recurred expected = recurrence_run(&x, NULL);
         for (int i = 0; i < OPERANDS; i++) {
-            axes e = operand_axes(&x, (operand)i);
+            axes e = operand_axes(&x, (rule_input)i);
             at[i] = record;
-            if (x.in[i] && operand_is_of_tokens(&x, (operand)i)) record += e.heads * e.dim;
+            if (x.in[i] && operand_is_of_tokens(&x, (rule_input)i)) record += e.heads * e.dim;
         }
         size_t width = recurrence_width(&x), out_at = record;
         record += width + 1;
         float *buffer = pool_floats(x.n * record);
         linattn_view views[OPERANDS];
         for (int i = 0; i < OPERANDS; i++) {
-            views[i] = recurrence_view(&x, (operand)i, 0);
-            if (!x.in[i] || !operand_is_of_tokens(&x, (operand)i)) continue;
-            axes e = operand_axes(&x, (operand)i);
+            views[i] = recurrence_view(&x, (rule_input)i, 0);
+            if (!x.in[i] || !operand_is_of_tokens(&x, (rule_input)i)) continue;
+            axes e = operand_axes(&x, (rule_input)i);
             for (size_t t = 0; t < x.n; t++)
-                memcpy(buffer + t * record + at[i], operand_row(&x, (operand)i, t, 0),
+                memcpy(buffer + t * record + at[i], operand_row(&x, (rule_input)i, t, 0),
                        e.heads * e.dim * sizeof(float));
             views[i] = strided(buffer + at[i], record, 0);
         }
@@ -569,8 +569,8 @@ static void causality_law(const recurrence *x, rng *r)
     for (size_t s = 0; s < COUNT_OF(spoilers); s++) {
         recurrence spoilt = recurrence_copy(x);
         for (int i = 0; i < OPERANDS; i++) {
-            if (!x->in[i] || !operand_is_of_tokens(x, (operand)i)) continue;
-            size_t each = operand_floats(x, (operand)i) / x->n;
+            if (!x->in[i] || !operand_is_of_tokens(x, (rule_input)i)) continue;
+            size_t each = operand_floats(x, (rule_input)i) / x->n;
             for (size_t e = at * each; e < x->n * each; e++)
                 spoilt.in[i][e] = float_from_bits(spoilers[s]) * (e % 2 ? 1.0f : -1.0f);
         }
@@ -598,8 +598,8 @@ static recurrence with_masked_tokens(const recurrence *x, rng *r, size_t *some)
     recurrence masked = *x;
     masked.n = n += rng_below(r, 3);
     for (int i = 0; i < OPERANDS; i++) {
-        if (!x->in[i] || !operand_is_of_tokens(x, (operand)i)) continue;
-        size_t each = operand_floats(x, (operand)i) / x->n;
+        if (!x->in[i] || !operand_is_of_tokens(x, (rule_input)i)) continue;
+        size_t each = operand_floats(x, (rule_input)i) / x->n;
         masked.in[i] = pool_floats(n * each);
         for (size_t e = 0; e < n * each; e++)
             masked.in[i][e] = i == IN_K ? -test_infinity : i == IN_Q ? 1 : test_nan;
@@ -661,7 +661,7 @@ static void queries_of_masked_tokens(void **state)
 }
 
 /* Heads of one input rotated by `by`. */
-static void rotate(const recurrence *x, recurrence *rotated, operand which, size_t by)
+static void rotate(const recurrence *x, recurrence *rotated, rule_input which, size_t by)
 {
     axes e = operand_axes(x, which);
     for (size_t t = 0; t < e.tokens; t++)
@@ -678,8 +678,8 @@ static void permutation_law(const recurrence *x, rng *r)
     recurrence rotated = recurrence_copy(x);
     size_t groups = c->key_heads ? c->key_heads : c->kv_heads, width = recurrence_width(x);
     for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(x, (operand)i);
-        if (x->in[i] && e.heads % groups == 0) rotate(x, &rotated, (operand)i, e.heads / groups);
+        axes e = operand_axes(x, (rule_input)i);
+        if (x->in[i] && e.heads % groups == 0) rotate(x, &rotated, (rule_input)i, e.heads / groups);
     }
     recurred expected = recurrence_run(x, NULL), actual = recurrence_run(&rotated, NULL);
     size_t shift = c->heads / groups;
@@ -706,17 +706,17 @@ static void nan_law(const recurrence *x, rng *r)
     recurred clean = recurrence_run(x, NULL);
     float *sums = run_export(c, clean.state);
     for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(x, (operand)i);
+        axes e = operand_axes(x, (rule_input)i);
         if (!x->in[i] || e.heads < groups) continue;
         size_t mark = pool_mark(), shared = e.heads / groups;
         recurrence spoilt = recurrence_copy(x);
         size_t token = rng_below(r, x->n), head = group * shared + rng_below(r, shared);
-        operand_row(&spoilt, (operand)i, token, head)[rng_below(r, e.dim)] = test_nan;
+        operand_row(&spoilt, (rule_input)i, token, head)[rng_below(r, e.dim)] = test_nan;
         recurred actual = recurrence_run(&spoilt, NULL);
         size_t nans = 0;
         for (size_t at = 0; at < clean.count; at++) {
             size_t h = at / c->dim_value % c->heads, t = at / recurrence_width(x);
-            bool later = t >= token || !operand_is_of_tokens(x, (operand)i);
+            bool later = t >= token || !operand_is_of_tokens(x, (rule_input)i);
             if (float_is_nan(actual.out[at])) nans++;
             if (h / (c->heads / groups) != group || !later)
                 check(float_same(actual.out[at], clean.out[at]),
@@ -761,14 +761,14 @@ static void grouped_keys(void **state)
             spelt.config.heads = keys * shared;
             spelt.config.key_heads = 0;
             for (int which = 0; which < OPERANDS; which++) {
-                axes few = operand_axes(&x, (operand)which);
-                axes many = operand_axes(&spelt, (operand)which);
+                axes few = operand_axes(&x, (rule_input)which);
+                axes many = operand_axes(&spelt, (rule_input)which);
                 if (!x.in[which] || few.heads == many.heads) continue;
                 spelt.in[which] = pool_floats(many.tokens * many.heads * many.dim);
                 for (size_t t = 0; t < many.tokens; t++)
                     for (size_t h = 0; h < many.heads; h++)
-                        memcpy(operand_row(&spelt, (operand)which, t, h),
-                               operand_row(&x, (operand)which, t, h / shared),
+                        memcpy(operand_row(&spelt, (rule_input)which, t, h),
+                               operand_row(&x, (rule_input)which, t, h / shared),
                                many.dim * sizeof(float));
             }
             recurred expected = recurrence_run(&spelt, NULL), actual = expected;
@@ -1094,8 +1094,8 @@ static void check_many(rng *r, rule_form form, linattn_feature_map map, size_t c
     }
     for (int i = 0; i < OPERANDS; i++) {
         views[i] = linattn_rows(first.in[i]);
-        if (!first.in[i] || !operand_is_of_tokens(&first, (operand)i)) continue;
-        size_t floats = operand_floats(&first, (operand)i), gap = rng_below(r, 2) * 5;
+        if (!first.in[i] || !operand_is_of_tokens(&first, (rule_input)i)) continue;
+        size_t floats = operand_floats(&first, (rule_input)i), gap = rng_below(r, 2) * 5;
         float *all = pool_floats(count * (floats + gap));
         views[i].data = all;
         if (gap || rng_below(r, 2)) views[i].stride_sequence = floats + gap;
@@ -1685,10 +1685,10 @@ static void masked_in_one_head(void **state)
                 operand_row(&spoilt, IN_K, 3, 1)[f] = operand_row(&x, IN_K, 3, 1)[f] =
                     -test_infinity;
             for (int i = IN_V; i < OPERANDS; i++) {
-                axes e = operand_axes(&x, (operand)i);
-                if (!x.in[i] || !operand_is_of_tokens(&x, (operand)i) || e.heads < 3) continue;
+                axes e = operand_axes(&x, (rule_input)i);
+                if (!x.in[i] || !operand_is_of_tokens(&x, (rule_input)i) || e.heads < 3) continue;
                 for (size_t f = 0; f < e.dim; f++)
-                    operand_row(&spoilt, (operand)i, 3, 1)[f] = f % 2 ? test_nan : test_infinity;
+                    operand_row(&spoilt, (rule_input)i, 3, 1)[f] = f % 2 ? test_nan : test_infinity;
             }
             check_same_run(&spoilt, &x, "what belongs to a masked key");
             pool_release(mark);
