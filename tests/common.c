@@ -1152,7 +1152,7 @@ static void views_from(const recurrence *x, const linattn_view all[OPERANDS], si
     for (int i = 0; i < OPERANDS; i++) {
         axes e = operand_axes(x, (rule_input)i);
         views[i] = all[i];
-        if (x->in[i] && operand_is_of_tokens(x, (rule_input)i))
+        if (all[i].data && operand_is_of_tokens(x, (rule_input)i))
             views[i] = view_from(all[i], token, e.heads, e.dim);
     }
 }

@@ -686,7 +686,6 @@ rule_oracle oracle_rule(const recurrence *x)
                      .z = pool_doubles(kv * m),
                      .z_size = pool_doubles(kv * m),
                      .log_scale = pool_doubles(kv)};
-    bool has_z = config->rule == LINATTN_RULE_MLSTM || config->normaliser == LINATTN_NORM_SUM;
     size_t mark = pool_mark();
     for (size_t h = 0; h < kv; h++) {
         rule_state s = {.x = x,
@@ -714,8 +713,8 @@ rule_oracle oracle_rule(const recurrence *x)
                 pool_release(row_mark);
             }
         }
+        for (size_t i = 0; s.recent > 0 && i < m * dv; i++) s.size[i] = s.recent;
         o.log_scale[h] = s.shift == -INFINITY ? 0 : s.shift;
-        for (size_t f = 0; f < m && !has_z; f++) s.z[f] = 0;
     }
     pool_release(mark);
     return o;

@@ -45,7 +45,7 @@ double oracle_kernel(const linattn_config *config, const float *q, const float *
 typedef struct rule_oracle {
     double *value, *size;     /* [n][heads][dim_value], [n][heads] */
     double *sums, *sums_size; /* [kv_heads][dim_key][dim_value] */
-    double *z, *z_size;       /* [kv_heads][dim_key]; zeros where there is none */
+    double *z, *z_size;       /* [kv_heads][dim_key]; whether the rule needs it or not */
     double *log_scale;        /* [kv_heads] */
 } rule_oracle;
 
