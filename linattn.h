@@ -116,7 +116,8 @@
     defined(LINATTN_NO_AVX) || defined(LINATTN_NO_AVX512F) || defined(LINATTN_NO_AVX_512) ||       \
     defined(LINATTN_NO_WINDOWS) || defined(LINATTN_NO_SOFTMAX) || defined(LINATTN_NO_FEATURE) ||   \
     defined(LINATTN_NODISPATCH) || defined(LINATTN_SLEEF) || defined(LINATTN_FREE_STANDING) ||     \
-    defined(LINATTN_NO_STDLIB)
+    defined(LINATTN_NO_STDLIB) || defined(LINATTN_NO_RULES) || defined(LINATTN_NO_RECURRENCES) ||  \
+    defined(LINATTN_NO_RECURRENCE)
 #error "linattn has no option of a name that is defined: see the list under OPTIONS above"
 #endif
 
@@ -395,7 +396,6 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
                                                linattn_view k, linattn_view v, linattn_output out,
                                                size_t n, const linattn_context *context);
 
-#ifndef LINATTN_NO_RECURRENT
 /* What a rule is told for each token besides q, k and v. Zero the struct, then set what the rule
    takes: a view whose data is NULL is not there. Views as all others, with their zero strides. */
 typedef struct linattn_gates {
@@ -412,6 +412,7 @@ typedef struct linattn_gates {
     linattn_view input;    /* i, any finite number: [n][kv_heads]. Needed by MLSTM */
 } linattn_gates;
 
+#ifndef LINATTN_NO_RECURRENT
 /* For each token in turn: the state moves by its config's rule, then the query is read out; as
    linattn_causal, which it is for LINATTN_RULE_SUM (with gates NULL or zeroed). q and out both
    without data: only the state moves. A masked token (a key of all -inf, under a rule with every
@@ -680,7 +681,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
     defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX) || defined(LINATTN_ONLY_FAVOR) ||   \
-    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF)
+    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF) || defined(LINATTN_ONLY_UNIT)
 #define LINATTN__SOME_MAPS 1
 #else
 #define LINATTN__SOME_MAPS 0
@@ -710,6 +711,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__HAS_SOFTMAX 0
 #endif
+#if !LINATTN__SOME_MAPS || defined(LINATTN_ONLY_UNIT)
+#define LINATTN__HAS_UNIT 1
+#else
+#define LINATTN__HAS_UNIT 0
+#endif
 #if defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)
 #define LINATTN__FAVOR 0
 #define LINATTN__TAYLOR 0
@@ -732,6 +738,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #endif
 #define LINATTN__HAS_FEATURES (LINATTN__FAVOR || LINATTN__TAYLOR || LINATTN__EXPDEF)
+#ifdef LINATTN_NO_RECURRENT
+#define LINATTN__HAS_RECURRENT 0
+#else
+#define LINATTN__HAS_RECURRENT 1
+#endif
 #if defined(LINATTN_NO_WINDOW) || defined(LINATTN_NO_PREFILL)
 #define LINATTN__HAS_WINDOW 0
 #else
@@ -768,7 +779,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* Maps with exponents; those whose sums may cancel; and which map it is, known at compile time
    where there is one. */
 #define LINATTN__HAS_EXP (LINATTN__HAS_MAP_EXP || LINATTN__HAS_SOFTMAX || LINATTN__FAVOR)
-#define LINATTN__HAS_SIGNED (LINATTN__HAS_IDENTITY || LINATTN__TAYLOR || LINATTN__EXPDEF)
+#define LINATTN__HAS_SIGNED                                                                        \
+    (LINATTN__HAS_IDENTITY || LINATTN__HAS_UNIT || LINATTN__TAYLOR || LINATTN__EXPDEF)
 #define LINATTN__HAS_FLOOR (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED)
 #define LINATTN__IS_EXP(map) (LINATTN__HAS_EXP && (map) == LINATTN_MAP_EXP)
 #define LINATTN__IS_SIGNED(map) (LINATTN__HAS_SIGNED && (map) == LINATTN_MAP_IDENTITY)
@@ -781,7 +793,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
      (unsigned)LINATTN__HAS_MAP_EXP << LINATTN_MAP_EXP |                                           \
      (unsigned)LINATTN__HAS_SOFTMAX << LINATTN_MAP_SOFTMAX |                                       \
      7u * LINATTN__FAVOR << LINATTN_MAP_FAVOR | (unsigned)LINATTN__TAYLOR << LINATTN_MAP_TAYLOR |  \
-     (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF)
+     (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF |                                             \
+     (unsigned)LINATTN__HAS_UNIT << LINATTN_MAP_UNIT)
 
 #if LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
 #include <immintrin.h>
@@ -1081,7 +1094,9 @@ LINATTN__INLINE float linattn__rescale(float x, const float *factor)
 #define LINATTN__DIRECT 0
 #define LINATTN__PROJECTED 1
 #define LINATTN__MONOMIALS 2
+#define LINATTN__UNIT 3 /* or divided by their norms */
 #define LINATTN__MAP_POSITIVE LINATTN_MAP_COUNT /* x, as the identity, but sums do not cancel */
+#define LINATTN__MAP_POWER (LINATTN_MAP_COUNT + 1) /* e^x without exponents: sums in range */
 
 typedef struct linattn__params {
     int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
@@ -1372,6 +1387,11 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
     case LINATTN_ERROR_STATE: return "not a state of this config and version";
     case LINATTN_ERROR_UNSUPPORTED: return "this combination is not supported";
     case LINATTN_ERROR_ISA: return "the instruction set is not available";
+    case LINATTN_ERROR_DECAY: return "gates.decay: the rule needs one, or takes none of that kind";
+    case LINATTN_ERROR_BETA: return "gates.beta: the rule needs one, or takes none";
+    case LINATTN_ERROR_READ_WRITE: return "gates.read and write: the rule needs them, or takes none";
+    case LINATTN_ERROR_BONUS: return "gates.bonus: the rule takes none";
+    case LINATTN_ERROR_INPUT_GATE: return "gates.input: the rule needs one, or takes none";
     default: return "unknown status";
     }
 }
@@ -1731,6 +1751,14 @@ typedef enum linattn__refusal {
     LINATTN__REFUSED_LARGE_FEATURES,
     LINATTN__REFUSED_BUILD_MAP,
     LINATTN__REFUSED_BUILD_WINDOW,
+    LINATTN__REFUSED_RULE,
+    LINATTN__REFUSED_BUILD_RULE,
+    LINATTN__REFUSED_RULE_MAP,
+    LINATTN__REFUSED_RULE_WINDOW,
+    LINATTN__REFUSED_RULE_NORMALISER,
+    LINATTN__REFUSED_KEY_HEADS,
+    LINATTN__REFUSED_KEY_HEADS_HEADS,
+    LINATTN__REFUSED_KEY_HEADS_RULE,
     LINATTN__REFUSALS
 } linattn__refusal;
 
@@ -1738,7 +1766,8 @@ typedef enum linattn__refusal {
 typedef struct linattn__shape {
     linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
-    int map, norm, source;
+    size_t key_heads, key_group; /* of q and k, and how many states read each */
+    int rule, map, norm, source;
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
     size_t window;           /* 0: none */
@@ -1777,11 +1806,22 @@ LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
 
+/* What a rule other than the sum adds to a head: see the recurrences. */
+#if LINATTN__HAS_RECURRENT
+static size_t linattn__rule_floats(const linattn__shape *s);
+static float *linattn__scalars(float *z, const linattn__shape *s);
+LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16);
+LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *head);
+#endif
+
 /* The floats of a head, and the bytes of the state. */
 static void linattn__measure_state(linattn__shape *s, size_t window)
 {
     size_t floats;
     s->head_floats = linattn__sums_floats(s);
+#if LINATTN__HAS_RECURRENT
+    if (s->rule) s->head_floats = linattn__plus(s->head_floats, linattn__rule_floats(s));
+#endif
 #if LINATTN__HAS_WINDOW
     if (window) s->head_floats = linattn__band_floats(s, window);
 #else
@@ -1810,7 +1850,27 @@ static linattn_status linattn__check_heads(linattn__shape *s)
     return LINATTN_OK;
 }
 
-/* The map and the normaliser, and what a state of these takes. */
+/* What a rule other than the sum goes with. */
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
+{
+    const unsigned maps = 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_IDENTITY |
+                          1u << LINATTN_MAP_RELU | 1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT;
+    if ((unsigned)s->rule >= LINATTN_RULE_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_RULE, LINATTN_ERROR_CONFIG);
+    if (!LINATTN__HAS_RECURRENT)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_RULE, LINATTN_ERROR_UNSUPPORTED);
+    if (!(maps >> s->map & 1))
+        return linattn__refuse(s, LINATTN__REFUSED_RULE_MAP, LINATTN_ERROR_UNSUPPORTED);
+    if (s->window)
+        return linattn__refuse(s, LINATTN__REFUSED_RULE_WINDOW, LINATTN_ERROR_UNSUPPORTED);
+    if (s->norm == LINATTN_NORM_DEFAULT) s->norm = LINATTN_NORM_NONE;
+    if (s->norm != LINATTN_NORM_NONE && (s->rule != LINATTN_RULE_GATED ||
+                                         s->norm == LINATTN_NORM_FEATURE))
+        return linattn__refuse(s, LINATTN__REFUSED_RULE_NORMALISER, LINATTN_ERROR_UNSUPPORTED);
+    return LINATTN_OK;
+}
+
+/* The map, the normaliser and the rule, and what a state of these takes. */
 static linattn_status linattn__check_map(linattn__shape *s)
 {
     if ((unsigned)s->map >= LINATTN_MAP_COUNT)
@@ -1825,12 +1885,16 @@ static linattn_status linattn__check_map(linattn__shape *s)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_MAP, LINATTN_ERROR_UNSUPPORTED);
     if (s->window && !LINATTN__HAS_WINDOW)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_WINDOW, LINATTN_ERROR_UNSUPPORTED);
-    s->source = LINATTN__DIRECT;
+    if (s->rule) {
+        const linattn_status status = linattn__check_rule(s);
+        if (status != LINATTN_OK) return status;
+    }
+    s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
     s->m = s->d;
     s->shared_floats = 0;
-    if (s->map < LINATTN_MAP_FAVOR) s->features = s->degree = 0;
+    if (s->map < LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_UNIT) s->features = s->degree = 0;
 #if LINATTN__HAS_FEATURES
-    if (s->map >= LINATTN_MAP_FAVOR) {
+    if (s->map >= LINATTN_MAP_FAVOR && s->map != LINATTN_MAP_UNIT) {
         const linattn_status status = linattn__read_features(s);
         if (status != LINATTN_OK) return status;
     }
@@ -1850,15 +1914,42 @@ static linattn_status linattn__read_heads(const linattn_config *c, linattn__shap
     s->d = c->dim_key;
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->scale = c->scale;
+    s->rule = LINATTN_RULE_SUM;
+    s->key_heads = s->kv_heads;
+    s->key_group = 1;
     if (c->landmarks > LINATTN_MAX_DIM)
         return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
     return linattn__check_heads(s);
 }
 
+/* Fewer heads of queries and keys than of values: the output has as many as these. */
+static linattn_status linattn__read_key_heads(const linattn_config *c, linattn__shape *s)
+{
+    const size_t kv = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
+    if (c->key_heads == 0 || c->key_heads == kv) return LINATTN_OK;
+    if (kv % c->key_heads)
+        return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS, LINATTN_ERROR_CONFIG);
+    if (c->heads && c->heads != c->key_heads && c->heads != kv)
+        return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS_HEADS, LINATTN_ERROR_CONFIG);
+    if (c->rule == LINATTN_RULE_SUM)
+        return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS_RULE, LINATTN_ERROR_UNSUPPORTED);
+    s->key_heads = c->key_heads;
+    s->key_group = kv / c->key_heads;
+    return LINATTN_OK;
+}
+
 static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
-    const linattn_status status = linattn__read_heads(c, s);
+    linattn_config own;
+    linattn_status status;
+    if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
+    own = *c;
+    if (c->key_heads && c->key_heads == c->heads && c->kv_heads) own.heads = c->kv_heads;
+    if (c->key_heads && !c->heads) own.heads = c->kv_heads;
+    status = linattn__read_heads(&own, s);
+    if (status == LINATTN_OK) status = linattn__read_key_heads(c, s);
     if (status != LINATTN_OK) return status;
+    s->rule = (int)c->rule;
     s->map = (int)c->map;
     s->norm = (int)c->normaliser;
     s->epsilon = c->epsilon;
@@ -1915,6 +2006,7 @@ static int linattn__looks_unset(const linattn_config *c)
     if (c->heads > most || c->kv_heads > most || c->dim_key > most || c->dim_value > most) return 1;
     if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
     if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
+    if (c->key_heads > most || ((int)c->rule & ~0xff)) return 1;
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
@@ -1948,6 +2040,14 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("features makes a state larger than memory can be"),
         LINATTN__WHY("map is one that this build leaves out"),
         LINATTN__WHY("window is what this build leaves out"),
+        LINATTN__WHY("rule is none of linattn_rule"),
+        LINATTN__WHY("rule is what this build leaves out"),
+        LINATTN__WHY("map is not one that goes with rules: identity, elu1, relu, exp, unit"),
+        LINATTN__WHY("window goes with the rule sum only"),
+        LINATTN__WHY("normaliser must be none under this rule; sum and length go with gated"),
+        LINATTN__WHY("key_heads does not divide kv_heads"),
+        LINATTN__WHY("heads must be 0, key_heads or kv_heads where key_heads is set"),
+        LINATTN__WHY("key_heads goes with rules other than the sum"),
     };
 #undef LINATTN__WHY
     linattn__shape s;
@@ -2000,7 +2100,7 @@ static float linattn__exact_scale(const linattn__shape *s)
 static float linattn__scale(const linattn__shape *s)
 {
     if (linattn__to_bits(s->scale) << 1) return s->scale;
-    if (s->source == LINATTN__DIRECT) return 1.0f;
+    if (s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT) return 1.0f;
 #if LINATTN__HAS_FEATURES
     return linattn__exact_scale(s);
 #else
@@ -2008,40 +2108,7 @@ static float linattn__scale(const linattn__shape *s)
 #endif
 }
 
-#if LINATTN__HAS_EXP || LINATTN__HAS_SIGNED
-/* What the maps with exponents and the identity need of sqrt(s), which is carried in two floats. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s,
-                                                               linattn__params *p)
-{
-    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
-    const double root_all = linattn__sqrt((double)linattn__scale(s));
-    const double root = s->source == LINATTN__DIRECT ? root_all : 1.0;
-    double cell;
-    p->source_root = (float)root_all;
-    p->root = (float)root;
-    if (!LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map)) return;
-    cell = ln2 / root;
-    p->root_low = (float)(root - (double)p->root);
-    p->rate = (float)(root * log2e);
-    p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
-    p->cell = (float)cell;
-    p->margin = (float)(cell * (double)LINATTN__HEADROOM);
-    if (s->map == LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_FAVOR_HYPERBOLIC) {
-        p->rest = (float)(1.0 / (double)s->m); /* of phi(q) phi(k); the sums leave it out */
-        p->rest_root = (float)(1.0 / linattn__sqrt((double)s->m));
-        p->epsilon = linattn__clamp(p->epsilon * (float)s->m);
-    }
-    if (s->map == LINATTN_MAP_IDENTITY) {
-        double power = 1.0;
-        while (power * 1.5 < root) power = power * 2.0;
-        while (power * 0.75 > root) power = power * 0.5;
-        p->root = (float)power;
-        p->rest = (float)(root * root / (power * power));
-        p->rest_root = (float)(root / power);
-        p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
-    }
-}
-#else
+#if LINATTN__HAS_UNIT || !(LINATTN__HAS_EXP || LINATTN__HAS_SIGNED)
 /* sqrt(x) rounded to nearest, by integers: as near as that of a double. */
 static LINATTN__NOINLINE float linattn__root(float x)
 {
@@ -2070,7 +2137,49 @@ static LINATTN__NOINLINE float linattn__root(float x)
     root = (root >> 1) + (root & 1);
     return linattn__from_bits(root + ((uint32_t)(exponent / 2 + 126) << 23));
 }
+#endif
 
+/* Does the identity take a part of the scale into queries and keys? */
+LINATTN__INLINE int linattn__scales_keys(const linattn__shape *s)
+{
+    return s->map == LINATTN_MAP_IDENTITY && s->rule == LINATTN_RULE_SUM;
+}
+
+#if LINATTN__HAS_EXP || LINATTN__HAS_SIGNED
+/* What the maps with exponents and the identity need of sqrt(s), which is carried in two floats. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s,
+                                                               linattn__params *p)
+{
+    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
+    const double root_all = linattn__sqrt((double)linattn__scale(s));
+    const double root =
+        s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT ? root_all : 1.0;
+    double cell;
+    p->source_root = (float)root_all;
+    p->root = (float)root;
+    if (!LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map)) return;
+    cell = ln2 / root;
+    p->root_low = (float)(root - (double)p->root);
+    p->rate = (float)(root * log2e);
+    p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
+    p->cell = (float)cell;
+    p->margin = (float)(cell * (double)LINATTN__HEADROOM);
+    if (s->map == LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_FAVOR_HYPERBOLIC) {
+        p->rest = (float)(1.0 / (double)s->m); /* of phi(q) phi(k); the sums leave it out */
+        p->rest_root = (float)(1.0 / linattn__sqrt((double)s->m));
+        p->epsilon = linattn__clamp(p->epsilon * (float)s->m);
+    }
+    if (s->map == LINATTN_MAP_IDENTITY || s->map == LINATTN_MAP_UNIT) {
+        double power = 1.0; /* and 1 where keys are to stay as they are, which read their state */
+        while (linattn__scales_keys(s) && power * 1.5 < root) power = power * 2.0;
+        while (linattn__scales_keys(s) && power * 0.75 > root) power = power * 0.5;
+        p->root = (float)power;
+        p->rest = (float)(root * root / (power * power));
+        p->rest_root = (float)(root / power);
+        p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
+    }
+}
+#else
 LINATTN__INLINE void linattn__read_root(const linattn__shape *s, linattn__params *p)
 {
     const float scale = linattn__scale(s);
@@ -2087,6 +2196,9 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     if (p->softmax || s->source == LINATTN__PROJECTED) p->map = LINATTN_MAP_EXP;
     if (s->source == LINATTN__MONOMIALS)
         p->map = s->degree % 2 ? LINATTN_MAP_IDENTITY : LINATTN__MAP_POSITIVE;
+    if (s->source == LINATTN__UNIT) p->map = LINATTN_MAP_IDENTITY;
+    if (LINATTN__HAS_RECURRENT && s->rule > LINATTN_RULE_GATED && LINATTN__IS_EXP(s->map))
+        p->map = LINATTN__MAP_POWER;
     p->source = s->source;
     p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
     p->degree = s->degree;
@@ -2094,10 +2206,15 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
     p->rest = p->rest_root = p->root = p->source_root = 1.0f;
-    /* the usual case, in every decode step */
-    if (s->source == LINATTN__DIRECT && linattn__to_bits(s->scale) == 0x3f800000u &&
-        !LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map))
+    /* the usual cases, in every decode step */
+    if (s->source != LINATTN__PROJECTED && s->source != LINATTN__MONOMIALS &&
+        linattn__to_bits(s->scale) == 0x3f800000u && !LINATTN__IS_EXP(p->map))
         return;
+    if (LINATTN__IS_SIGNED(p->map) && s->source != LINATTN__MONOMIALS &&
+        !linattn__scales_keys(s) && s->epsilon == 0.0f) {
+        p->rest = linattn__scale(s);
+        return;
+    }
     linattn__read_root(s, p);
 }
 
@@ -2114,6 +2231,7 @@ typedef struct linattn__header {
     uint32_t heads, kv_heads, d, dv, map, norm;
     uint32_t scale, epsilon; /* bits */
     uint32_t features, degree, window;
+    uint32_t rule, key_heads; /* key_heads: 0 for kv_heads */
 } linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
 LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn__header *h)
@@ -2135,6 +2253,8 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->features = (uint32_t)s->features;
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
+    h->rule = (uint32_t)s->rule;
+    h->key_heads = s->key_group > 1 ? (uint32_t)s->key_heads : 0;
 }
 
 LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
@@ -2156,7 +2276,7 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
     uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
                       (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
     size_t i;
-    for (i = 0; i < 11; i++) differ |= x[i] ^ y[i];
+    for (i = 0; i < 13; i++) differ |= x[i] ^ y[i];
     return differ == 0;
 }
 
@@ -2188,6 +2308,16 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     s->features = h->features;
     s->degree = h->degree;
     s->window = h->window;
+    s->rule = (int)h->rule;
+    s->key_heads = s->kv_heads;
+    s->key_group = 1;
+    if (h->key_heads) {
+        if (s->rule == LINATTN_RULE_SUM || h->key_heads >= h->kv_heads ||
+            h->kv_heads % h->key_heads || h->heads != h->kv_heads)
+            return LINATTN_ERROR_STATE;
+        s->key_heads = h->key_heads;
+        s->key_group = s->kv_heads / s->key_heads;
+    }
     if (linattn__check_heads(s) != LINATTN_OK || linattn__check_map(s) != LINATTN_OK ||
         s->state_bytes == 0 || ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
@@ -2220,7 +2350,7 @@ LINATTN__INLINE int linattn__put_shared(const linattn_config *c, const linattn__
 
 LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
 {
-    return LINATTN__HAS_EXP && (s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
+    return LINATTN__HAS_EXP && s->rule <= LINATTN_RULE_GATED && (s->map == LINATTN_MAP_EXP || s->map == LINATTN_MAP_SOFTMAX ||
                                 s->source == LINATTN__PROJECTED);
 }
 
@@ -2241,6 +2371,9 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
 #endif
         if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
+#if LINATTN__HAS_RECURRENT
+        if (s->rule) linattn__clear_rule(p, m16);
+#endif
     }
 }
 
@@ -2361,6 +2494,7 @@ LINATTN__COLD LINATTN_API uint64_t linattn_state_tokens(const void *state)
 /* ---- Sums ------------------------------------------------------------------------------------ */
 
 struct linattn__band;
+struct linattn__gating;
 
 /* A run of tokens of a key/value head, or of several for the kernel `step`. Strides in floats. */
 typedef struct linattn__span {
@@ -2440,6 +2574,11 @@ typedef struct linattn__operands {
 typedef struct linattn__work {
     linattn__span span; /* of all heads */
     linattn__params params;
+#if LINATTN__HAS_RECURRENT
+    int rule;
+    size_t key_group;
+    const struct linattn__gating *gates;
+#endif
     linattn__environment environment; /* of the caller */
     size_t jobs;
 #if LINATTN__HAS_PREFILL
@@ -2483,6 +2622,9 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
     span->z = linattn__head(state, s, 0);
     span->e = span->z + m16;
     span->s = span->e + m16;
+#if LINATTN__HAS_RECURRENT
+    if (s->rule) span->s += linattn__rule_floats(s);
+#endif
 }
 
 static void linattn__start(linattn__work *w, const linattn__shape *s, const linattn__header *h,
@@ -2491,6 +2633,11 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     linattn__span *const span = &w->span;
     linattn__read_params(s, &w->params);
     linattn__use_state(span, s, state);
+#if LINATTN__HAS_RECURRENT
+    w->rule = s->rule;
+    w->key_group = s->key_group;
+    w->gates = NULL;
+#endif
     span->params = &w->params;
 #if LINATTN__HAS_FEATURES
     span->shared_begin = span->rows = 0;
@@ -2668,10 +2815,16 @@ static void linattn__step_job(void *arg, size_t index)
 }
 #endif
 
+/* Does the map act on the operands as they are, or divided by their norms? */
+LINATTN__INLINE int linattn__is_direct(int source)
+{
+    return source == LINATTN__DIRECT || source == LINATTN__UNIT;
+}
+
 /* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
 {
-    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && w->params.source == LINATTN__DIRECT &&
+    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && linattn__is_direct(w->params.source) &&
                                      !(context && context->parallel_for && context->threads > 1));
 }
 
@@ -2716,6 +2869,10 @@ LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *
 #if LINATTN__HAS_WINDOW
 static void linattn__do_band(linattn__work *w, const linattn_context *context);
 #endif
+#if LINATTN__HAS_RECURRENT
+static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
+                                                    const linattn_context *context);
+#endif
 
 LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context *context)
 {
@@ -2746,6 +2903,12 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
                                       const linattn_context *context)
 {
+#if LINATTN__HAS_RECURRENT
+    if (w->rule) {
+        linattn__do_recurrent(w, context);
+        return;
+    }
+#endif
     if (verb == LINATTN__KEYS)
         linattn__do_update(w, context);
     else if (verb == LINATTN__QUERIES)
@@ -2763,13 +2926,14 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 {
     linattn_status status = LINATTN_OK;
     if (verb & LINATTN__KEYS) {
-        status = linattn__read_view(&x->k, k, sequences, n_k, s->kv_heads, s->d);
+        status = linattn__read_view(&x->k, k, sequences, n_k, s->key_heads, s->d);
         if (status != LINATTN_OK) return status;
         status = linattn__read_view(&x->v, v, sequences, n_k, s->kv_heads, s->dv);
         if (status != LINATTN_OK) return status;
     }
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
-    status = linattn__read_view(&x->q, q, sequences, n_q, s->heads, s->d);
+    status = linattn__read_view(&x->q, q, sequences, n_q,
+                                s->key_group > 1 ? s->key_heads : s->heads, s->d);
     if (status != LINATTN_OK) return status;
     status = linattn__read_view(&x->out, out, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
@@ -2805,8 +2969,10 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
     linattn_view to;
     linattn_status status = linattn__read_state(state, &h, &s);
     if (status != LINATTN_OK) return status;
-    /* windows forget by tokens: sums without the tokens cannot */
-    if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
+    /* windows forget by tokens: sums without the tokens cannot; rules other than the sum need gates */
+    if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
+        (s.rule && verb != LINATTN__QUERIES))
+        return LINATTN_ERROR_UNSUPPORTED;
     if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
     status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status != LINATTN_OK) return status;
@@ -2865,6 +3031,7 @@ typedef struct linattn__crowd {
     size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
+    struct linattn__rule_crowd *rules; /* of a rule other than the sum */
 } linattn__crowd;
 
 /* Fetches the state that comes next: its lines do not follow from those of this one. */
@@ -3051,12 +3218,16 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
     return LINATTN_OK;
 }
 
+#if LINATTN__HAS_RECURRENT
+static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
+                                               const linattn__shape *s, const linattn_gates *gates,
+                                               const linattn__extent *out);
+#endif
+
 /* Reads and checks a call, as linattn__open does. */
-static LINATTN__NOINLINE linattn_status linattn__open_many(linattn__crowd *c, const linattn_view *q,
-                                                           const linattn_view *k,
-                                                           const linattn_view *v,
-                                                           const linattn_output *out,
-                                                           const linattn_context *context)
+static LINATTN__NOINLINE linattn_status linattn__open_many(
+    linattn__crowd *c, const linattn_view *q, const linattn_view *k, const linattn_view *v,
+    const struct linattn_gates *gates, const linattn_output *out, const linattn_context *context)
 {
     const int verb = c->verb;
     linattn__shape s;
@@ -3068,11 +3239,18 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(linattn__crowd *c, co
     if (c->count > LINATTN__MAX_FLOATS / sizeof *c->states) return LINATTN_ERROR_SIZE;
     status = linattn__read_state(c->states[0], &h, &s);
     if (status != LINATTN_OK) return status;
-    if (s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) return LINATTN_ERROR_UNSUPPORTED;
+    if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
+        (s.rule && verb != LINATTN__QUERIES && !c->rules))
+        return LINATTN_ERROR_UNSUPPORTED;
     if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
     status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, &to, &x);
     if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
     if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &h, &s, &x);
+    (void)gates;
+#if LINATTN__HAS_RECURRENT
+    if (status == LINATTN_OK && c->rules)
+        status = linattn__open_many_gates(c->rules, &s, gates, &x.out);
+#endif
     if (status != LINATTN_OK || c->n == 0) return status;
     c->work.environment = linattn__enter();
     linattn__start(&c->work, &s, &h, c->states[0]);
@@ -3103,7 +3281,8 @@ static linattn_status linattn__call_many(void *const *states, size_t count, int 
     c.count = count;
     c.n = n;
     c.verb = verb;
-    status = linattn__open_many(&c, q, k, v, out, context);
+    c.rules = NULL;
+    status = linattn__open_many(&c, q, k, v, NULL, out, context);
     if (status != LINATTN_OK || n == 0) return status;
     c.from_memory = c.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
     c.jobs = linattn__threads(context, count);
@@ -3137,6 +3316,11 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 
 /* ---- Merging --------------------------------------------------------------------------------- */
 
+#if LINATTN__HAS_RECURRENT
+LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
+                                             int rule);
+#endif
+
 /* Do two states of one config have the same projection? */
 static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
 {
@@ -3158,7 +3342,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     linattn_status status = linattn__read_state(dst, &to, &s);
     if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
     if (status != LINATTN_OK) return status;
-    if (s.window) return LINATTN_ERROR_UNSUPPORTED;
+    if (s.window || (s.rule && s.rule != LINATTN_RULE_GATED && s.rule != LINATTN_RULE_MLSTM))
+        return LINATTN_ERROR_UNSUPPORTED;
     if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
@@ -3167,7 +3352,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     other = w.span;
     linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
-        LINATTN__KERNEL(merge)(&w.span, &other);
+#if LINATTN__HAS_RECURRENT
+        if (!s.rule || !linattn__merge_rule(&w.span, &other, s.rule))
+#endif
+            LINATTN__KERNEL(merge)(&w.span, &other);
         linattn__move(&w.span, 1);
         linattn__move(&other, 1);
     }
@@ -3222,6 +3410,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     void *state;
     linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
+    if (s.rule) return LINATTN_ERROR_UNSUPPORTED;
     status = linattn__read_all(&s, context, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
                                linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
@@ -3278,6 +3467,628 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
     linattn__leave(w.environment);
     return LINATTN_OK;
 }
+
+/* ---- Sums as plain numbers ------------------------------------------------------------------- */
+
+/* Where the numbers of a head lie in its state, and what makes them plain: of row f
+   by 2^(exponent_f + bias), of all rows by `factor`. */
+typedef struct linattn__plain {
+    linattn__shape s;
+    linattn__params p;
+    float *z, *e, *sums;
+    float factor, bias;
+    int exponents; /* of the rows, in e */
+} linattn__plain;
+
+/* Reads and checks a call, as linattn__open does. Within enter and leave where there is no error.
+ */
+LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_t head,
+                                                        const float *sums, const float *z,
+                                                        linattn__plain *x,
+                                                        linattn__environment *environment)
+{
+    void *const at = (void *)(uintptr_t)state;
+    linattn__header h;
+    size_t bytes;
+    linattn_status status = linattn__read_state(state, &h, &x->s);
+    if (status != LINATTN_OK) return status;
+    if (x->s.window) return LINATTN_ERROR_UNSUPPORTED;
+    if (head >= x->s.kv_heads) return LINATTN_ERROR_SIZE;
+    if (!sums) return LINATTN_ERROR_NULL;
+    bytes = x->s.m * x->s.dv * sizeof(float);
+    if (linattn__times(x->s.m, x->s.dv) == SIZE_MAX || (uintptr_t)sums > UINTPTR_MAX - bytes)
+        return LINATTN_ERROR_SIZE;
+    if (!linattn__disjoint(sums, bytes, state, x->s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    if (z && (!linattn__disjoint(z, x->s.m * sizeof(float), state, x->s.state_bytes) ||
+              !linattn__disjoint(z, x->s.m * sizeof(float), sums, bytes)))
+        return LINATTN_ERROR_OVERLAP;
+    *environment = linattn__enter();
+    linattn__read_params(&x->s, &x->p);
+    x->z = linattn__head(at, &x->s, head);
+    x->e = x->z + linattn__round16(x->s.m);
+    x->sums = x->e + linattn__round16(x->s.m);
+    x->exponents = linattn__has_exponents(&x->s);
+    x->factor = x->exponents ? x->p.rest_root : 1.0f;
+    if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
+    x->bias = x->exponents ? LINATTN__BIAS : 0.0f;
+#if LINATTN__HAS_RECURRENT
+    if (x->s.rule) {
+        x->sums += linattn__rule_floats(&x->s);
+        if (x->s.rule == LINATTN_RULE_MLSTM) x->bias = linattn__scalars(x->z, &x->s)[0];
+        if (!(x->bias >= LINATTN__LOWEST)) x->bias = 0.0f; /* empty */
+    }
+#endif
+    return LINATTN_OK;
+}
+
+/* Element (f, c) of S, in its panel; and of the plain ones. */
+LINATTN__INLINE float *linattn__element(const linattn__plain *x, size_t f, size_t c)
+{
+    return x->sums + (c / 16 * x->s.m + f) * 16 + c % 16;
+}
+
+LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, size_t c,
+                                            int transposed)
+{
+    return transposed ? c * x->s.m + f : f * x->s.dv + c;
+}
+
+LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
+                                                              int transposed, float *sums, float *z)
+{
+    linattn__plain x;
+    linattn__environment environment;
+    size_t f, c;
+    const linattn_status status =
+        linattn__open_plain(state, head, sums, z, &x, &environment);
+    if (status != LINATTN_OK) return status;
+    for (f = 0; f < x.s.m; f++) {
+        float power = x.bias;
+        if (x.exponents) power = x.e[f] > LINATTN__LOWEST ? x.e[f] + x.bias : 0.0f;
+        for (c = 0; c < x.s.dv; c++) {
+            float *const to = sums + linattn__plain_index(&x, f, c, transposed);
+            *to = *linattn__element(&x, f, c) * x.factor;
+            if (power != 0.0f) linattn__saturating_ldexp(to, power);
+        }
+        if (!z) continue;
+        z[f] = x.z[f];
+        if (LINATTN__IS_SIGNED(x.p.map)) z[f] = z[f] + x.e[f];
+        z[f] = z[f] * x.factor;
+        if (power != 0.0f) linattn__saturating_ldexp(z + f, power);
+    }
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+/* The exponent of x's size, 0 for what has none. */
+static float linattn__exponent_of(uint32_t bits)
+{
+    const int exponent = (int)(bits >> 23 & 0xff);
+    return exponent == 0 || exponent == 0xff ? 0.0f : (float)(exponent - 127);
+}
+
+/* The exponent that a row is kept relative to: that of z, as if of one key, or of the largest
+   sum; -inf where all is zero. */
+LINATTN__COLD static float linattn__import_exponent(const linattn__plain *x, size_t f,
+                                                    int transposed, const float *sums,
+                                                    const float *z)
+{
+    uint32_t largest = z ? linattn__to_bits(z[f]) & 0x7fffffffu : 0;
+    size_t c;
+    for (c = 0; c < x->s.dv && !(largest >> 23); c++) {
+        const float at = sums[linattn__plain_index(x, f, c, transposed)];
+        const uint32_t size = linattn__to_bits(at) & 0x7fffffffu;
+        if (size > largest) largest = size;
+    }
+    for (; c < x->s.dv && !z; c++) {
+        const float at = sums[linattn__plain_index(x, f, c, transposed)];
+        const uint32_t size = linattn__to_bits(at) & 0x7fffffffu;
+        if (size > largest) largest = size;
+    }
+    return largest >> 23 ? linattn__exponent_of(largest) : -LINATTN__INF;
+}
+
+LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
+                                                              int transposed, const float *sums,
+                                                              const float *z)
+{
+    linattn__plain x;
+    linattn__environment environment;
+    size_t f, c;
+    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
+    if (status != LINATTN_OK) return status;
+    x.factor = 1.0f / x.factor;
+#if LINATTN__HAS_RECURRENT
+    if (x.s.rule) linattn__import_rule(&x.s, x.z);
+    if (x.s.rule) x.bias = 0.0f;
+#endif
+    if (x.exponents) x.bias = LINATTN__BIAS;
+    for (f = 0; f < x.s.m; f++) {
+        float power = 0.0f;
+        if (x.exponents) {
+            x.e[f] = linattn__import_exponent(&x, f, transposed, sums, z);
+            power = x.e[f] > LINATTN__LOWEST ? -x.e[f] - x.bias : 0.0f;
+        } else {
+            x.e[f] = 0.0f;
+        }
+        for (c = 0; c < x.s.dv; c++) {
+            float *const to = linattn__element(&x, f, c);
+            *to = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
+            if (power != 0.0f) linattn__saturating_ldexp(to, power);
+        }
+        x.z[f] = z ? z[f] * x.factor : 0.0f;
+        if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
+    }
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+#if LINATTN__HAS_RECURRENT
+/* ---- Recurrences ----------------------------------------------------------------------------- */
+
+/* A state of a rule other than the sum has between z, exponents and S of each head: */
+/*   kept[m]       by which factor each row has decayed since the state was empty, for merges
+     credit[m]     the same since the row was last freed of what is almost denormal
+     scalars[16]   below
+     corrected[dv] zero between calls: what a token's read takes from its value, where m is large */
+#define LINATTN__EXPONENT 0      /* mLSTM: S is stored times 2^-exponent; -inf: no token yet */
+#define LINATTN__DRIFT 1         /* the product of the factors that rows decayed by since then */
+#define LINATTN__KEPT_FACTOR 2   /* by which all has decayed: this times */
+#define LINATTN__KEPT_EXPONENT 3 /* 2^ this */
+#define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
+#define LINATTN__KEPT 5
+#define LINATTN__SPENT 5.9604645e-8f /* 2^-24: when credit is below, rows are flushed at 2^-102, */
+#define LINATTN__FLUSHED 1.9721523e-31f /* so that nothing between is denormal */
+
+static size_t linattn__rule_floats(const linattn__shape *s)
+{
+    return 2 * linattn__round16(s->m) + 16 + linattn__round16(s->dv);
+}
+
+/* From the first number of a head. */
+static float *linattn__scalars(float *z, const linattn__shape *s)
+{
+    return z + 4 * linattn__round16(s->m);
+}
+
+LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16)
+{
+    float *const scalars = head + 4 * m16;
+    size_t i;
+    for (i = 0; i < 2 * m16; i++) head[2 * m16 + i] = 1.0f;
+    scalars[LINATTN__EXPONENT] = -LINATTN__INF;
+    scalars[LINATTN__DRIFT] = scalars[LINATTN__KEPT_FACTOR] = 1.0f;
+    scalars[LINATTN__CREDIT] = scalars[LINATTN__KEPT] = 1.0f;
+}
+
+/* Imported sums may be small: they are to be looked at before they decay. */
+LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *head)
+{
+    const size_t m16 = linattn__round16(s->m);
+    float *const scalars = linattn__scalars(head, s);
+    size_t i;
+    for (i = 0; i < m16; i++) head[3 * m16 + i] = LINATTN__SPENT;
+    scalars[LINATTN__CREDIT] = 1.0f;
+    scalars[LINATTN__EXPONENT] = 0.0f;
+    scalars[LINATTN__DRIFT] = 1.0f;
+}
+
+/* A gate of a call: that of token t and head h is at[t * token + h * head]. */
+typedef struct linattn__gate {
+    const float *at; /* NULL: none */
+    size_t token, head, sequence;
+} linattn__gate;
+
+#define LINATTN__DECAY 0
+#define LINATTN__BETA 1
+#define LINATTN__READ 2
+#define LINATTN__WRITE 3
+#define LINATTN__BONUS 4
+#define LINATTN__INPUT 5
+#define LINATTN__GATES 6
+
+typedef struct linattn__gating {
+    linattn__gate gate[LINATTN__GATES];
+    int per_feature, logs; /* of the decay */
+} linattn__gating;
+
+/* Some heads and columns of a call. */
+typedef struct linattn__recurrence {
+    const linattn__span *span; /* of all heads */
+    const linattn__gating *gates;
+    int rule;
+    size_t key_group;         /* states that read each head of q and k */
+    size_t head, head_end;    /* key/value heads */
+    size_t begin, end;        /* columns, a multiple of 16 first */
+    float *own;               /* not NULL: private copies of what comes before `corrected` */
+} linattn__recurrence;
+
+typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
+LINATTN__DECLARE(linattn__recurrent_kernel, recurrent)
+
+/* What a rule needs and takes. */
+static linattn_status linattn__check_gates(int rule, const linattn_gates *g)
+{
+    const int delta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA;
+    const int decays = rule != LINATTN_RULE_SUM && rule != LINATTN_RULE_DELTA;
+    const int general = rule == LINATTN_RULE_GENERAL, mlstm = rule == LINATTN_RULE_MLSTM;
+    if (!g) return rule == LINATTN_RULE_SUM ? LINATTN_OK
+                   : decays                 ? LINATTN_ERROR_DECAY
+                                            : LINATTN_ERROR_BETA;
+    if (decays != (g->decay.data != NULL) || (mlstm && g->decay_per_feature))
+        return LINATTN_ERROR_DECAY;
+    if (delta != (g->beta.data != NULL)) return LINATTN_ERROR_BETA;
+    if (general != (g->read.data != NULL) || general != (g->write.data != NULL))
+        return LINATTN_ERROR_READ_WRITE;
+    if (g->bonus.data && rule != LINATTN_RULE_GATED) return LINATTN_ERROR_BONUS;
+    if (mlstm != (g->input.data != NULL)) return LINATTN_ERROR_INPUT_GATE;
+    return LINATTN_OK;
+}
+
+static linattn_status linattn__read_gate(const linattn_view *view, size_t sequences, size_t n,
+                                         size_t heads, size_t dim, linattn__extent *e,
+                                         linattn__gate *gate)
+{
+    linattn_status status;
+    gate->at = view->data;
+    gate->token = gate->head = gate->sequence = 0;
+    e->floats = 0;
+    if (!view->data) return LINATTN_OK;
+    status = linattn__read_view(e, view, sequences, n, heads, dim);
+    gate->token = e->stride[LINATTN__TOKEN];
+    gate->head = e->stride[LINATTN__HEAD];
+    gate->sequence = e->stride[LINATTN__SEQUENCE];
+    return status;
+}
+
+/* The gates of a call for `sequences` sequences, and what memory they take. */
+static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape *s,
+                                                            const linattn_gates *g,
+                                                            size_t sequences, size_t n,
+                                                            linattn__extent *e,
+                                                            linattn__gating *to)
+{
+    const size_t kv = s->kv_heads, dim = g->decay_per_feature ? s->d : 1;
+    const size_t some = n ? 1 : 0; /* without tokens nothing is read */
+    linattn_status status;
+    to->per_feature = g->decay_per_feature != 0;
+    to->logs = g->decay_log != 0;
+    if (g->decay_fixed)
+        status = linattn__read_gate(&g->decay, 1, some, kv, dim, e, to->gate);
+    else
+        status = linattn__read_gate(&g->decay, sequences, n, kv, dim, e, to->gate);
+    if (status == LINATTN_OK)
+        status = linattn__read_gate(&g->beta, sequences, n, g->beta_shared ? 1 : kv, 1,
+                                    e + LINATTN__BETA, to->gate + LINATTN__BETA);
+    if (status == LINATTN_OK)
+        status = linattn__read_gate(&g->read, sequences, n, s->key_heads, s->d, e + LINATTN__READ,
+                                    to->gate + LINATTN__READ);
+    if (status == LINATTN_OK)
+        status = linattn__read_gate(&g->write, sequences, n, s->key_heads, s->d,
+                                    e + LINATTN__WRITE, to->gate + LINATTN__WRITE);
+    if (status == LINATTN_OK)
+        status = linattn__read_gate(&g->bonus, 1, some, kv, s->d, e + LINATTN__BONUS,
+                                    to->gate + LINATTN__BONUS);
+    if (status == LINATTN_OK)
+        status = linattn__read_gate(&g->input, sequences, n, kv, 1, e + LINATTN__INPUT,
+                                    to->gate + LINATTN__INPUT);
+    return status;
+}
+
+/* Columns of the heads that do not share out evenly, and whole heads of the others: as
+   linattn__causal_job. */
+typedef struct linattn__rule_work {
+    linattn__recurrence all;
+    size_t jobs, whole, own_floats, head_floats;
+    float *spare;
+} linattn__rule_work;
+
+LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
+{
+    const linattn__rule_work *w = (const linattn__rule_work *)arg;
+    linattn__recurrence x = w->all;
+    size_t head;
+    linattn__share(w->whole, 1, index, w->jobs, &x.head, &x.head_end);
+    if (x.head < x.head_end) LINATTN__KERNEL(recurrent)(&x);
+    linattn__share(w->all.end, 16, index, w->jobs, &x.begin, &x.end);
+    for (head = w->whole; head < w->all.head_end && x.begin < x.end; head++) {
+        float own[LINATTN__PRIVATE_FLOATS];
+        x.own = index == 0 ? w->spare + (head - w->whole) * w->own_floats : own;
+        linattn__copy(x.own, w->all.span->z + head * w->head_floats,
+                      w->own_floats * sizeof(float));
+        x.head = head;
+        x.head_end = head + 1;
+        LINATTN__KERNEL(recurrent)(&x);
+    }
+}
+
+LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn__recurrence *all,
+                                                                  const linattn_context *context)
+{
+    const size_t heads = all->head_end, panels = (all->end + 15) / 16;
+    const size_t own = 4 * linattn__round16(all->span->m) + 16;
+    const size_t most = linattn__threads(context, heads * panels), left = heads % most;
+    float spare[LINATTN__PRIVATE_FLOATS];
+    linattn__rule_work w;
+    size_t i;
+    w.all = *all;
+    w.own_floats = own;
+    w.head_floats = all->span->head_floats;
+    w.spare = spare;
+    w.jobs = most;
+    w.whole = heads - left;
+    if (own > LINATTN__PRIVATE_FLOATS || left * own > LINATTN__PRIVATE_FLOATS) {
+        w.whole = heads;
+        w.jobs = most < heads ? most : heads;
+    }
+    linattn__run_jobs(linattn__rule_job, &w, w.jobs, context);
+    for (i = w.whole; i < heads && all->span->k; i++)
+        linattn__copy(all->span->z + i * w.head_floats, spare + (i - w.whole) * own,
+                      own * sizeof(float));
+}
+
+static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
+                                                    const linattn_context *context)
+{
+    linattn__recurrence x;
+    x.span = &w->span;
+    x.gates = w->gates;
+    x.rule = w->rule;
+    x.key_group = w->key_group;
+    x.head = x.begin = 0;
+    x.head_end = w->span.heads;
+    x.end = w->span.dv;
+    x.own = NULL;
+    if (context && context->parallel_for && context->threads > 1)
+        linattn__rule_threads(&x, context);
+    else
+        LINATTN__KERNEL(recurrent)(&x);
+}
+
+/* Do the gates lie apart from a block that is written? */
+static int linattn__gates_apart(const linattn__extent *e, const void *block, size_t bytes)
+{
+    int i;
+    for (i = 0; i < LINATTN__GATES; i++)
+        if (!linattn__apart(e + i, block, bytes)) return 0;
+    return 1;
+}
+
+static int linattn__gates_clear(const linattn__extent *e, const linattn__extent *out)
+{
+    int i;
+    for (i = 0; i < LINATTN__GATES; i++)
+        if (e[i].floats && !linattn__clear_of(out, e + i)) return 0;
+    return 1;
+}
+
+/* q and out both without data: only the state moves. */
+LINATTN__INLINE int linattn__rule_verb(const linattn_view *q, const linattn_output *out)
+{
+    return q->data || out->data ? LINATTN__KEYS | LINATTN__QUERIES : LINATTN__KEYS;
+}
+
+/* Reads and checks a call, as linattn__open does. */
+static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
+    void *state, const linattn_view *q, const linattn_view *k, const linattn_view *v,
+    const linattn_gates *gates, const linattn_output *out, size_t n,
+    const linattn_context *context, linattn__work *w, linattn__gating *gating)
+{
+    const int verb = linattn__rule_verb(q, out);
+    linattn__shape s;
+    linattn__header h;
+    linattn__operands x;
+    linattn__extent e[LINATTN__GATES];
+    const linattn_view to = linattn__view_of(*out);
+    linattn_status status = linattn__read_state(state, &h, &s);
+    if (status == LINATTN_OK) status = linattn__check_gates(s.rule, gates);
+    if (status == LINATTN_OK)
+        status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
+    if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
+    if (status != LINATTN_OK) return status;
+    if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
+    if (!linattn__operands_apart(&x, verb, state, s.state_bytes) ||
+        !linattn__gates_apart(e, state, s.state_bytes))
+        return LINATTN_ERROR_OVERLAP;
+    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(e, &x.out))
+        return LINATTN_ERROR_OVERLAP;
+    if (n == 0) return LINATTN_OK;
+    w->environment = linattn__enter();
+    linattn__start(w, &s, &h, state);
+    w->gates = gating;
+    linattn__use_keys(w, &x.k, &x.v);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
+    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
+                                             linattn_view v, const linattn_gates *gates,
+                                             linattn_output out, size_t n,
+                                             const linattn_context *context)
+{
+    linattn__header h;
+    linattn__work w;
+    linattn__gating gating;
+    linattn_status status = linattn__read_header(state, &h);
+    if (status != LINATTN_OK) return status;
+    if (h.rule == LINATTN_RULE_SUM) {
+        status = linattn__check_gates(LINATTN_RULE_SUM, gates);
+        if (status != LINATTN_OK) return status;
+        return q.data || out.data ? linattn_causal(state, q, k, v, out, n, context)
+                                  : linattn_update(state, k, v, n, context);
+    }
+    status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
+    if (status != LINATTN_OK || n == 0) return status;
+    linattn__do_recurrent(&w, context);
+    linattn__leave(w.environment);
+    linattn__set_tokens(state, w.span.seen + n);
+    return LINATTN_OK;
+}
+
+/* Many states: as linattn__crowd_job, with gates that move on, too. */
+typedef struct linattn__rule_crowd {
+    linattn__crowd crowd;
+    linattn__gating gating; /* of the first */
+} linattn__rule_crowd;
+
+static void linattn__rule_crowd_job(void *arg, size_t index)
+{
+    const linattn__rule_crowd *c = (const linattn__rule_crowd *)arg;
+    linattn__work w = c->crowd.work;
+    linattn__gating gating = c->gating;
+    size_t i, end;
+    int g;
+    w.span.params = &w.params;
+    w.gates = &gating;
+    linattn__share(c->crowd.count, 1, index, c->crowd.jobs, &i, &end);
+    for (; i < end; i++) {
+        for (g = 0; g < LINATTN__GATES; g++)
+            if (gating.gate[g].at)
+                gating.gate[g].at = c->gating.gate[g].at + i * gating.gate[g].sequence;
+        if (c->crowd.from_memory && i + 1 < end)
+            linattn__fetch_state(c->crowd.states[i + 1], c->crowd.bytes);
+        linattn__crowd_one(&c->crowd, &w, i);
+    }
+}
+
+/* What linattn__open_many does not look at. Here nothing has been entered yet. */
+static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
+                                               const linattn__shape *s, const linattn_gates *gates,
+                                               const linattn__extent *out)
+{
+    linattn__extent e[LINATTN__GATES];
+    size_t i;
+    linattn_status status = linattn__check_gates(s->rule, gates);
+    if (status == LINATTN_OK)
+        status = linattn__read_gates(s, gates, c->crowd.count, c->crowd.n, e, &c->gating);
+    if (status != LINATTN_OK) return status;
+    if ((c->crowd.verb & LINATTN__QUERIES) && !linattn__gates_clear(e, out))
+        return LINATTN_ERROR_OVERLAP;
+    for (i = 0; i < c->crowd.count; i++) {
+        int g;
+        if (linattn__gates_apart(e, c->crowd.states[i], s->state_bytes)) continue;
+        for (g = 0; g < LINATTN__GATES; g++)
+            if (e[g].floats && !linattn__state_apart(e + g, c->crowd.states[i], s->state_bytes))
+                return LINATTN_ERROR_OVERLAP;
+    }
+    return LINATTN_OK;
+}
+
+LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t count, linattn_view q,
+                                                  linattn_view k, linattn_view v,
+                                                  const linattn_gates *gates, linattn_output out,
+                                                  size_t n, const linattn_context *context)
+{
+    linattn__rule_crowd c;
+    linattn__header h;
+    linattn_status status;
+    if (count == 0) return LINATTN_OK;
+    if (!states) return LINATTN_ERROR_NULL;
+    status = linattn__read_header(states[0], &h);
+    if (status != LINATTN_OK) return status;
+    if (h.rule == LINATTN_RULE_SUM) {
+        status = linattn__check_gates(LINATTN_RULE_SUM, gates);
+        if (status != LINATTN_OK) return status;
+        return q.data || out.data
+                   ? linattn_causal_many(states, count, q, k, v, out, n, context)
+                   : linattn_update_many(states, count, k, v, n, context);
+    }
+    c.crowd.states = states;
+    c.crowd.count = count;
+    c.crowd.n = n;
+    c.crowd.verb = linattn__rule_verb(&q, &out);
+    c.crowd.rules = &c;
+    status = linattn__open_many(&c.crowd, &q, &k, &v, gates, &out, context);
+    if (status != LINATTN_OK || n == 0) return status;
+    c.crowd.work.gates = &c.gating;
+    c.crowd.from_memory = c.crowd.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
+    c.crowd.jobs = linattn__threads(context, count);
+    linattn__run_jobs(linattn__rule_crowd_job, &c, c.crowd.jobs, context);
+    linattn__leave(c.crowd.work.environment);
+    return LINATTN_OK;
+}
+
+/* x * factor 2^n, flushed. */
+static float linattn__decayed(float x, float factor, float n)
+{
+    x = x * factor;
+    if (n != 0.0f) linattn__saturating_ldexp(&x, n);
+    return linattn__flush(x);
+}
+
+/* Keeps the factor that all has decayed by near 1. Within range, whatever the gates. */
+static void linattn__normalise_kept(float *scalars)
+{
+    float *const factor = scalars + LINATTN__KEPT_FACTOR;
+    float *const exponent = scalars + LINATTN__KEPT_EXPONENT;
+    const float n = linattn__exponent_of(linattn__to_bits(*factor));
+    *factor = *factor * linattn__pow2((int)-n / 2);
+    *factor = *factor * linattn__pow2((int)-n - (int)-n / 2);
+    *exponent = *exponent + n;
+    if (*exponent < LINATTN__LOWEST) *exponent = LINATTN__LOWEST;
+    if (*exponent > -LINATTN__LOWEST) *exponent = -LINATTN__LOWEST;
+}
+
+/* mLSTM: dst decays by all of src's decays, both become relative to the larger exponent, and are
+   added. */
+LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const linattn__span *src)
+{
+    const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16;
+    float *const to = dst->z + 4 * m16;
+    const float *const from = src->z + 4 * m16;
+    const float kept = from[LINATTN__KEPT_FACTOR];
+    float e_dst = to[LINATTN__EXPONENT], e_src = from[LINATTN__EXPONENT], e;
+    size_t i;
+    e_dst = e_dst + from[LINATTN__KEPT_EXPONENT];
+    e = e_dst > e_src ? e_dst : e_src;
+    if (e > LINATTN__LOWEST) {
+        const float n_dst = e_dst > LINATTN__LOWEST ? e_dst - e : 0.0f;
+        const float n_src = e_src > LINATTN__LOWEST ? e_src - e : 0.0f;
+        for (i = 0; i < dst->m; i++)
+            dst->z[i] = linattn__decayed(dst->z[i], kept, n_dst) +
+                        linattn__decayed(src->z[i], 1.0f, n_src);
+        for (i = 0; i < dst->m * panels * 16; i++)
+            dst->s[i] = linattn__decayed(dst->s[i], kept, n_dst) +
+                        linattn__decayed(src->s[i], 1.0f, n_src);
+        to[LINATTN__EXPONENT] = e;
+        to[LINATTN__DRIFT] = 1.0f;
+    }
+    to[LINATTN__KEPT_FACTOR] = to[LINATTN__KEPT_FACTOR] * kept;
+    to[LINATTN__KEPT_EXPONENT] = to[LINATTN__KEPT_EXPONENT] + from[LINATTN__KEPT_EXPONENT];
+    linattn__normalise_kept(to);
+}
+
+/* A rule's part of a merge: GATED lets dst decay, MLSTM does it all. Returns whether it has. */
+LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
+                                             int rule)
+{
+    const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16;
+    float *const kept = dst->z + 2 * m16, *const credit = kept + m16, *const to = credit + m16;
+    const float *const by = src->z + 2 * m16;
+    const float all = by[2 * m16 + LINATTN__KEPT];
+    size_t f, c, i;
+    if (rule == LINATTN_RULE_MLSTM) {
+        linattn__merge_mlstm(dst, src);
+        return 1;
+    }
+    for (f = 0; f < dst->m; f++) {
+        const float factor = by[f] * all;
+        kept[f] = linattn__flush(kept[f] * by[f]);
+        credit[f] = LINATTN__SPENT;
+        if (factor == 1.0f) continue;
+        dst->z[f] = linattn__flush(dst->z[f] * factor);
+        if (!LINATTN__IS_EXP(dst->params->map)) dst->e[f] = linattn__flush(dst->e[f] * factor);
+        for (c = 0; c < panels; c++)
+            for (i = 0; i < 16; i++) {
+                float *const at = dst->s + (c * dst->m + f) * 16 + i;
+                *at = linattn__flush(*at * factor);
+            }
+    }
+    to[LINATTN__KEPT] = linattn__flush(to[LINATTN__KEPT] * all);
+    return 0;
+}
+#endif
 
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
@@ -4150,7 +4961,7 @@ LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *co
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL:
         if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
-        return linattn__bidirectional_bytes(&s);
+        return s.rule ? 0 : linattn__bidirectional_bytes(&s);
 #if LINATTN__HAS_EXACT
     case LINATTN_WORKSPACE_SOFTMAX:
         if (linattn__read_heads(config, &s) != LINATTN_OK) return 0;
@@ -4671,19 +5482,25 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ALIGNMENT
 #undef LINATTN__BAND
 #undef LINATTN__BATCH
+#undef LINATTN__BETA
 #undef LINATTN__BIAS
+#undef LINATTN__BONUS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLUMNS
 #undef LINATTN__CONVERGED
 #undef LINATTN__COUNT
+#undef LINATTN__CREDIT
 #undef LINATTN__CROWD
 #undef LINATTN__C_LINKAGE
+#undef LINATTN__DECAY
 #undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
+#undef LINATTN__DRIFT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
 #undef LINATTN__EXPDEF
+#undef LINATTN__EXPONENT
 #undef LINATTN__EXP_HIGH
 #undef LINATTN__EXP_LOW
 #undef LINATTN__FAVOR
@@ -4694,7 +5511,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__FLOAT_CONTROL
 #undef LINATTN__FLT_MAX
 #undef LINATTN__FLT_MIN
+#undef LINATTN__FLUSHED
 #undef LINATTN__FUSED
+#undef LINATTN__GATES
 #undef LINATTN__GNU
 #undef LINATTN__HARDWARE_FMA
 #undef LINATTN__HAS_AVX2
@@ -4712,10 +5531,12 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HAS_NYSTROM
 #undef LINATTN__HAS_PREFILL
 #undef LINATTN__HAS_RANDOM
+#undef LINATTN__HAS_RECURRENT
 #undef LINATTN__HAS_RELU
 #undef LINATTN__HAS_SCALAR
 #undef LINATTN__HAS_SIGNED
 #undef LINATTN__HAS_SOFTMAX
+#undef LINATTN__HAS_UNIT
 #undef LINATTN__HAS_WINDOW
 #undef LINATTN__HEAD
 #undef LINATTN__HEADER_BYTES
@@ -4724,6 +5545,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HOT
 #undef LINATTN__INF
 #undef LINATTN__INLINE
+#undef LINATTN__INPUT
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512
 #undef LINATTN__ISA_NEON
@@ -4731,6 +5553,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__IS_ELU1
 #undef LINATTN__IS_EXP
 #undef LINATTN__IS_SIGNED
+#undef LINATTN__KEPT
+#undef LINATTN__KEPT_EXPONENT
+#undef LINATTN__KEPT_FACTOR
 #undef LINATTN__KERNEL
 #undef LINATTN__KERNEL_OF
 #undef LINATTN__KEYS
@@ -4739,6 +5564,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MAGIC
 #undef LINATTN__MAPS
 #undef LINATTN__MAP_POSITIVE
+#undef LINATTN__MAP_POWER
 #undef LINATTN__MAX_FEATURES
 #undef LINATTN__MAX_FLOATS
 #undef LINATTN__MAX_PROJECTION
@@ -4754,15 +5580,19 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
 #undef LINATTN__QUERIES
+#undef LINATTN__READ
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SOME_MAPS
+#undef LINATTN__SPENT
 #undef LINATTN__STATE_VERSION
 #undef LINATTN__STEPS
 #undef LINATTN__TAYLOR
 #undef LINATTN__TINY
 #undef LINATTN__TOKEN
+#undef LINATTN__UNIT
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED
+#undef LINATTN__WRITE
 
 #endif /* LINATTN_IMPLEMENTATION */

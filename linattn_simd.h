@@ -55,6 +55,7 @@
 #define la_band_query LA_NAME(band_query)
 #define la_band_run LA_NAME(band_run)
 #define la_band_tokens LA_NAME(band_tokens)
+#define la_bits LA_NAME(bits)
 #define la_block LA_NAME(block)
 #define la_block_chunk LA_NAME(block_chunk)
 #define la_block_run LA_NAME(block_run)
@@ -188,10 +189,53 @@
 #define la_query_tile LA_NAME(query_tile)
 #define la_raise LA_NAME(raise)
 #define la_read_tiles LA_NAME(read_tiles)
+#define la_recurrent LA_NAME(recurrent)
 #define la_reduce LA_NAME(reduce)
 #define la_rescale_row LA_NAME(rescale_row)
 #define la_residual LA_NAME(residual)
 #define la_rows LA_NAME(rows)
+#define la_rule LA_NAME(rule)
+#define la_rule_alike LA_NAME(rule_alike)
+#define la_rule_begin LA_NAME(rule_begin)
+#define la_rule_block LA_NAME(rule_block)
+#define la_rule_chunk LA_NAME(rule_chunk)
+#define la_rule_columns LA_NAME(rule_columns)
+#define la_rule_correct LA_NAME(rule_correct)
+#define la_rule_credit LA_NAME(rule_credit)
+#define la_rule_decays LA_NAME(rule_decays)
+#define la_rule_exponents LA_NAME(rule_exponents)
+#define la_rule_finish LA_NAME(rule_finish)
+#define la_rule_floor LA_NAME(rule_floor)
+#define la_rule_flush LA_NAME(rule_flush)
+#define la_rule_gates LA_NAME(rule_gates)
+#define la_rule_head LA_NAME(rule_head)
+#define la_rule_keys LA_NAME(rule_keys)
+#define la_rule_lead LA_NAME(rule_lead)
+#define la_rule_load LA_NAME(rule_load)
+#define la_rule_lower LA_NAME(rule_lower)
+#define la_rule_map LA_NAME(rule_map)
+#define la_rule_normalise LA_NAME(rule_normalise)
+#define la_rule_open LA_NAME(rule_open)
+#define la_rule_out LA_NAME(rule_out)
+#define la_rule_padding LA_NAME(rule_padding)
+#define la_rule_powers LA_NAME(rule_powers)
+#define la_rule_queries LA_NAME(rule_queries)
+#define la_rule_read LA_NAME(rule_read)
+#define la_rule_read1 LA_NAME(rule_read1)
+#define la_rule_read4 LA_NAME(rule_read4)
+#define la_rule_read_rows LA_NAME(rule_read_rows)
+#define la_rule_read_tile LA_NAME(rule_read_tile)
+#define la_rule_reads LA_NAME(rule_reads)
+#define la_rule_rows LA_NAME(rule_rows)
+#define la_rule_share LA_NAME(rule_share)
+#define la_rule_split LA_NAME(rule_split)
+#define la_rule_stabilise LA_NAME(rule_stabilise)
+#define la_rule_store LA_NAME(rule_store)
+#define la_rule_tile LA_NAME(rule_tile)
+#define la_rule_tile1 LA_NAME(rule_tile1)
+#define la_rule_tile2 LA_NAME(rule_tile2)
+#define la_rule_tile4 LA_NAME(rule_tile4)
+#define la_rule_values LA_NAME(rule_values)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
@@ -205,6 +249,7 @@
 #define la_softmax LA_NAME(softmax)
 #define la_softmax_columns LA_NAME(softmax_columns)
 #define la_split LA_NAME(split)
+#define la_sqrt LA_NAME(sqrt)
 #define la_square LA_NAME(square)
 #define la_stage LA_NAME(stage)
 #define la_stage_key LA_NAME(stage_key)
@@ -236,10 +281,14 @@
 #define la_tile_fetch LA_NAME(tile_fetch)
 #define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
+#define la_tokens LA_NAME(tokens)
 #define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
 #define la_two_sum LA_NAME(two_sum)
+#define la_unit LA_NAME(unit)
+#define la_unit_of LA_NAME(unit_of)
+#define la_unit_root LA_NAME(unit_root)
 #define la_unordered LA_NAME(unordered)
 #define la_untame LA_NAME(untame)
 #define la_update LA_NAME(update)
@@ -314,6 +363,7 @@
 #define LA_BLOCK 1
 #define LA_PART 16
 #define LA_STEP 16
+#define LA_GENERAL_VECS 1
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
@@ -409,6 +459,14 @@ LINATTN__INLINE float la_max16(const float *a)
     return m;
 }
 LINATTN__INLINE void la_transpose(float *a) { (void)a; }
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x)
+{
+    if (x <= LINATTN__FLT_MAX) x = linattn__root(x);
+    return x;
+}
+#endif
+LINATTN__INLINE unsigned la_bits(int m) { return (unsigned)m; }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_SLEEF Sleef_expf_u10
@@ -475,6 +533,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_BLOCK 24
 #define LA_PART 64
 #define LA_STEP 128
+#define LA_GENERAL_VECS 4
 
 LINATTN__INLINE __mmask16 la_lanes(int n) { return (__mmask16)((1u << n) - 1u); }
 LINATTN__INLINE la_vec la_zero(void) { return _mm512_setzero_ps(); }
@@ -596,6 +655,10 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     }
     LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+#endif
+LINATTN__INLINE unsigned la_bits(la_mask m) { return m; }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_SLEEF Sleef_expf16_u10avx512f
@@ -653,6 +716,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_BLOCK 24
 #define LA_PART 64
 #define LA_STEP 128
+#define LA_GENERAL_VECS 2
 
 LINATTN__INLINE __m256i la_lanes(int n)
 {
@@ -768,6 +832,10 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
         a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
     }
 }
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+#endif
+LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)_mm256_movemask_ps(m); }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_SLEEF Sleef_expf8_u10avx2
@@ -824,6 +892,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_BLOCK 24
 #define LA_PART 64
 #define LA_STEP 128
+#define LA_GENERAL_VECS 4
 
 LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return vdupq_n_f32(x); }
@@ -916,6 +985,17 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[1] = vcombine_f32(vget_low_f32(b.val[1]), vget_low_f32(c.val[1]));
     a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
     a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
+}
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x)
+{
+    return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0);
+}
+#endif
+LINATTN__INLINE unsigned la_bits(la_mask m)
+{
+    static const uint32_t weight[4] = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(m, vld1q_u32(weight)));
 }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
@@ -1074,9 +1154,9 @@ LINATTN__INLINE la_vec la_key_exponent(la_vec e)
     return la_add(la_max(la_set1(LINATTN__LOWEST), e), la_set1(LINATTN__BIAS));
 }
 
-/* phi(k) as it enters S and z, 0 in lanes beyond the features. */
+/* phi(k) as it enters S and z, 0 in lanes beyond the features. root: sqrt(s) of the map. */
 LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, int lanes,
-                                  la_vec e_keys, const int map)
+                                  la_vec e_keys, float root, const int map)
 {
     const la_vec x = la_load_part(key, lanes);
     la_vec n, phi;
@@ -1084,14 +1164,14 @@ LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, in
         phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(n, e_keys));
     } else {
-        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
+        phi = la_plain(la_mul(x, la_set1(root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
 /* phi(q), for exp times 2^(E - top). */
 LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query, int lanes,
-                                    la_vec e, float top, const int map)
+                                    la_vec e, float top, float root, const int map)
 {
     const la_vec x = la_load_part(query, lanes);
     la_vec n, phi;
@@ -1099,7 +1179,7 @@ LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query
         phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(la_add(n, e), la_set1(top)));
     } else {
-        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
+        phi = la_plain(la_mul(x, la_set1(root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
@@ -1133,6 +1213,50 @@ LINATTN__INLINE la_vec la_add_key(la_vec z, la_vec phi, la_vec *low, const int m
     return LINATTN__IS_SIGNED(map) ? la_two_sum(z, phi, low) : la_add(z, phi);
 }
 
+LINATTN__INLINE int la_lanes_left(size_t end, size_t at)
+{
+    return end - at < LA_W ? (int)(end - at) : LA_W;
+}
+
+#if LINATTN__HAS_UNIT
+/* by / sqrt(|by x|^2 + epsilon). */
+LINATTN__INLINE float la_unit_of(const float *x, size_t d, float by, float epsilon)
+{
+    const la_vec least = la_set1(8.6736174e-19f); /* 2^-60: its square would be denormal */
+    la_vec sum[LA_PANEL_VECS];
+    size_t f, j;
+    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    for (f = 0; f < d; f += LA_W) {
+        la_vec y = la_mul(la_load_part(x + f, la_lanes_left(d, f)), la_set1(by));
+        y = la_select(la_gt(least, la_max(la_sub(la_zero(), y), y)), la_zero(), y);
+        j = (f / LA_W) % LA_PANEL_VECS;
+        sum[j] = la_fma(y, y, sum[j]);
+    }
+    return by / la_sqrt(la_sum16(sum) + epsilon);
+}
+
+/* What the unit map multiplies x by. */
+static LINATTN__NOINLINE void la_unit_root(const float *x, size_t d, float *root)
+{
+    *root = la_unit_of(x, d, 1.0f, 1e-6f);
+    if (!(*root > 8.6736174e-19f)) *root = la_unit_of(x, d, 8.2718061e-25f, 0.0f); /* 2^-80 */
+}
+
+/* Features [f0, f1) of the unit map of `count` tokens. */
+static LINATTN__NOINLINE void la_unit(const linattn__span *s, const float *x, size_t x_token,
+                                      size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    size_t t, f;
+    for (t = 0; t < count; t++, x += x_token, y += y_row) {
+        float root;
+        la_unit_root(x, s->d, &root);
+        for (f = f0; f < f1; f += LA_W)
+            la_store(y + (f - f0),
+                     la_mul(la_load_part(x + f, la_lanes_left(f1, f)), la_set1(root)));
+    }
+}
+#endif
+
 /* ---- Sums: the maps, z and the denominators -------------------------------------------------- */
 
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
@@ -1146,11 +1270,6 @@ typedef struct la_scratch {
     float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
 } la_scratch;
-
-LINATTN__INLINE int la_lanes_left(size_t end, size_t at)
-{
-    return end - at < LA_W ? (int)(end - at) : LA_W;
-}
 
 /* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
    i is at[t * row + i]. They are the operands themselves, or were made into scratch. */
@@ -1301,7 +1420,7 @@ LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, fl
 {
     la_vec phi;
     if (!fresh) return la_load(at);
-    phi = la_phi_key(p, k, lanes, la_key_exponent(e), map);
+    phi = la_phi_key(p, k, lanes, la_key_exponent(e), p->root, map);
     la_store(at, phi);
     return phi;
 }
@@ -1344,7 +1463,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                                    e[j], map);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
-            phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
+            phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, p->root,
+                               map);
             phi =
                 la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
@@ -1907,6 +2027,14 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
                                   size_t count, size_t f0, size_t f1, float *y, size_t y_row)
 {
     la_rows rows;
+#if LINATTN__HAS_UNIT
+    if (s->params->source == LINATTN__UNIT) {
+        la_unit(s, x, x_token, count, f0, f1, y, y_row);
+        rows.at = y;
+        rows.row = y_row;
+        return rows;
+    }
+#endif
 #if LINATTN__HAS_FEATURES
     size_t t, n;
     rows.at = y;
@@ -2165,7 +2293,7 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
     for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
-            const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], map);
+            const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], p->root, map);
             la_store(phi + j * LA_W, y);
             z[j] = la_add_key(z[j], y, &low[j], map);
         }
@@ -2336,6 +2464,7 @@ typedef struct la_token {
     float lost[16]; /* and what its rounding lost, for the identity */
 #endif
     float top, scale, power; /* as in la_scratch */
+    float key_root, query_root; /* sqrt(s), or of the unit map */
 } la_token;
 
 /* What the loops over a head need. A copy that no store can change. */
@@ -2344,7 +2473,7 @@ typedef struct la_head {
     float *z, *e, *s;
     size_t m, dv, begin, end; /* columns */
     size_t group, q_head, out_head;
-    int map, feature, plain, stream;
+    int map, feature, plain, stream, unit;
     int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
 
@@ -2384,7 +2513,8 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                 la_vec z = la_load(h->z + at), low = la_load(h->e + at), phi;
                 const la_vec e = low;
                 if (key) {
-                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e), map);
+                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e),
+                                     w->key_root, map);
                     la_store(w->k + (at - f0), phi);
                     z = la_add_key(z, phi, &low, map);
                     la_store(h->z + at, z);
@@ -2392,7 +2522,7 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                 }
                 if (query) {
                     phi = la_phi_query(h->params, query + at, lanes, feature ? la_zero() : e, top,
-                                       map);
+                                       w->query_root, map);
                     phi = la_weigh_query(phi, z, low, &den[j], &lost[j], map, feature);
                     la_store(w->q + (at - f0), phi);
                 }
@@ -2592,6 +2722,10 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
     if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
     if (!query) g = key ? 1 : 0;
     for (; g > 0; g--) {
+#if LINATTN__HAS_UNIT
+        if (h->unit && key) la_unit_root(key, h->m, &w->key_root);
+        if (h->unit && query) la_unit_root(query, h->m, &w->query_root);
+#endif
 #if LA_W > 1
         if (h->whole) {
             la_step_map(h, w, key, query, 0, h->m);
@@ -2619,6 +2753,8 @@ static void la_step(linattn__span *s)
     h.map = s->params->map;
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
+    h.unit = s->params->source == LINATTN__UNIT;
+    w.key_root = w.query_root = s->params->root;
     h.plain = la_plain_factor(s->params);
     h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
     h.group = s->group;
@@ -2643,6 +2779,933 @@ static void la_step(linattn__span *s)
         linattn__move(s, 1);
     }
 }
+
+#if LINATTN__HAS_RECURRENT
+/* ---- Recurrences ----------------------------------------------------------------------------- */
+
+/* One pass over S for each token: while row f takes the token, its output reads the row, and so
+   does what the next token's key reads from S. Columns are independent, so that a tile of columns
+   stays in L1 over a block of tokens. */
+
+/* A block's tokens, and what is made for them; features are taken so many at a time where they do
+   not fit. Operands that need no map are used where they lie. */
+#if LA_W > 1
+#define LA_RULE_TOKENS 64
+#define LA_RULE_ROWS 512
+#define LA_RULE_FLOATS 10240
+#else
+#define LA_RULE_TOKENS 4
+#define LA_RULE_ROWS 128
+#define LA_RULE_FLOATS 512
+#endif
+#define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
+
+/* What a tile does with each row: write, then read out; read out, then write; write, read out, and
+   read for the next token, with one product or two; two without the next token; only read. */
+#define LA_WRITE 0
+#define LA_BEFORE 1
+#define LA_DELTA 2
+#define LA_GENERAL 3
+#define LA_GENERAL_LAST 4
+#define LA_READ 5
+
+typedef struct la_tokens {
+    float made[LA_RULE_FLOATS];
+    float decay[LA_RULE_TOKENS + 16], gain[LA_RULE_TOKENS + 16]; /* gain: of the values */
+    float lead[LA_RULE_TOKENS];                                  /* of the bonus */
+    float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
+    float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
+    uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
+    unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
+} la_tokens;
+
+#define LA_ALL 2
+
+/* One head, and a block of its tokens. */
+typedef struct la_rule {
+    linattn__span s; /* of this head */
+    const linattn__recurrence *x;
+    la_tokens *w;
+    float *kept, *credit, *scalars, *corrected;
+    const float *gate[LINATTN__GATES];
+    int rule, reads, before;    /* reads: its keys read S */
+    int in_place, power;        /* the map: none, or e^x without exponents */
+    int normal, signs;          /* z is kept; saturating outputs */
+    int per_feature, whole;     /* all features at once */
+    size_t most, step;          /* tokens of a block, features at a time */
+    size_t row;                 /* of what is made */
+    float *k_made, *q_made, *a_made, *r_made;
+    size_t t0, count, f0, f1;
+    int first, last;            /* of the features */
+    int kind;                   /* of the tiles; LA_READ: of these rows, to here */
+    const float *query;         /* of token t0 */
+    float *out;                 /* NULL: none */
+    size_t out_token;
+    la_rows k, q, a, r, p;      /* from feature f0 on */
+    size_t a_step;              /* 0: one decay for all rows */
+} la_rule;
+
+
+/* ---- Recurrences: what a block needs --------------------------------------------------------- */
+
+/* exp of a block's logarithms. */
+static LINATTN__NOINLINE void la_rule_powers(float *x, size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i += LA_W) la_store(x + i, la_exp_full(la_load(x + i)));
+}
+
+/* x = p 2^n with p in [.7, 1.42): of e^x, or of x itself. n is -inf for nothing. */
+LINATTN__INLINE float la_rule_split(float x, int logs, float *n)
+{
+    float lanes[LA_W];
+    if (!logs) {
+        const uint32_t bits = linattn__to_bits(x);
+        *n = (float)((int)(bits >> 23 & 0xff) - 127);
+        if (x < LINATTN__FLT_MIN) *n = -LINATTN__INF;
+        if (!(x <= LINATTN__FLT_MAX)) return x; /* inf, NaN */
+        return linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
+    }
+    {
+        linattn__params p;
+        la_vec power, y;
+        p.root = 1.0f;
+        p.root_low = 0.0f;
+        p.rate = 1.44269502f;
+        p.limit = 1453634.0f; /* 2^21 ln(2) */
+        y = la_split(la_set1(x), &p, &power);
+        la_store(lanes, power);
+        *n = lanes[0];
+        la_store(lanes, y);
+    }
+    return lanes[0];
+}
+
+/* mLSTM: sums are stored times 2^-E. E follows the decays, so that what is stored stays near what
+   it was, and an input gate that exceeds it by far. Turns gates into the factors of the stored
+   sums and of the keys. */
+static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
+{
+    float *const scalars = b->scalars;
+    const float before = scalars[LINATTN__EXPONENT];
+    float n_f, n_i, e = before, drift, factor, shift;
+    const float f = la_rule_split(b->w->decay[t], logs, &n_f);
+    const float i = la_rule_split(b->w->gain[t], 1, &n_i);
+    factor = f;
+    drift = scalars[LINATTN__DRIFT] * f;
+    if (n_f < LINATTN__LOWEST) { /* all is forgotten */
+        e = -LINATTN__INF;
+        factor = 0.0f;
+    }
+    if (e > LINATTN__LOWEST) {
+        const float k = linattn__exponent_of(linattn__to_bits(drift));
+        e = e + n_f;
+        if (k > 8.0f || k < -8.0f) {
+            e = e + k;
+            factor = factor * linattn__pow2((int)-k);
+            drift = drift * linattn__pow2((int)-k);
+        }
+    }
+    if (!(e > -2097152.0f)) e = -LINATTN__INF;
+    if (e > 2097152.0f) e = 2097152.0f;
+    if (n_i > LINATTN__LOWEST && !(n_i <= e + LINATTN__HEADROOM)) {
+        shift = e > LINATTN__LOWEST ? e - n_i : 0.0f;
+        linattn__saturating_ldexp(&factor, shift);
+        if (!(e > LINATTN__LOWEST)) factor = factor * 0.0f;
+        e = n_i;
+        drift = 1.0f;
+    }
+    b->w->decay[t] = factor;
+    b->w->gain[t] = i;
+    if (n_i > LINATTN__LOWEST && e > LINATTN__LOWEST)
+        linattn__saturating_ldexp(b->w->gain + t, n_i - e);
+    else
+        b->w->gain[t] = i * 0.0f;
+    scalars[LINATTN__EXPONENT] = e;
+    scalars[LINATTN__DRIFT] = drift;
+    b->w->top[t] = e;
+    scalars[LINATTN__KEPT_FACTOR] = scalars[LINATTN__KEPT_FACTOR] * f;
+    scalars[LINATTN__KEPT_EXPONENT] =
+        scalars[LINATTN__KEPT_EXPONENT] + (n_f < LINATTN__LOWEST ? LINATTN__LOWEST : n_f);
+    linattn__normalise_kept(scalars);
+}
+
+/* A decay that all rows share: is it time to flush them? */
+static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
+{
+    float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
+    const float a = b->w->decay[t], by = b->reads ? a * 0.5f : a;
+    float left = *credit * by;
+    b->w->any[t] = 0;
+    if (a == 0.0f) {
+        left = 1.0f;
+    } else if (left < LINATTN__SPENT) {
+        b->w->any[t] = LA_ALL;
+        left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
+    }
+    *credit = left > 1.0f ? 1.0f : left;
+    if (b->rule == LINATTN_RULE_GATED) *kept = linattn__flush(*kept * a);
+}
+
+/* The gates that are one number for each head. */
+static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
+{
+    const linattn__gating *const g = b->x->gates;
+    const int mlstm = b->rule == LINATTN_RULE_MLSTM;
+    const int gain = mlstm ? LINATTN__INPUT : LINATTN__BETA;
+    la_tokens *const w = b->w;
+    size_t t;
+    for (t = 0; t < b->count; t++) {
+        w->decay[t] = w->gain[t] = 1.0f;
+        if (b->gate[LINATTN__DECAY] && !b->per_feature)
+            w->decay[t] =
+                b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
+        if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
+    }
+    for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
+    if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
+        la_rule_powers(w->decay, b->count);
+    for (t = 0; t < b->count; t++) {
+        if (mlstm) la_rule_stabilise(b, t, g->logs);
+        if (!b->per_feature) la_rule_credit(b, t);
+    }
+}
+
+/* phi of a block's keys or queries, where the map is not what lies in the operands. */
+static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_token, float *to,
+                                          int keys)
+{
+    const linattn__params local = *b->s.params, *p = &local; /* which no store can change */
+    size_t t, f;
+    for (t = 0; t < b->count; t++, x += x_token, to += b->row) {
+        float root = p->root, top = 0.0f;
+        if (!keys && LINATTN__IS_EXP(p->map) && b->w->top[t] > -LINATTN__INF) top = b->w->top[t];
+#if LINATTN__HAS_UNIT
+        if (p->source == LINATTN__UNIT) la_unit_root(x, b->s.d, &root);
+#endif
+        for (f = b->f0; f < b->f1; f += LA_W) {
+            const int lanes = la_lanes_left(b->f1, f);
+            const la_vec e = la_load(b->s.e + f);
+            la_vec phi;
+            if (b->power) {
+                phi = la_exp_full(la_mul(la_load_part(x + f, lanes), la_set1(root)));
+                if (lanes < LA_W) phi = la_first(phi, la_zero(), lanes);
+            } else if (keys) {
+                phi = la_phi_key(p, x + f, lanes, la_key_exponent(e), root, p->map);
+            } else {
+                phi = la_phi_query(p, x + f, lanes, e, top, root, p->map);
+            }
+            la_store(to + (f - b->f0), phi);
+        }
+    }
+}
+
+/* The decays of each row: logarithms become factors, and rows whose credit is spent are flagged. */
+static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
+{
+    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const size_t groups = (b->f1 - b->f0 + 15) / 16;
+    uint16_t *const flagged = b->w->flagged;
+    size_t t, f, i;
+    for (i = 0; i < b->count * groups; i++) flagged[i] = 0;
+    for (t = 0; t < b->count; t++) b->w->any[t] = 0;
+    for (f = b->f0; f < b->f1; f += LA_W) {
+        const int lanes = la_lanes_left(b->f1, f);
+        const size_t at = f - b->f0;
+        la_vec credit = la_load(b->credit + f), kept = la_load(b->kept + f);
+        for (t = 0; t < b->count; t++) {
+            la_vec a = la_load_part(b->a.at + t * b->a.row + at, lanes), by, left;
+            la_mask flag;
+            if (b->a_made) {
+                a = la_exp_full(a);
+                la_store(b->a_made + t * b->row + at, a);
+            }
+            if (lanes < LA_W) a = la_first(a, one, lanes);
+            by = b->reads ? la_mul(a, la_set1(0.5f)) : a;
+            if (lanes < LA_W) by = la_first(by, one, lanes);
+            left = la_select(la_eq(a, la_zero()), one, la_mul(credit, by));
+            flag = la_gt(spent, left);
+            credit = la_select(flag, la_max(by, spent), la_min(left, one));
+            if (la_any(flag)) {
+                flagged[t * groups + at / 16] |= (uint16_t)(la_bits(flag) << at % 16);
+                b->w->any[t] = 1;
+            }
+            kept = la_mul(kept, a);
+            kept = la_select(la_gt(la_set1(LINATTN__FLT_MIN), kept), la_zero(), kept);
+        }
+        la_store(b->credit + f, credit);
+        if (b->rule == LINATTN_RULE_GATED) la_store(b->kept + f, kept);
+    }
+    if (b->a_made) {
+        b->a.at = b->a_made;
+        b->a.row = b->row;
+    }
+}
+
+/* r = a k, of the gated delta rule. */
+static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
+{
+    size_t t, f;
+    for (t = 0; t < b->count; t++)
+        for (f = 0; f < b->f1 - b->f0; f += LA_W) {
+            const int lanes = la_lanes_left(b->f1 - b->f0, f);
+            const la_vec k = la_load_part(b->k.at + t * b->k.row + f, lanes);
+            la_vec a = la_set1(b->w->decay[t]);
+            if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + f, lanes);
+            la_store_part(b->r_made + t * b->row + f, la_mul(a, k), lanes);
+        }
+}
+
+/* z follows the keys, if there are any, and denominators gather over 16 virtual lanes. */
+static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int queries)
+{
+    const int map = b->rule == LINATTN_RULE_MLSTM ? LINATTN__MAP_POSITIVE : b->s.params->map;
+    const la_vec least = la_set1(LINATTN__FLT_MIN);
+    size_t t, f;
+    for (f = b->f0; f < b->f1; f += LA_W) {
+        const int lanes = la_lanes_left(b->f1, f);
+        const size_t at = f - b->f0;
+        la_vec z = la_load(b->s.z + f), low = la_load(b->s.e + f);
+        for (t = 0; t < b->count; t++) {
+            float *const den_at = b->w->den + t * 16 + f % 16;
+            float *const lost_at = b->w->lost + t * 16 + f % 16;
+            la_vec den = la_load(den_at), lost = la_load(lost_at);
+            if (keys) {
+                la_vec a = la_set1(b->w->decay[t]);
+                la_vec phi = la_load_part(b->k.at + t * b->k.row + at, lanes), y;
+                if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
+                y = la_mul(a, z);
+                y = la_select(la_gt(least, la_max(la_sub(la_zero(), y), y)), la_zero(), y);
+                z = la_select(la_eq(a, la_set1(1.0f)), z, y);
+                if (LINATTN__IS_SIGNED(map)) low = la_mul(a, low);
+                if (b->rule == LINATTN_RULE_MLSTM) phi = la_mul(la_set1(b->w->gain[t]), phi);
+                z = la_add_key(z, phi, &low, map);
+            }
+            if (!queries) continue;
+            (void)la_weigh_query(la_load_part(b->q.at + t * b->q.row + at, lanes), z, low, &den,
+                                 &lost, map, 0);
+            la_store(den_at, den);
+            la_store(lost_at, lost);
+        }
+        if (!keys) continue;
+        la_store(b->s.z + f, z);
+        if (LINATTN__IS_SIGNED(map)) la_store(b->s.e + f, low);
+    }
+}
+
+/* What a bonus adds: the value times q (u k). */
+static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
+{
+    const float *const u = b->gate[LINATTN__BONUS] + b->f0;
+    size_t t, f, j;
+    for (t = 0; t < b->count; t++) {
+        la_vec sum[LA_PANEL_VECS];
+        for (j = 0; j < LA_PANEL_VECS; j++)
+            sum[j] = b->first ? la_zero() : la_load(b->w->lanes + j * LA_W);
+        for (f = 0; f < b->f1 - b->f0; f += LA_W) {
+            const int lanes = la_lanes_left(b->f1 - b->f0, f);
+            const la_vec k = la_load_part(b->k.at + t * b->k.row + f, lanes);
+            const la_vec q = la_load_part(b->q.at + t * b->q.row + f, lanes);
+            j = (f / LA_W) % LA_PANEL_VECS;
+            sum[j] = la_fma(q, la_mul(la_load_part(u + f, lanes), k), sum[j]);
+        }
+        for (j = 0; j < LA_PANEL_VECS; j++) la_store(b->w->lanes + j * LA_W, sum[j]);
+        if (b->last) b->w->lead[t] = la_sum16(sum);
+    }
+}
+
+/* The exponential map under decays: a row whose z has become small is brought back to what new
+   keys are near, and one that is gone starts anew. Without decays no row is. */
+static LINATTN__NOINLINE void la_rule_lower(la_rule *b)
+{
+    size_t f, c, i;
+    for (f = b->f0; f < b->f1; f++) {
+        const float z = b->s.z[f], up = -24.0f - linattn__exponent_of(linattn__to_bits(z));
+        float factor;
+        if (!(z < 5.421010862e-20f) || !(b->s.e[f] > LINATTN__LOWEST)) continue; /* 2^-64 */
+        if (z > 0.0f && b->s.e[f] - up < -2097152.0f) continue;
+        factor = z > 0.0f ? linattn__pow2((int)up) : 0.0f;
+        b->s.z[f] = z * factor;
+        b->s.e[f] = z > 0.0f ? b->s.e[f] - up : -LINATTN__INF;
+        for (c = b->s.column_begin; c < b->s.column_end; c += 16)
+            for (i = 0; i < 16; i++) {
+                float *const at = b->s.s + c * b->s.m + f * 16 + i;
+                *at = *at * factor;
+            }
+    }
+}
+
+/* Features [f0, f1) of the block: exponents and peaks of the exponential map, */
+static void la_rule_exponents(la_rule *b, const float *key)
+{
+    if (key) {
+        la_rule_lower(b);
+        la_settle(&b->s, b->f0, b->f1, key + b->f0);
+    }
+    if (b->out) {
+        const float before = b->w->top[0];
+        float peak, factor[2];
+        size_t i;
+        la_peak(&b->s, b->query + b->f0, b->f0, b->f1, &peak);
+        la_raise(&b->s, b->w->top, &peak, b->first, b->w->den, b->out);
+        if (b->first || !b->before || !(b->w->top[0] > before)) return;
+        linattn__two_factors(before > -LINATTN__INF ? before - b->w->top[0] : 0.0f, factor);
+        for (i = 0; i < 16; i++) b->w->lanes[i] = linattn__rescale(b->w->lanes[i], factor);
+    }
+}
+
+/* the keys with all that goes with them, */
+static void la_rule_keys(la_rule *b)
+{
+    const linattn__gating *const g = b->x->gates;
+    const size_t k_token = b->s.k_token;
+    const float *const key = b->s.k + b->t0 * k_token;
+    b->k.at = key + b->f0;
+    b->k.row = k_token;
+    if (!b->in_place) {
+        la_rule_map(b, key, k_token, b->k_made, 1);
+        b->k.at = b->k_made;
+        b->k.row = b->row;
+    }
+    b->a.at = b->w->decay;
+    b->a.row = 1;
+    if (b->per_feature) {
+        b->a.row = g->gate[LINATTN__DECAY].token;
+        b->a.at = b->gate[LINATTN__DECAY] + b->t0 * b->a.row + b->f0;
+    }
+    b->r = b->k;
+    if (b->rule == LINATTN_RULE_GENERAL) {
+        b->r.row = g->gate[LINATTN__READ].token;
+        b->r.at = b->gate[LINATTN__READ] + b->t0 * b->r.row + b->f0;
+        b->p.row = g->gate[LINATTN__WRITE].token;
+        b->p.at = b->gate[LINATTN__WRITE] + b->t0 * b->p.row + b->f0;
+    }
+}
+
+/* and the queries. */
+static void la_rule_queries(la_rule *b)
+{
+    b->q.at = b->query + b->f0;
+    b->q.row = b->s.q_token;
+    if (b->in_place) return;
+    la_rule_map(b, b->query, b->s.q_token, b->q_made, 0);
+    b->q.at = b->q_made;
+    b->q.row = b->row;
+}
+
+/* The factor of mLSTM's outputs: 1 / max(|z^T q s|, 1), with sums that are stored times 2^-E. */
+static float la_rule_floor(const la_rule *b, size_t t)
+{
+    const float scale = b->s.params->rest, e = b->w->top[t];
+    float den = la_denominator(b->w->den + t * 16), least = 1.0f / scale;
+    if (den < 0.0f) den = 0.0f - den;
+    if (!(den <= LINATTN__FLT_MAX)) return den - den; /* NaN */
+    if (!(e > LINATTN__LOWEST)) return 0.0f;          /* nothing yet */
+    linattn__saturating_ldexp(&least, -e);
+    if (least < LINATTN__FLT_MIN) least = LINATTN__FLT_MIN;
+    if (least > 8.507059e37f) least = LINATTN__INF; /* 2^126 */
+    return 1.0f / (den > least ? den : least);
+}
+
+/* The factors of the block's outputs, once the denominators are complete. seen: tokens that the
+   first query has seen. */
+static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t each)
+{
+    const linattn__params *const p = b->s.params;
+    la_tokens *const w = b->w;
+    size_t t;
+    for (t = 0; t < b->count; t++) {
+        w->power[t] = 0.0f;
+        if (b->rule == LINATTN_RULE_MLSTM)
+            w->scale[t] = la_rule_floor(b, t);
+        else if (p->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(p->map))
+            w->scale[t] = p->rest;
+        else
+            la_factor(&b->s, b->query + t * b->s.q_token, w->den + t * 16, w->lost + t * 16,
+                      w->top + t, seen + t * each, w->scale + t, w->power + t);
+    }
+}
+
+/* ---- Recurrences: tiles ---------------------------------------------------------------------- */
+
+/* Flushes the rows of a tile that are flagged before token t: what would be denormal, and what
+   might become so before they are looked at again. */
+static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u, size_t NR)
+{
+    const size_t m = b->s.m, groups = (b->f1 - b->f0 + 15) / 16;
+    const uint16_t *const flagged = b->w->flagged + t * groups;
+    float *row = la_column(&b->s, u) + b->f0 * 16;
+    size_t f, j;
+    for (f = 0; f < b->f1 - b->f0; f++, row += 16) {
+        float least;
+        if (b->w->any[t] != LA_ALL && !(flagged[f / 16] >> f % 16 & 1)) continue;
+        least = LINATTN__FLT_MIN / b->a.at[t * b->a.row + f * b->a_step];
+        if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
+        for (j = 0; j < NR; j++) {
+            const la_vec x = la_load(row + la_offset(m, j));
+            const la_mask flush = la_gt(la_set1(least), la_max(la_sub(la_zero(), x), x));
+            la_store(row + la_offset(m, j), la_select(flush, la_zero(), x));
+        }
+    }
+}
+
+/* The rows of a tile for token t. v: what k multiplies; c: what was read, which p multiplies; o and
+   next gather q S and r S. */
+LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la_vec *v,
+                                  const la_vec *c, la_vec *o, la_vec *next, const int kind,
+                                  const size_t NR)
+{
+    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
+    const int reads = kind == LA_DELTA || kind == LA_GENERAL;
+    const int general = kind == LA_GENERAL || kind == LA_GENERAL_LAST;
+    const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
+    const float *const p = general ? b->p.at + t * b->p.row : k;
+    const float *const r = reads ? b->r.at + (t + 1) * b->r.row : k;
+    const float *a = b->a.at + t * b->a.row;
+    float *row = la_column(&b->s, u) + b->f0 * 16;
+    size_t f, j;
+    for (f = 0; f < count; f++, row += 16, a += a_step) {
+        const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+        la_vec x[4];
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            x[j] = la_load(row + la_offset(m, j));
+            if (kind == LA_BEFORE) o[j] = la_fma(qf, x[j], o[j]);
+            x[j] = la_mul(af, x[j]);
+        }
+        if (general) {
+            const la_vec pf = la_set1(p[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, c[j], x[j]);
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            x[j] = la_fma(kf, v[j], x[j]);
+            la_store(row + la_offset(m, j), x[j]);
+        }
+        if (kind != LA_BEFORE) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
+        }
+        if (reads) {
+            const la_vec rf = la_set1(r[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_fma(rf, x[j], next[j]);
+        }
+    }
+}
+
+/* sum += r S, or q S. */
+LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t u, la_vec *sum,
+                                       const size_t NR)
+{
+    const size_t m = b->s.m, count = b->f1 - b->f0;
+    const float *row = la_column(&b->s, u) + b->f0 * 16;
+    size_t f, j;
+    for (f = 0; f < count; f++, row += 16) {
+        const la_vec rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+            sum[j] = la_fma(rf, la_load(row + la_offset(m, j)), sum[j]);
+    }
+}
+
+/* Loads or stores NR vectors of columns, of which the last one may be partial. */
+LINATTN__INLINE void la_rule_load(la_vec *x, const float *from, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
+        la_load_part(from + j * LA_W, j + 1 < NR ? LA_W : lanes);
+}
+
+LINATTN__INLINE void la_rule_store(float *to, const la_vec *x, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_store_part(to + j * LA_W, x[j], j + 1 < NR ? LA_W : lanes);
+}
+
+/* The output of token t: what it has gathered is complete with the last features. */
+LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o, const la_vec *v,
+                                 int lanes, const size_t NR)
+{
+    float *const to = b->out + t * b->out_token + u * LA_W;
+    size_t j;
+    if (b->last && b->before && v) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+            o[j] = la_fma(la_set1(b->w->lead[t]), v[j], o[j]);
+    }
+    if (b->last) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            o[j] = la_mul(o[j], la_set1(b->w->scale[t]));
+            if (b->signs) o[j] = la_clamp(o[j]);
+        }
+    }
+    la_rule_store(to, o, lanes, NR);
+}
+
+/* NR vectors of columns from u that only are read, token by token: by queries, or by the keys of a
+   block of one, to where the corrections gather. */
+LINATTN__INLINE void la_rule_read_tile(const la_rule *b, size_t u, const size_t NR)
+{
+    const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
+    size_t t, j;
+    for (t = 0; t < b->count; t++) {
+        la_vec o[4], v[4];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
+        if (!b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        la_rule_read_rows(b, b->q.at + t * b->q.row, u, o, NR);
+        if (b->before && b->last) {
+            la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+            la_rule_out(b, t, u, o, v, lanes, NR);
+        } else {
+            la_rule_out(b, t, u, o, NULL, lanes, NR);
+        }
+    }
+}
+
+/* What k multiplies: the value times its gain, for the delta rules after what was read is taken
+   away. */
+LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const la_vec *c,
+                                    la_vec *v, int lanes, const int delta, const size_t NR)
+{
+    size_t j;
+    la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        if (delta) v[j] = la_sub(v[j], c[j]);
+        v[j] = la_mul(la_set1(b->w->gain[t]), v[j]);
+    }
+}
+
+/* NR vectors of columns from u, token by token. */
+LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
+{
+    const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W), kind = b->kind;
+    const int delta = kind == LA_DELTA;
+    la_vec c[4], next[4];
+    size_t t, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) c[j] = next[j] = la_zero();
+    if (b->reads && b->whole)
+        la_rule_read_rows(b, b->r.at, u, next, NR);
+    else if (b->reads)
+        la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
+    for (t = 0; t < b->count; t++) {
+        const int more = t + 1 < b->count;
+        la_vec o[4], v[4];
+        if (b->w->any[t]) la_rule_flush(b, t, u, NR);
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            c[j] = next[j];
+            o[j] = next[j] = la_zero();
+        }
+        la_rule_values(b, t, u, c, v, lanes, delta, NR);
+        if (b->out && !b->first)
+            la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (kind == LA_BEFORE)
+            la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
+        else if (delta && more)
+            la_rule_rows(b, t, u, v, c, o, next, LA_DELTA, NR);
+        else if (kind == LA_GENERAL && more)
+            la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL, NR);
+        else if (kind == LA_GENERAL)
+            la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL_LAST, NR);
+        else
+            la_rule_rows(b, t, u, v, c, o, next, LA_WRITE, NR);
+        if (b->out) la_rule_out(b, t, u, o, v, lanes, NR);
+    }
+}
+
+#if LA_W > 1
+static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u) { la_rule_tile(b, u, 4); }
+static LINATTN__NOINLINE void la_rule_tile2(const la_rule *b, size_t u) { la_rule_tile(b, u, 2); }
+#endif
+static LINATTN__NOINLINE void la_rule_tile1(const la_rule *b, size_t u) { la_rule_tile(b, u, 1); }
+
+#if LA_W > 1
+static LINATTN__NOINLINE void la_rule_read4(const la_rule *b, size_t u)
+{
+    la_rule_read_tile(b, u, 4);
+}
+#endif
+static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
+{
+    la_rule_read_tile(b, u, 1);
+}
+
+/* All columns of this job. */
+static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
+{
+    const size_t end = (b->s.column_end + LA_W - 1) / LA_W;
+    size_t u = b->s.column_begin / LA_W;
+#if LA_W > 1
+    const size_t most = b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
+    for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
+    for (; b->kind != LA_READ && most == 4 && end - u >= 4; u += 4) la_rule_tile4(b, u);
+    for (; b->kind != LA_READ && end - u >= 2; u += 2) la_rule_tile2(b, u);
+#endif
+    for (; u < end; u++) {
+        if (b->kind == LA_READ)
+            la_rule_read1(b, u);
+        else
+            la_rule_tile1(b, u);
+    }
+}
+
+/* ---- Recurrences: blocks of tokens ----------------------------------------------------------- */
+
+/* Begins a block of query head g, or of none. */
+static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const float *query,
+                          float *out)
+{
+    size_t i;
+    b->t0 = t0;
+    b->count = count;
+    b->query = query ? query + g * b->s.q_head + t0 * b->s.q_token : NULL;
+    b->out = query ? out + g * b->s.out_head + t0 * b->s.out_token : NULL;
+    b->out_token = b->s.out_token;
+    if (!b->normal) return;
+    for (i = 0; i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
+}
+
+/* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
+   `lead`, of the state before a token. */
+static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, size_t g,
+                                           uint64_t seen, size_t each, int lead)
+{
+    const int before = b->before, kind = b->kind;
+    size_t t;
+    la_rule_begin(b, t0, count, g, b->s.q, b->s.out);
+    for (t = 0; t < count; t++) b->w->top[t] = b->scalars[LINATTN__EXPONENT];
+    b->before = lead;
+    b->kind = LA_READ;
+    for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
+        b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
+        b->first = b->f0 == 0;
+        b->last = b->f1 == b->s.m;
+        if (LINATTN__IS_EXP(b->s.params->map))
+            la_rule_exponents(b, lead ? b->s.k + t0 * b->s.k_token : NULL);
+        if (lead) la_rule_keys(b);
+        la_rule_queries(b);
+        if (b->normal) la_rule_normalise(b, 0, 1);
+        if (lead) la_rule_lead(b);
+        if (b->last) la_rule_finish(b, seen, each);
+        la_rule_columns(b);
+    }
+    if (LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
+    b->before = before;
+    b->kind = kind;
+}
+
+/* What the keys of a block of one token read, over all features: for the delta rules, and then
+   what k multiplies; kept where the state has room for it. */
+static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
+{
+    float *const out = b->out;
+    const size_t end = b->s.column_end;
+    const int kind = b->kind, signs = b->signs;
+    size_t c;
+    for (c = b->s.column_begin; c < end; c++) b->corrected[c] = 0.0f;
+    b->kind = LA_READ;
+    b->out = b->corrected;
+    b->last = b->signs = b->first = 0;
+    for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
+        b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
+        la_rule_keys(b);
+        if (b->rule == LINATTN_RULE_GATED_DELTA) {
+            const float *const logs = b->a.at;
+            size_t f;
+            for (f = 0; f < b->f1 - b->f0 && b->a_made; f += LA_W) {
+                const int lanes = la_lanes_left(b->f1 - b->f0, f);
+                la_store(b->a_made + f, la_exp_full(la_load_part(logs + f, lanes)));
+            }
+            if (b->a_made) b->a.at = b->a_made;
+            la_rule_reads(b);
+            b->r.at = b->r_made;
+        }
+        b->q = b->r;
+        la_rule_columns(b);
+    }
+    b->kind = kind;
+    b->out = out;
+    b->signs = signs;
+}
+
+/* One chunk of features of a block with keys. */
+static void la_rule_chunk(la_rule *b)
+{
+    if (LINATTN__IS_EXP(b->s.params->map)) la_rule_exponents(b, b->s.k + b->t0 * b->s.k_token);
+    la_rule_keys(b);
+    if (b->per_feature) la_rule_decays(b);
+    if (b->rule == LINATTN_RULE_GATED_DELTA) {
+        la_rule_reads(b);
+        b->r.at = b->r_made;
+        b->r.row = b->row;
+    }
+    b->q = b->k;
+    if (b->out) la_rule_queries(b);
+    if (b->normal) la_rule_normalise(b, 1, b->out != NULL);
+    if (b->before && b->out) la_rule_lead(b);
+    if (b->last && b->out) la_rule_finish(b, b->s.seen + b->t0 + 1, 1);
+    la_rule_columns(b);
+}
+
+/* Tokens with keys, none of them masked. More query heads than one read before, or after. */
+static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
+{
+    const uint64_t seen = b->s.seen + t0 + 1;
+    size_t g, c;
+    la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
+    la_rule_gates(b);
+    for (g = 1; b->before && b->s.q && g < b->s.group; g++)
+        la_rule_read(b, t0, count, g, seen, 1, 1);
+    la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
+    if (b->reads && !b->whole) la_rule_correct(b);
+    for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
+        b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
+        b->first = b->f0 == 0;
+        b->last = b->f1 == b->s.m;
+        la_rule_chunk(b);
+    }
+    if (b->out && LINATTN__IS_EXP(b->s.params->map))
+        la_end_rows(&b->s, b->w->power, b->out, count);
+    for (c = b->s.column_begin; b->reads && !b->whole && c < b->s.column_end; c++)
+        b->corrected[c] = 0.0f;
+    for (g = 1; !b->before && b->s.q && g < b->s.group; g++)
+        la_rule_read(b, t0, count, g, seen, 1, 0);
+}
+
+/* What all heads share. */
+static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence *x, la_tokens *w)
+{
+    const linattn__params *const p = x->span->params;
+    const size_t m = x->span->m;
+    size_t arrays;
+    b->s = *x->span;
+    b->s.column_begin = x->begin;
+    b->s.column_end = x->end;
+    b->s.heads = 1;
+    b->x = x;
+    b->w = w;
+    b->rule = x->rule;
+    b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
+               x->rule == LINATTN_RULE_GENERAL;
+    b->before = x->gates && x->gates->gate[LINATTN__BONUS].at;
+    b->per_feature = x->gates && x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    b->a_step = b->per_feature ? 1 : 0;
+    b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
+    b->power = p->map == LINATTN__MAP_POWER;
+    b->signs = LINATTN__IS_SIGNED(p->map);
+    b->normal = p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) ||
+                x->rule == LINATTN_RULE_MLSTM;
+    b->kind = b->before ? LA_BEFORE
+              : x->rule == LINATTN_RULE_GENERAL ? LA_GENERAL
+              : b->reads ? LA_DELTA
+                         : LA_WRITE;
+    b->k_made = b->q_made = b->a_made = b->r_made = NULL;
+    b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
+    b->row = m < b->step ? linattn__round16(m) : b->step;
+    if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
+    arrays = 0;
+    if (!b->in_place) {
+        b->k_made = w->made;
+        arrays = 2;
+    }
+    if (b->per_feature && x->gates->logs) arrays++;
+    if (b->rule == LINATTN_RULE_GATED_DELTA) arrays++;
+    b->most = LA_RULE_TOKENS;
+    if (arrays * b->row * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / (arrays * b->row);
+    b->whole = m <= b->step;
+    if (!b->whole || LINATTN__IS_EXP(p->map) || b->s.group > 1) b->most = 1;
+    arrays = 0;
+    if (!b->in_place) {
+        b->q_made = w->made + b->most * b->row;
+        arrays = 2;
+    }
+    if (b->per_feature && x->gates->logs) b->a_made = w->made + arrays++ * b->most * b->row;
+    if (b->rule == LINATTN_RULE_GATED_DELTA) b->r_made = w->made + arrays * b->most * b->row;
+}
+
+/* Decays that all rows shared so far count for each of them from now on. */
+static LINATTN__NOINLINE void la_rule_share(la_rule *b)
+{
+    float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
+    size_t f;
+    if (*credit == 1.0f && *kept == 1.0f) return;
+    for (f = 0; f < b->s.m; f++) {
+        b->credit[f] = b->credit[f] * *credit;
+        b->kept[f] = linattn__flush(b->kept[f] * *kept);
+    }
+    *credit = *kept = 1.0f;
+}
+
+/* The pointers of one key/value head. */
+static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
+{
+    const linattn__span *const all = b->x->span;
+    const size_t m16 = linattn__round16(all->m), key = head / b->x->key_group;
+    const linattn__gating *const g = b->x->gates;
+    float *const at = all->z + head * all->head_floats;
+    int i;
+    b->s.z = b->x->own ? b->x->own : at;
+    b->s.e = b->s.z + m16;
+    b->kept = b->s.e + m16;
+    b->credit = b->kept + m16;
+    b->scalars = b->credit + m16;
+    b->corrected = at + 4 * m16 + 16;
+    b->s.s = at + (all->s - all->z);
+    b->s.k = all->k ? all->k + key * all->k_head : NULL;
+    b->s.v = all->v ? all->v + head * all->v_head : NULL;
+    b->s.q = all->q ? all->q + (b->x->key_group > 1 ? key : head * all->group) * all->q_head : NULL;
+    b->s.out = all->q ? all->out + head * all->group * all->out_head : NULL;
+    for (i = 0; i < LINATTN__GATES; i++) {
+        const size_t h = i == LINATTN__READ || i == LINATTN__WRITE ? key : head;
+        b->gate[i] = g && g->gate[i].at ? g->gate[i].at + h * g->gate[i].head : NULL;
+    }
+    if (b->per_feature) la_rule_share(b);
+}
+
+/* How many tokens from t, as many as a block has at most, are all masked, or all not. */
+static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
+{
+    const size_t most = b->s.n - t < b->most ? b->s.n - t : b->most;
+    const float *const key = b->s.k + t * b->s.k_token;
+    size_t count = 1;
+    *masked = linattn__masked(key, b->s.d);
+    while (count < most && linattn__masked(key + count * b->s.k_token, b->s.d) == *masked) count++;
+    return count;
+}
+
+/* Columns beyond dv, where what is not finite has left NaN, are to be zero. */
+static LINATTN__NOINLINE void la_rule_padding(const la_rule *b)
+{
+    float *const row = la_column(&b->s, b->s.dv / LA_W);
+    const int lanes = (int)(b->s.dv % LA_W);
+    la_vec sum = la_zero();
+    size_t f;
+    for (f = 0; f < b->s.m; f++) sum = la_add(sum, la_load(row + f * 16));
+    if (!la_any(la_unordered(la_first(la_zero(), sum, lanes)))) return;
+    for (f = 0; f < b->s.m; f++)
+        la_store(row + f * 16, la_first(la_load(row + f * 16), la_zero(), lanes));
+}
+
+static void la_recurrent(const linattn__recurrence *x)
+{
+    la_tokens w;
+    la_rule b;
+    size_t head, t, g, count;
+    la_rule_open(&b, x, &w);
+    for (head = x->head; head < x->head_end; head++) {
+        la_rule_head(&b, head);
+        for (t = 0; t < b.s.n; t += count) {
+            int masked = 1;
+            count = b.s.n - t < b.most ? b.s.n - t : b.most;
+            if (b.s.k) count = la_rule_alike(&b, t, &masked);
+            if (!masked) la_rule_block(&b, t, count);
+            for (g = 0; masked && b.s.q && g < b.s.group; g++)
+                la_rule_read(&b, t, count, g, b.s.seen + (b.s.k ? t + 1 : 0), b.s.k != NULL, 0);
+        }
+        if (b.s.k && b.s.dv % LA_W && b.s.column_end == b.s.dv) la_rule_padding(&b);
+    }
+}
+#endif
 
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
@@ -2736,7 +3799,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         for (t = c->t; t < c->end; t++)
             la_store(k + t * LA_ROW + (f - c->f0),
-                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
+                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->root, p->map));
     }
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
@@ -4180,6 +5243,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_query
 #undef la_band_run
 #undef la_band_tokens
+#undef la_bits
 #undef la_block
 #undef la_block_chunk
 #undef la_block_run
@@ -4313,10 +5377,53 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_query_tile
 #undef la_raise
 #undef la_read_tiles
+#undef la_recurrent
 #undef la_reduce
 #undef la_rescale_row
 #undef la_residual
 #undef la_rows
+#undef la_rule
+#undef la_rule_alike
+#undef la_rule_begin
+#undef la_rule_block
+#undef la_rule_chunk
+#undef la_rule_columns
+#undef la_rule_correct
+#undef la_rule_credit
+#undef la_rule_decays
+#undef la_rule_exponents
+#undef la_rule_finish
+#undef la_rule_floor
+#undef la_rule_flush
+#undef la_rule_gates
+#undef la_rule_head
+#undef la_rule_keys
+#undef la_rule_lead
+#undef la_rule_load
+#undef la_rule_lower
+#undef la_rule_map
+#undef la_rule_normalise
+#undef la_rule_open
+#undef la_rule_out
+#undef la_rule_padding
+#undef la_rule_powers
+#undef la_rule_queries
+#undef la_rule_read
+#undef la_rule_read1
+#undef la_rule_read4
+#undef la_rule_read_rows
+#undef la_rule_read_tile
+#undef la_rule_reads
+#undef la_rule_rows
+#undef la_rule_share
+#undef la_rule_split
+#undef la_rule_stabilise
+#undef la_rule_store
+#undef la_rule_tile
+#undef la_rule_tile1
+#undef la_rule_tile2
+#undef la_rule_tile4
+#undef la_rule_values
 #undef la_run
 #undef la_scalable
 #undef la_scale
@@ -4330,6 +5437,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_softmax
 #undef la_softmax_columns
 #undef la_split
+#undef la_sqrt
 #undef la_square
 #undef la_stage
 #undef la_stage_key
@@ -4361,10 +5469,14 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tile_fetch
 #undef la_tiny
 #undef la_token
+#undef la_tokens
 #undef la_too_far
 #undef la_trace
 #undef la_transpose
 #undef la_two_sum
+#undef la_unit
+#undef la_unit_of
+#undef la_unit_root
 #undef la_unordered
 #undef la_untame
 #undef la_update
@@ -4375,32 +5487,44 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_weigh
 #undef la_weigh_query
 #undef la_zero
-#undef LA_SMALL
-#undef LA_W
 #undef la_vec
 #undef la_mask
-#undef LA_DW
 #undef la_dvec
+#undef LA_ACCUMULATORS
+#undef LA_ALL
+#undef LA_BEFORE
+#undef LA_BLOCK
+#undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
-#undef LA_CAUSAL_FEW
-#undef LA_QUERY_FEW
-#undef LA_STEP
+#undef LA_CONSTANTS
+#undef LA_DELTA
+#undef LA_DW
 #undef LA_EACH_VEC
-#undef LA_ACCUMULATORS
-#undef LA_GROUP_TOKENS
-#undef LA_QUERY_TOKENS
-#undef LA_QUERY_VECS
-#undef LA_UPDATE_ROWS
-#undef LA_UPDATE_VECS
-#undef LA_EXACT_VECS
 #undef LA_EXACT_LANES
-#undef LA_STAGE_VECS
-#undef LA_BLOCK
-#undef LA_SLEEF
-#undef LA_ROW
+#undef LA_EXACT_VECS
+#undef LA_GENERAL
+#undef LA_GENERAL_LAST
+#undef LA_GENERAL_VECS
+#undef LA_GROUP_TOKENS
 #undef LA_PANEL_VECS
 #undef LA_PART
-#undef LA_PART_TOKENS
 #undef LA_PART_ROW
-#undef LA_CONSTANTS
+#undef LA_PART_TOKENS
+#undef LA_QUERY_FEW
+#undef LA_QUERY_TOKENS
+#undef LA_QUERY_VECS
+#undef LA_READ
+#undef LA_ROW
+#undef LA_RULE_FLOATS
+#undef LA_RULE_GROUPS
+#undef LA_RULE_ROWS
+#undef LA_RULE_TOKENS
+#undef LA_SLEEF
+#undef LA_SMALL
+#undef LA_STAGE_VECS
+#undef LA_STEP
+#undef LA_UPDATE_ROWS
+#undef LA_UPDATE_VECS
+#undef LA_W
+#undef LA_WRITE
