@@ -594,7 +594,8 @@ static void size_of_what_is_read(rule_state *s)
     double largest = 0;
     for (size_t i = 0; i < s->m * s->dv; i++) largest = fmax(largest, fabs(s->S[i]));
     s->recent = fmax(largest, 0.7 * s->recent);
-    for (size_t i = 0; i < s->m * s->dv; i++) s->size[i] = s->recent / sqrt((double)s->m);
+    for (size_t i = 0; i < s->m * s->dv; i++)
+        s->size[i] = fmax(fabs(s->S[i]), s->recent / sqrt((double)s->m));
 }
 
 static void copy_for_reading(rule_state *s)
