@@ -421,7 +421,7 @@ typedef struct linattn_gates {
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
    Finite: for decays in [0, 1], |beta| <= 2 and |k| <= 1 (delta rules) or sums below 1e37 (GATED),
    whatever the length; MLSTM for any finite gates. Beyond these what the formula gives. What decays
-   is flushed to zero before it is denormal, once it is below 2^-102 in size.
+   is flushed to zero before it is denormal, once it is below 2^-94 in size.
    The bits are those of n calls of one token, on every instruction set and with all threads; a = 1
    gives the bits of the rule without decay. MATHS: Sun et al. 2023 (RetNet), Yang et al. 2024
    (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
@@ -3637,8 +3637,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
 #define LINATTN__KEPT_EXPONENT 3 /* 2^ this */
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
-#define LINATTN__SPENT 5.9604645e-8f /* 2^-24: when credit is below, rows are flushed at 2^-102, */
-#define LINATTN__FLUSHED 1.9721523e-31f /* so that nothing between is denormal */
+#define LINATTN__SPENT 2.3283064e-10f   /* 2^-32: when credit is below, rows are flushed at 2^-94, */
+#define LINATTN__FLUSHED 5.0487098e-29f /* so that nothing between is denormal. Rows of 16 at once, */
+#define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12. What keys */
+#define LINATTN__READ_SHARE 0.84f       /* read lessens sums, too: as if by this */
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {
@@ -4022,7 +4024,9 @@ static void linattn__normalise_kept(float *scalars)
 {
     float *const factor = scalars + LINATTN__KEPT_FACTOR;
     float *const exponent = scalars + LINATTN__KEPT_EXPONENT;
-    const float n = linattn__exponent_of(linattn__to_bits(*factor));
+    float n;
+    if (*factor > 9.5367432e-7f && *factor < 1048576.0f) return;
+    n = linattn__exponent_of(linattn__to_bits(*factor));
     *factor = *factor * linattn__pow2((int)-n / 2);
     *factor = *factor * linattn__pow2((int)-n - (int)-n / 2);
     *exponent = *exponent + n;
@@ -5511,6 +5515,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__FLOAT_CONTROL
 #undef LINATTN__FLT_MAX
 #undef LINATTN__FLT_MIN
+#undef LINATTN__FAST
 #undef LINATTN__FLUSHED
 #undef LINATTN__FUSED
 #undef LINATTN__GATES
@@ -5581,6 +5586,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__PROJECTED
 #undef LINATTN__QUERIES
 #undef LINATTN__READ
+#undef LINATTN__READ_SHARE
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SOME_MAPS

@@ -202,14 +202,17 @@
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_correct LA_NAME(rule_correct)
 #define la_rule_credit LA_NAME(rule_credit)
+#define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decays LA_NAME(rule_decays)
 #define la_rule_exponents LA_NAME(rule_exponents)
+#define la_rule_factors LA_NAME(rule_factors)
 #define la_rule_finish LA_NAME(rule_finish)
 #define la_rule_floor LA_NAME(rule_floor)
 #define la_rule_flush LA_NAME(rule_flush)
 #define la_rule_gates LA_NAME(rule_gates)
 #define la_rule_head LA_NAME(rule_head)
 #define la_rule_keys LA_NAME(rule_keys)
+#define la_rule_ldexp LA_NAME(rule_ldexp)
 #define la_rule_lead LA_NAME(rule_lead)
 #define la_rule_load LA_NAME(rule_load)
 #define la_rule_lower LA_NAME(rule_lower)
@@ -228,6 +231,7 @@
 #define la_rule_reads LA_NAME(rule_reads)
 #define la_rule_rows LA_NAME(rule_rows)
 #define la_rule_share LA_NAME(rule_share)
+#define la_rule_spend LA_NAME(rule_spend)
 #define la_rule_split LA_NAME(rule_split)
 #define la_rule_stabilise LA_NAME(rule_stabilise)
 #define la_rule_store LA_NAME(rule_store)
@@ -2881,6 +2885,15 @@ LINATTN__INLINE float la_rule_split(float x, int logs, float *n)
     return lanes[0];
 }
 
+/* *x *= 2^n, mostly within range. */
+LINATTN__INLINE void la_rule_ldexp(float *x, float n)
+{
+    if (n > -126.0f && n < 127.0f)
+        *x = linattn__flush(linattn__clamp(*x * linattn__pow2((int)n)));
+    else
+        linattn__saturating_ldexp(x, n);
+}
+
 /* mLSTM: sums are stored times 2^-E. E follows the decays, so that what is stored stays near what
    it was, and an input gate that exceeds it by far. Turns gates into the factors of the stored
    sums and of the keys. */
@@ -2910,7 +2923,7 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
     if (e > 2097152.0f) e = 2097152.0f;
     if (n_i > LINATTN__LOWEST && !(n_i <= e + LINATTN__HEADROOM)) {
         shift = e > LINATTN__LOWEST ? e - n_i : 0.0f;
-        linattn__saturating_ldexp(&factor, shift);
+        la_rule_ldexp(&factor, shift);
         if (!(e > LINATTN__LOWEST)) factor = factor * 0.0f;
         e = n_i;
         drift = 1.0f;
@@ -2918,7 +2931,7 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
     b->w->decay[t] = factor;
     b->w->gain[t] = i;
     if (n_i > LINATTN__LOWEST && e > LINATTN__LOWEST)
-        linattn__saturating_ldexp(b->w->gain + t, n_i - e);
+        la_rule_ldexp(b->w->gain + t, n_i - e);
     else
         b->w->gain[t] = i * 0.0f;
     scalars[LINATTN__EXPONENT] = e;
@@ -2934,10 +2947,10 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
 static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
 {
     float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
-    const float a = b->w->decay[t], by = b->reads ? a * 0.5f : a;
+    const float a = b->w->decay[t], by = b->reads ? a * LINATTN__READ_SHARE : a;
     float left = *credit * by;
     b->w->any[t] = 0;
-    if (a == 0.0f) {
+    if (by == 0.0f) {
         left = 1.0f;
     } else if (left < LINATTN__SPENT) {
         b->w->any[t] = LA_ALL;
@@ -3000,46 +3013,103 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
     }
 }
 
-/* The decays of each row: logarithms become factors, and rows whose credit is spent are flagged. */
+/* Makes factors of one vector of a block's decays, which are logarithms. */
+static LINATTN__NOINLINE void la_rule_factors(const la_rule *b, size_t at, int lanes)
+{
+    const float *from = b->a.at + at;
+    float *to = b->a_made + at;
+    size_t t;
+    for (t = 0; t < b->count; t++, from += b->a.row, to += b->row)
+        la_store(to, la_exp_full(la_load_part(from, lanes)));
+}
+
+/* Credit and what is kept, of 16 rows that decay by numbers in (0, 1] and by so little that none is
+   spent: that is the rule. Returns whether it is so. */
+static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
+{
+    const la_vec one = la_set1(1.0f), share = la_set1(b->reads ? LINATTN__READ_SHARE : 1.0f);
+    const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
+    const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
+    la_vec credit[LA_PANEL_VECS], kept[LA_PANEL_VECS];
+    size_t t, j;
+    for (j = 0; f + j * LA_W < end; j++) {
+        const int lanes = la_lanes_left(end, f + j * LA_W);
+        const float *at = b->a.at + (f + j * LA_W - b->f0);
+        const la_vec kept_before = la_load(b->kept + f + j * LA_W);
+        la_vec high = one, bad = la_zero();
+        credit[j] = la_load(b->credit + f + j * LA_W);
+        kept[j] = kept_before;
+        for (t = 0; t < b->count; t++, at += b->a.row) {
+            const la_vec a = la_first(la_load_part(at, lanes), one, lanes);
+            high = la_max(a, high);
+            credit[j] = la_mul(credit[j], la_mul(a, share));
+            kept[j] = la_mul(kept[j], a);
+        }
+        bad = la_select(la_gt(high, one), one, bad);
+        bad = la_select(la_gt(credit[j], spent), bad, one);
+        if (b->rule == LINATTN_RULE_GATED)
+            bad = la_select(la_gt(kept_before, la_zero()),
+                            la_select(la_gt(least, kept[j]), one, bad), bad);
+        if (la_any(la_gt(la_first(bad, la_zero(), lanes), la_zero()))) return 0;
+    }
+    for (j = 0; f + j * LA_W < end; j++) {
+        const int lanes = la_lanes_left(end, f + j * LA_W);
+        la_store_part(b->credit + f + j * LA_W, credit[j], lanes);
+        if (b->rule == LINATTN_RULE_GATED) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
+    }
+    return 1;
+}
+
+/* The same for all numbers. Rows whose credit is spent are flagged: with all 16, so that they are
+   not looked at one by one, but for those that decay so fast that they would be all the time. */
+static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
+{
+    const size_t groups = (b->f1 - b->f0 + 15) / 16, end = b->f1 - f < 16 ? b->f1 : f + 16;
+    const float share = b->reads ? LINATTN__READ_SHARE : 1.0f;
+    size_t t, i;
+    for (t = 0; t < b->count; t++) {
+        const float *const a = b->a.at + t * b->a.row + (f - b->f0);
+        unsigned flags = 0;
+        int all = 0;
+        for (i = f; i < end; i++) {
+            const float by = a[i - f] * share;
+            float left = b->credit[i] * by;
+            if (by == 0.0f) left = 1.0f;
+            if (left < LINATTN__SPENT) {
+                flags |= 1u << (i - f);
+                all |= by > LINATTN__FAST;
+                left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
+            }
+            b->credit[i] = left > 1.0f ? 1.0f : left;
+            if (b->rule == LINATTN_RULE_GATED) b->kept[i] = linattn__flush(b->kept[i] * a[i - f]);
+        }
+        for (i = f; all && i < end; i++) {
+            const float by = a[i - f] * share;
+            b->credit[i] = by > LINATTN__SPENT ? by : LINATTN__SPENT;
+            if (b->credit[i] > 1.0f) b->credit[i] = 1.0f;
+        }
+        if (all) flags = 0xffffu;
+        if (!flags) continue;
+        b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
+        b->w->any[t] = 1;
+    }
+}
+
+/* The decays of each row: logarithms become factors, and what becomes small is noted. */
 static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 {
-    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
     const size_t groups = (b->f1 - b->f0 + 15) / 16;
-    uint16_t *const flagged = b->w->flagged;
-    size_t t, f, i;
-    for (i = 0; i < b->count * groups; i++) flagged[i] = 0;
-    for (t = 0; t < b->count; t++) b->w->any[t] = 0;
-    for (f = b->f0; f < b->f1; f += LA_W) {
-        const int lanes = la_lanes_left(b->f1, f);
-        const size_t at = f - b->f0;
-        la_vec credit = la_load(b->credit + f), kept = la_load(b->kept + f);
-        for (t = 0; t < b->count; t++) {
-            la_vec a = la_load_part(b->a.at + t * b->a.row + at, lanes), by, left;
-            la_mask flag;
-            if (b->a_made) {
-                a = la_exp_full(a);
-                la_store(b->a_made + t * b->row + at, a);
-            }
-            if (lanes < LA_W) a = la_first(a, one, lanes);
-            by = b->reads ? la_mul(a, la_set1(0.5f)) : a;
-            if (lanes < LA_W) by = la_first(by, one, lanes);
-            left = la_select(la_eq(a, la_zero()), one, la_mul(credit, by));
-            flag = la_gt(spent, left);
-            credit = la_select(flag, la_max(by, spent), la_min(left, one));
-            if (la_any(flag)) {
-                flagged[t * groups + at / 16] |= (uint16_t)(la_bits(flag) << at % 16);
-                b->w->any[t] = 1;
-            }
-            kept = la_mul(kept, a);
-            kept = la_select(la_gt(la_set1(LINATTN__FLT_MIN), kept), la_zero(), kept);
-        }
-        la_store(b->credit + f, credit);
-        if (b->rule == LINATTN_RULE_GATED) la_store(b->kept + f, kept);
-    }
+    size_t t, f;
     if (b->a_made) {
+        for (f = b->f0; f < b->f1; f += LA_W)
+            la_rule_factors(b, f - b->f0, la_lanes_left(b->f1, f));
         b->a.at = b->a_made;
         b->a.row = b->row;
     }
+    for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
+    for (t = 0; t < b->count; t++) b->w->any[t] = 0;
+    for (f = b->f0; f < b->f1; f += 16)
+        if (!la_rule_decay(b, f)) la_rule_spend(b, f);
 }
 
 /* r = a k, of the gated delta rule. */
@@ -3201,7 +3271,7 @@ static float la_rule_floor(const la_rule *b, size_t t)
     if (den < 0.0f) den = 0.0f - den;
     if (!(den <= LINATTN__FLT_MAX)) return den - den; /* NaN */
     if (!(e > LINATTN__LOWEST)) return 0.0f;          /* nothing yet */
-    linattn__saturating_ldexp(&least, -e);
+    la_rule_ldexp(&least, -e);
     if (least < LINATTN__FLT_MIN) least = LINATTN__FLT_MIN;
     if (least > 8.507059e37f) least = LINATTN__INF; /* 2^126 */
     return 1.0f / (den > least ? den : least);
@@ -3232,19 +3302,23 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
    might become so before they are looked at again. */
 static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u, size_t NR)
 {
-    const size_t m = b->s.m, groups = (b->f1 - b->f0 + 15) / 16;
-    const uint16_t *const flagged = b->w->flagged + t * groups;
-    float *row = la_column(&b->s, u) + b->f0 * 16;
-    size_t f, j;
-    for (f = 0; f < b->f1 - b->f0; f++, row += 16) {
-        float least;
-        if (b->w->any[t] != LA_ALL && !(flagged[f / 16] >> f % 16 & 1)) continue;
-        least = LINATTN__FLT_MIN / b->a.at[t * b->a.row + f * b->a_step];
-        if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
-        for (j = 0; j < NR; j++) {
-            const la_vec x = la_load(row + la_offset(m, j));
-            const la_mask flush = la_gt(la_set1(least), la_max(la_sub(la_zero(), x), x));
-            la_store(row + la_offset(m, j), la_select(flush, la_zero(), x));
+    const size_t m = b->s.m, count = b->f1 - b->f0, groups = (count + 15) / 16;
+    const unsigned all = b->w->any[t] == LA_ALL ? 0xffffu : 0;
+    const float *const a = b->a.at + t * b->a.row;
+    float *const row = la_column(&b->s, u) + b->f0 * 16;
+    size_t f, g, j;
+    for (g = 0; g < groups; g++) {
+        const unsigned flags = all ? all : b->w->flagged[t * groups + g];
+        for (f = 16 * g; flags >> (f - 16 * g) && f < count && f < 16 * (g + 1); f++) {
+            float least = LINATTN__FLT_MIN / a[f * b->a_step];
+            if (!(flags >> (f - 16 * g) & 1)) continue;
+            if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
+            for (j = 0; j < NR; j++) {
+                float *const at = row + f * 16 + la_offset(m, j);
+                const la_vec x = la_load(at);
+                const la_mask flush = la_gt(la_set1(least), la_max(la_sub(la_zero(), x), x));
+                la_store(at, la_select(flush, la_zero(), x));
+            }
         }
     }
 }
@@ -3436,7 +3510,9 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     const size_t end = (b->s.column_end + LA_W - 1) / LA_W;
     size_t u = b->s.column_begin / LA_W;
 #if LA_W > 1
-    const size_t most = b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
+    /* a tile's columns are to stay in L1 */
+    const size_t most =
+        LA_W == 16 && b->s.m > 160 ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
     for (; b->kind != LA_READ && most == 4 && end - u >= 4; u += 4) la_rule_tile4(b, u);
     for (; b->kind != LA_READ && end - u >= 2; u += 2) la_rule_tile2(b, u);
@@ -5390,14 +5466,17 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_columns
 #undef la_rule_correct
 #undef la_rule_credit
+#undef la_rule_decay
 #undef la_rule_decays
 #undef la_rule_exponents
+#undef la_rule_factors
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
 #undef la_rule_gates
 #undef la_rule_head
 #undef la_rule_keys
+#undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_load
 #undef la_rule_lower
@@ -5416,6 +5495,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_reads
 #undef la_rule_rows
 #undef la_rule_share
+#undef la_rule_spend
 #undef la_rule_split
 #undef la_rule_stabilise
 #undef la_rule_store
