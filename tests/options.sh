@@ -171,7 +171,7 @@ tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_is
 # Whatever the laws and the fuzzing reach keeps the invariants.
 vectors=${host_isas/scalar /}
 run_tests option-assert-gcc gcc '' "$vectors" fuzz LINATTN_TEST_QUICK=1
-run_tests option-assert-gcc gcc '' "${vectors%% *}" laws LINATTN_TEST_QUICK=1
+run_tests option-assert-gcc gcc '' "${vectors%% *}" 'laws recurrent' LINATTN_TEST_QUICK=1
 tested freestanding gcc '-DLINATTN_FREESTANDING -ffreestanding' "$host_isas"
 for cc in $compilers; do
     job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"

@@ -156,7 +156,7 @@ static void accuracy(void **state)
     (void)state;
     static const size_t dims[] = {1, 3, 8, 16, 17, 33, 64, 100, 128, 300, 600};
     rng r = {1};
-    size_t repeats = test_quick() ? 2 : 14;
+    size_t repeats = test_quick() ? 3 : 30;
     for (size_t i = 0; i < repeats; i++)
         for (int form = 0; form < FORM_COUNT; form++)
             for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
@@ -192,6 +192,23 @@ static void accuracy_with_masked_tokens(void **state)
 {
     (void)state;
     for_all(2, 5, masked_accuracy_law);
+}
+
+/* Below zero a beta makes what is known grow. */
+static void betas_of_both_signs(void **state)
+{
+    (void)state;
+    rng r = {45};
+    for (size_t i = 0; i < (test_quick() ? 20 : 100); i++) {
+        size_t mark = pool_mark();
+        rule_form form = (rule_form)(FORM_DELTA + rng_below(&r, 3));
+        linattn_config config = draw_config(&r, form, rule_maps[i % COUNT_OF(rule_maps)],
+                                            rng_pick(&r, odd_dims, 26), rng_pick(&r, odd_dims, 26));
+        recurrence x = recurrence_new(config, form, 12, &r);
+        rng_fill(&r, x.in[IN_BETA], operand_floats(&x, IN_BETA), 2);
+        accuracy_law(&x, &r);
+        pool_release(mark);
+    }
 }
 
 /* Thousands of tokens, off by 1e-5 of the row's largest element. */
@@ -1022,6 +1039,7 @@ static void general_contains_the_others(void **state)
         delta.fixed = delta.log = delta.shared = x.fixed = x.log = false;
         delta.in[IN_DECAY] = pool_floats(20 * 2 * m);
         delta.in[IN_BETA] = pool_floats(20 * 2);
+        x.in[IN_DECAY] = delta.in[IN_DECAY];
         recurrence same = recurrence_copy(&x);
         same.in[IN_DECAY] = delta.in[IN_DECAY];
         same.in[IN_Q] = delta.in[IN_Q];
@@ -1718,6 +1736,7 @@ int main(void)
         TEST(oracle_by_hand),
         TEST(accuracy),
         TEST(accuracy_with_masked_tokens),
+        TEST(betas_of_both_signs),
         TEST(long_sequences),
         TEST(instruction_sets),
         TEST(cuts),
