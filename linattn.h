@@ -883,7 +883,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("no-fast-math", "fp-contract=off")
+/* no-ipa-ra: or gcc leaves the upper halves of registers in use where kernels call scalar code,
+   which then takes 100 ns more */
+#pragma GCC optimize("no-fast-math", "fp-contract=off", "no-ipa-ra")
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

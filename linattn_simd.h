@@ -205,7 +205,6 @@
 #define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decays LA_NAME(rule_decays)
 #define la_rule_exponents LA_NAME(rule_exponents)
-#define la_rule_factors LA_NAME(rule_factors)
 #define la_rule_finish LA_NAME(rule_finish)
 #define la_rule_floor LA_NAME(rule_floor)
 #define la_rule_flush LA_NAME(rule_flush)
@@ -221,6 +220,9 @@
 #define la_rule_open LA_NAME(rule_open)
 #define la_rule_out LA_NAME(rule_out)
 #define la_rule_padding LA_NAME(rule_padding)
+#define la_rule_pair LA_NAME(rule_pair)
+#define la_rule_pair2 LA_NAME(rule_pair2)
+#define la_rule_pairs LA_NAME(rule_pairs)
 #define la_rule_powers LA_NAME(rule_powers)
 #define la_rule_queries LA_NAME(rule_queries)
 #define la_rule_read LA_NAME(rule_read)
@@ -240,6 +242,7 @@
 #define la_rule_tile2 LA_NAME(rule_tile2)
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
+#define la_rule_vector LA_NAME(rule_vector)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
@@ -3013,51 +3016,72 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
     }
 }
 
-/* Makes factors of one vector of a block's decays, which are logarithms. */
-static LINATTN__NOINLINE void la_rule_factors(const la_rule *b, size_t at, int lanes)
-{
-    const float *from = b->a.at + at;
-    float *to = b->a_made + at;
-    size_t t;
-    for (t = 0; t < b->count; t++, from += b->a.row, to += b->row)
-        la_store(to, la_exp_full(la_load_part(from, lanes)));
-}
-
-/* Credit and what is kept, of 16 rows that decay by numbers in (0, 1] and by so little that none is
-   spent: that is the rule. Returns whether it is so. */
-static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
+/* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the gated
+   delta rule; *credit and *kept decay. Returns lanes of ones where a decay exceeds 1. */
+LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
+                                      la_vec *kept, const int logs, const int reads)
 {
     const la_vec one = la_set1(1.0f), share = la_set1(b->reads ? LINATTN__READ_SHARE : 1.0f);
+    const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
+    const float *a_at = b->a.at + at, *k_at = b->k.at + at;
+    float *a_to = b->a_made + (logs ? at : 0), *r_to = b->r_made + (reads ? at : 0);
+    la_vec high = one;
+    size_t t;
+    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row, a_to += logs ? row : 0) {
+        la_vec a = la_load_part(a_at, lanes);
+        if (logs) {
+            a = la_exp_full(a);
+            la_store(a_to, a);
+        }
+        if (reads) {
+            la_store(r_to, la_mul(a, la_load_part(k_at, lanes)));
+            r_to += row;
+        }
+        if (lanes < LA_W) a = la_first(a, one, lanes);
+        high = la_max(a, high);
+        *credit = la_mul(*credit, la_mul(a, share));
+        *kept = la_mul(*kept, a);
+    }
+    return la_select(la_gt(high, one), one, la_zero());
+}
+
+/* 16 rows, where they decay by numbers in (0, 1] and by so little that none is spent: that is the
+   rule. Returns whether it is so. */
+static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
+{
     const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
+    const la_vec one = la_set1(1.0f);
+    const int gated = b->rule == LINATTN_RULE_GATED;
     const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
     la_vec credit[LA_PANEL_VECS], kept[LA_PANEL_VECS];
-    size_t t, j;
+    int good = 1;
+    size_t j;
     for (j = 0; f + j * LA_W < end; j++) {
+        const size_t at = f + j * LA_W - b->f0;
         const int lanes = la_lanes_left(end, f + j * LA_W);
-        const float *at = b->a.at + (f + j * LA_W - b->f0);
-        const la_vec kept_before = la_load(b->kept + f + j * LA_W);
-        la_vec high = one, bad = la_zero();
+        const la_vec before = la_load(b->kept + f + j * LA_W);
+        la_vec bad;
         credit[j] = la_load(b->credit + f + j * LA_W);
-        kept[j] = kept_before;
-        for (t = 0; t < b->count; t++, at += b->a.row) {
-            const la_vec a = la_first(la_load_part(at, lanes), one, lanes);
-            high = la_max(a, high);
-            credit[j] = la_mul(credit[j], la_mul(a, share));
-            kept[j] = la_mul(kept[j], a);
-        }
-        bad = la_select(la_gt(high, one), one, bad);
+        kept[j] = before;
+        if (LA_W > 1 && lanes == LA_W && b->a_made && b->r_made)
+            bad = la_rule_vector(b, at, LA_W, credit + j, kept + j, 1, 1);
+        else if (LA_W > 1 && lanes == LA_W && b->a_made)
+            bad = la_rule_vector(b, at, LA_W, credit + j, kept + j, 1, 0);
+        else
+            bad = la_rule_vector(b, at, lanes, credit + j, kept + j, b->a_made != NULL,
+                                 b->r_made != NULL);
         bad = la_select(la_gt(credit[j], spent), bad, one);
-        if (b->rule == LINATTN_RULE_GATED)
-            bad = la_select(la_gt(kept_before, la_zero()),
-                            la_select(la_gt(least, kept[j]), one, bad), bad);
-        if (la_any(la_gt(la_first(bad, la_zero(), lanes), la_zero()))) return 0;
+        if (gated)
+            bad = la_select(la_gt(before, la_zero()), la_select(la_gt(least, kept[j]), one, bad),
+                            bad);
+        if (la_any(la_gt(la_first(bad, la_zero(), lanes), la_zero()))) good = 0;
     }
-    for (j = 0; f + j * LA_W < end; j++) {
+    for (j = 0; good && f + j * LA_W < end; j++) {
         const int lanes = la_lanes_left(end, f + j * LA_W);
         la_store_part(b->credit + f + j * LA_W, credit[j], lanes);
-        if (b->rule == LINATTN_RULE_GATED) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
+        if (gated) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
     }
-    return 1;
+    return good;
 }
 
 /* The same for all numbers. Rows whose credit is spent are flagged: with all 16, so that they are
@@ -3068,7 +3092,8 @@ static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
     const float share = b->reads ? LINATTN__READ_SHARE : 1.0f;
     size_t t, i;
     for (t = 0; t < b->count; t++) {
-        const float *const a = b->a.at + t * b->a.row + (f - b->f0);
+        const float *const a = (b->a_made ? b->a_made + t * b->row : b->a.at + t * b->a.row) +
+                               (f - b->f0);
         unsigned flags = 0;
         int all = 0;
         for (i = f; i < end; i++) {
@@ -3095,21 +3120,18 @@ static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
     }
 }
 
-/* The decays of each row: logarithms become factors, and what becomes small is noted. */
+/* The decays of each row, and what becomes small of what they decay. */
 static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 {
     const size_t groups = (b->f1 - b->f0 + 15) / 16;
     size_t t, f;
-    if (b->a_made) {
-        for (f = b->f0; f < b->f1; f += LA_W)
-            la_rule_factors(b, f - b->f0, la_lanes_left(b->f1, f));
-        b->a.at = b->a_made;
-        b->a.row = b->row;
-    }
     for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
     for (t = 0; t < b->count; t++) b->w->any[t] = 0;
     for (f = b->f0; f < b->f1; f += 16)
         if (!la_rule_decay(b, f)) la_rule_spend(b, f);
+    if (!b->a_made) return;
+    b->a.at = b->a_made;
+    b->a.row = b->row;
 }
 
 /* r = a k, of the gated delta rule. */
@@ -3366,6 +3388,34 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la
     }
 }
 
+/* The same for tokens t and t + 1 of a rule without reads: o holds the outputs of both. */
+LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la_vec *v, la_vec *o,
+                                  const int before, const size_t NR)
+{
+    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
+    const size_t k_row = b->k.row, q_row = b->q.row, a_row = b->a.row;
+    const float *k = b->k.at + t * k_row, *q = b->q.at + t * q_row, *a = b->a.at + t * a_row;
+    float *row = la_column(&b->s, u) + b->f0 * 16;
+    size_t f, i, j;
+    for (f = 0; f < count; f++, row += 16, a += a_step, k++, q++) {
+        la_vec x[4];
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        LINATTN__UNROLL for (i = 0; i < 2; i++)
+        {
+            const la_vec af = la_set1(a[i * a_row]), kf = la_set1(k[i * k_row]);
+            const la_vec qf = la_set1(q[i * q_row]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            {
+                la_vec *const at = o + i * NR + j;
+                if (before) *at = la_fma(qf, x[j], *at);
+                x[j] = la_fma(kf, v[i * NR + j], la_mul(af, x[j]));
+                if (!before) *at = la_fma(qf, x[j], *at);
+            }
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
+    }
+}
+
 /* sum += r S, or q S. */
 LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t u, la_vec *sum,
                                        const size_t NR)
@@ -3488,6 +3538,37 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
 }
 
 #if LA_W > 1
+/* Pairs of tokens, of rules without reads; a token before which rows are flushed begins a pair. */
+LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
+{
+    const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
+    const unsigned char *const any = b->w->any;
+    size_t t, i, count;
+    for (t = 0; t < b->count; t += count) {
+        la_vec o[8], v[8], *const none = v;
+        count = t + 1 < b->count && !any[t + 1] ? 2 : 1;
+        if (any[t]) la_rule_flush(b, t, u, NR);
+        for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
+        la_rule_values(b, t, u, none, v, lanes, 0, NR);
+        if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (count == 1) {
+            if (b->before)
+                la_rule_rows(b, t, u, v, none, o, none, LA_BEFORE, NR);
+            else
+                la_rule_rows(b, t, u, v, none, o, none, LA_WRITE, NR);
+        } else {
+            la_rule_values(b, t + 1, u, none, v + NR, lanes, 0, NR);
+            if (b->before)
+                la_rule_pair(b, t, u, v, o, 1, NR);
+            else
+                la_rule_pair(b, t, u, v, o, 0, NR);
+        }
+        for (i = 0; b->out && i < count; i++)
+            la_rule_out(b, t + i, u, o + i * NR, v + i * NR, lanes, NR);
+    }
+}
+
+static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
 static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u) { la_rule_tile(b, u, 4); }
 static LINATTN__NOINLINE void la_rule_tile2(const la_rule *b, size_t u) { la_rule_tile(b, u, 2); }
 #endif
@@ -3513,6 +3594,8 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     /* a tile's columns are to stay in L1 */
     const size_t most =
         LA_W == 16 && b->s.m > 160 ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
+    if (LA_W == 16 && !b->reads && b->kind != LA_READ && b->count > 1)
+        for (; end - u >= 2; u += 2) la_rule_pair2(b, u);
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
     for (; b->kind != LA_READ && most == 4 && end - u >= 4; u += 4) la_rule_tile4(b, u);
     for (; b->kind != LA_READ && end - u >= 2; u += 2) la_rule_tile2(b, u);
@@ -3611,7 +3694,7 @@ static void la_rule_chunk(la_rule *b)
     la_rule_keys(b);
     if (b->per_feature) la_rule_decays(b);
     if (b->rule == LINATTN_RULE_GATED_DELTA) {
-        la_rule_reads(b);
+        if (!b->per_feature) la_rule_reads(b);
         b->r.at = b->r_made;
         b->r.row = b->row;
     }
@@ -5469,7 +5552,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_decay
 #undef la_rule_decays
 #undef la_rule_exponents
-#undef la_rule_factors
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
@@ -5485,6 +5567,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_open
 #undef la_rule_out
 #undef la_rule_padding
+#undef la_rule_pair
+#undef la_rule_pair2
+#undef la_rule_pairs
 #undef la_rule_powers
 #undef la_rule_queries
 #undef la_rule_read
@@ -5504,6 +5589,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile2
 #undef la_rule_tile4
 #undef la_rule_values
+#undef la_rule_vector
 #undef la_run
 #undef la_scalable
 #undef la_scale

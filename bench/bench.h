@@ -44,6 +44,7 @@ struct bench {
     const library *library; /* NULL: library_o3 */
     linattn_isa isa;
     linattn_feature_map map;
+    linattn_rule rule;             /* not SUM: no normaliser */
     linattn_normaliser normaliser; /* DEFAULT: what bench_config says */
     size_t parameter;         /* favor: rows of the projection; taylor, expdef: degree; 0: usual */
     size_t d, dv, n, heads;   /* d: length of a key */

@@ -15,6 +15,7 @@
     X(update)                                                                                      \
     X(query)                                                                                       \
     X(causal)                                                                                      \
+    X(recurrent)                                                                                   \
     X(merge)                                                                                       \
     X(bidirectional)                                                                               \
     X(softmax)                                                                                     \

@@ -7,6 +7,7 @@
 #include "benchmarks.h"
 #include "gbench.h"
 #include "peers/peers.h"
+#include "rules.h"
 
 static const char usage[] =
     "usage: linattn_bench [OPTION...] [Google Benchmark's options]\n"
@@ -14,26 +15,33 @@ static const char usage[] =
     "  --shapes=64x64,...   dim_key x dim_value\n"
     "  --n=1,4096,...       tokens\n"
     "  --maps=elu1,...      elu1, identity, relu, exp, softmax, favor, favor-simplified,\n"
-    "                       favor-hyperbolic, taylor, expdef\n"
+    "                       favor-hyperbolic, taylor, expdef, unit\n"
+    "  --rules=kda,...      gated, gated-channel, rwkv6, delta, gated-delta, kda, general, mlstm\n"
     "  --isas=avx2,...      scalar, neon, avx2, avx512\n"
     "  --check              fail if a result is wrong\n"
-    "With --shapes, --n or --maps: all their combinations.\n"
+    "With --shapes, --n, --maps or --rules: all their combinations. Rules have the map identity;\n"
+    "with --rules and without --maps there is nothing but rules.\n"
     "\n"
     "Names: verb/map[-parameter]/isa or peer/dim_key x dim_value/n[/variant]; parameters are\n"
     "favor's rows of the projection, the degree of taylor and expdef, nystrom's landmarks. band "
     "is\n"
     "causal with a window, step one token of a small state, by the library compiled with -O2.\n"
+    "recurrent/rule/..., recurrent-decode and recurrent-step are the same for the recurrences;\n"
+    "calls64: in calls of 64 tokens, not in one.\n"
     "Counters:\n"
     "  ns            per token and head, per element, per merge; of a step per call: a median\n"
     "  spread        of the samples' middle half, relative to that\n"
     "  gflops        2 m dv for each of adding a key and reading a query, m features; favor: and\n"
     "                2 M dim_key to project each; nystrom: 4 landmarks (dim_key + dv) per token;\n"
-    "                band: those of causal, so that its share tells how much slower it is\n"
+    "                band: those of causal, so that its share tells how much slower it is;\n"
+    "                rules: 2 m dv for each instruction of the FMA units that an element of the\n"
+    "                state needs for a token, be it a product or a sum alone: gated, rwkv6, delta\n"
+    "                and mlstm 3, gated-delta and kda 4, general 5\n"
     "  peak          the least possible time over the time taken: see memory_bound\n"
     "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
     "  error         the largest against double precision, relative to its row's largest element\n"
     "  times         as long as on aligned, dense, ordinary operands; a window: as without;\n"
-    "                1,048,576 tokens: as in sequences of 1,024;\n"
+    "                1,048,576 tokens: as in sequences of 1,024; recurrent-step: as causal, elu1;\n"
     "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  share         of the time of a plain loop, base_ns, also by turns\n"
     "  speedup       over one thread\n"
@@ -127,6 +135,8 @@ static void read_option(selection *s, char *argument)
             read_lengths(s, value);
         else if ((value = value_of(argument, "--maps=")))
             s->maps = read_set(value, 0, LINATTN_MAP_COUNT, map_name);
+        else if ((value = value_of(argument, "--rules=")))
+            s->rules = read_set(value, 0, RULE_ROWS, rule_row_name);
         else
             refuse(argument);
     }
@@ -227,6 +237,7 @@ int main(int argc, char **argv)
     register_sleef(s);
 #endif
     register_small(&s);
+    register_rules(&s);
     register_peers(&s);
     ran = gbench_run();
     if (s.check && !(bench_worst_error() < 1e-3)) {

@@ -86,6 +86,11 @@ static void monomial_features(const oracle_problem *p, const float *x, double *p
 void oracle_features(const oracle_problem *p, bool keys, const float *x, double *phi)
 {
     double sum = 0.0;
+    if (p->map == LINATTN_MAP_UNIT) {
+        for (size_t f = 0; f < p->d; f++) sum += (double)x[f] * (double)x[f];
+        for (size_t f = 0; f < p->d; f++) phi[f] = (double)x[f] / sqrt(sum + 1e-6);
+        return;
+    }
     if (p->map == LINATTN_MAP_TAYLOR || p->map == LINATTN_MAP_EXPDEF) {
         monomial_features(p, x, phi);
     } else if (p->map >= LINATTN_MAP_FAVOR) {
@@ -145,6 +150,98 @@ static void linear(const oracle_problem *p, double *out)
     free(r.z);
     free(r.phi);
 }
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+/* What get_gates makes of a token's. */
+typedef struct gates {
+    double *decay, *read, *write, *value, *taken;
+    double beta, input;
+} gates;
+
+static void get_gates(const oracle_problem *p, const recurrence *r, size_t t, gates *g)
+{
+    const linattn_gates *from = &p->gates;
+    const float *decay = from->decay.data ? from->decay.data + t * from->decay.stride_token : NULL;
+    const bool delta = p->rule == LINATTN_RULE_DELTA || p->rule == LINATTN_RULE_GATED_DELTA;
+    g->beta = delta ? (double)from->beta.data[t * from->beta.stride_token] : 1.0;
+    g->input = 1.0;
+    if (p->rule == LINATTN_RULE_MLSTM)
+        g->input = exp((double)from->input.data[t * from->input.stride_token]);
+    for (size_t f = 0; f < r->m; f++) {
+        const double a = decay ? (double)decay[from->decay_per_feature ? f : 0] : 1.0;
+        g->decay[f] = decay && from->decay_log ? exp(a) : a;
+        g->read[f] = g->write[f] = 0.0;
+        if (delta) g->read[f] = g->decay[f] * r->phi[f];
+        if (delta) g->write[f] = -g->beta * r->phi[f];
+        if (p->rule != LINATTN_RULE_GENERAL) continue;
+        g->read[f] = (double)from->read.data[t * from->read.stride_token + f];
+        g->write[f] = (double)from->write.data[t * from->write.stride_token + f];
+    }
+}
+
+/* S = Diag(a) S + p (r' S) + k v', z = a z + k; k and v with what the gates make of them. */
+static void move(const oracle_problem *p, recurrence *r, const gates *g, const float *v)
+{
+    memset(g->taken, 0, p->dv * sizeof(double));
+    for (size_t c = 0; c < p->dv; c++) g->value[c] = g->beta * g->input * (double)v[c];
+    for (size_t f = 0; f < r->m; f++)
+        for (size_t c = 0; c < p->dv; c++) g->taken[c] += g->read[f] * r->s[f * p->dv + c];
+    for (size_t f = 0; f < r->m; f++) {
+        double *row = r->s + f * p->dv;
+        r->z[f] = g->decay[f] * r->z[f] + g->input * r->phi[f];
+        for (size_t c = 0; c < p->dv; c++)
+            row[c] = g->decay[f] * row[c] + g->write[f] * g->taken[c] + r->phi[f] * g->value[c];
+    }
+}
+
+/* out /= max(|z' q|, 1); r->phi is q. */
+static void divide_mlstm(const oracle_problem *p, const recurrence *r, double *out)
+{
+    double sum = 0.0;
+    for (size_t f = 0; f < r->m; f++) sum += r->phi[f] * r->z[f];
+    for (size_t c = 0; c < p->dv; c++) out[c] /= fmax(fabs(sum), 1.0);
+}
+
+/* q' Diag(u) k v', what RWKV-6 reads of the token itself; r->phi is k. */
+static void read_bonus(const oracle_problem *p, const recurrence *r, size_t t, const float *v,
+                       double *out)
+{
+    const float *q = p->q + t * p->q_token;
+    double sum = 0.0;
+    for (size_t f = 0; f < r->m; f++)
+        sum += (double)q[f] * (double)p->gates.bonus.data[f] * r->phi[f];
+    for (size_t c = 0; c < p->dv; c++) out[c] += sum * (double)v[c];
+}
+
+static void recurrent(const oracle_problem *p, double *out)
+{
+    const size_t m = oracle_feature_count(p);
+    double *all = take((m * p->dv + 5 * m + 2 * p->dv) * sizeof *all), *at = all + m * p->dv;
+    recurrence r = {all, at, at + m, m, 0};
+    gates g = {at + 2 * m, at + 3 * m, at + 4 * m, at + 5 * m, at + 5 * m + p->dv, 1.0, 1.0};
+    for (size_t t = 0; t < p->n; t++, out += p->dv) {
+        const float *v = p->v + t * p->v_token;
+        if (p->gates.bonus.data) read_out(p, &r, t, out);
+        oracle_features(p, true, p->k + t * p->k_token, r.phi);
+        if (p->gates.bonus.data) read_bonus(p, &r, t, v, out);
+        get_gates(p, &r, t, &g);
+        move(p, &r, &g, v);
+        if (!p->gates.bonus.data) read_out(p, &r, t, out);
+        if (p->rule == LINATTN_RULE_MLSTM) divide_mlstm(p, &r, out);
+    }
+    free(all);
+}
+
+static bool same_rule(const oracle_problem *a, const oracle_problem *b)
+{
+    const linattn_gates *x = &a->gates, *y = &b->gates;
+    return a->rule == b->rule && x->decay.data == y->decay.data && x->beta.data == y->beta.data &&
+           x->read.data == y->read.data && x->bonus.data == y->bonus.data &&
+           x->decay_log == y->decay_log && x->decay_per_feature == y->decay_per_feature;
+}
+
+/* ---- Windows, exact attention ---------------------------------------------------------------- */
 
 /* A window, key by key; the normaliser is the sum. */
 static void banded(const oracle_problem *p, double *out)
@@ -317,7 +414,8 @@ static bool same(const oracle_problem *a, const oracle_problem *b)
            a->k_token == b->k_token && a->v_token == b->v_token && a->n == b->n && a->d == b->d &&
            a->dv == b->dv && a->map == b->map && a->features == b->features &&
            a->degree == b->degree && a->window == b->window && a->normaliser == b->normaliser &&
-           a->exact == b->exact && a->causal == b->causal && a->landmarks == b->landmarks;
+           a->exact == b->exact && a->causal == b->causal && a->landmarks == b->landmarks &&
+           same_rule(a, b);
 }
 
 /* The last problem's outputs are kept: instruction sets and peers follow one another with the same
@@ -334,6 +432,8 @@ static const double *solve(const oracle_problem *p)
         nystrom(p, out);
     else if (p->exact)
         exact(p, out);
+    else if (p->rule != LINATTN_RULE_SUM)
+        recurrent(p, out);
     else if (p->window)
         banded(p, out);
     else

@@ -21,7 +21,9 @@ typedef struct oracle_problem {
     linattn_normaliser normaliser; /* not DEFAULT */
     bool exact;                    /* exact attention */
     bool causal;
-    size_t landmarks; /* not 0: Nystroem with so many, a divisor of n, and 12 steps */
+    size_t landmarks;    /* not 0: Nystroem with so many, a divisor of n, and 12 steps */
+    linattn_rule rule;   /* not SUM: causal, without a normaliser */
+    linattn_gates gates; /* with no stride left 0 */
 } oracle_problem;
 
 /* How many tokens can be checked in reasonable time, at most n. */

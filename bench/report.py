@@ -6,9 +6,9 @@
     report.py marks RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
-small states, a .png beside each csv, and puts a summary of all in its directory that were made with
-gcc between the markers in the README. It can be repeated: the csv is its only source. marks prints
-what was aimed at, and whether it is met.
+small states or of rules, a .png beside each csv, and puts a summary of all in its directory that
+were made with gcc between the markers in the README. It can be repeated: the csv is its only
+source. marks prints what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -117,13 +117,14 @@ class Results:
         found = {(row["d"], row["dv"]) for row in self.find(kernel=kernel) if row["d"]}
         return sorted(found, key=lambda shape: (shape[0] * shape[1], shape))
 
-    def peers(self, kernel, shape, n, variant=""):
+    def peers(self, kernel, shape, n, variant="", **wanted):
         """The best row of each peer: some come in several chunk sizes."""
         def cost(row):
             return row["times"] or row["ns"]
 
         best = {}
-        for row in self.find(kernel=kernel, d=shape[0], dv=shape[1], n=n, variant=variant):
+        for row in self.find(kernel=kernel, d=shape[0], dv=shape[1], n=n, variant=variant,
+                             **wanted):
             peer = re.sub(r"-\d+$", "", row["by"])
             if peer in ISAS or not row["ns"] or peer.endswith("-sleef"):
                 continue
@@ -613,6 +614,270 @@ def small_document(results):
     return "\n".join(lines).rstrip() + "\n"
 
 
+# ---- Recurrences --------------------------------------------------------------------------------
+
+RULES = {"gated": "gated per head", "gated-channel": "gated per channel", "rwkv6": "RWKV-6",
+         "delta": "delta", "gated-delta": "gated delta", "kda": "KDA",
+         "general": "general (RWKV-7)", "mlstm": "mLSTM"}
+RULE_SHAPES = [(64.0, 64.0), (128.0, 128.0), (256.0, 256.0), (128.0, 64.0)]
+RULE_MARKS = {  # least shares of the FMA peak at these shapes, and what is aimed at
+    "avx512": {
+        "gated": ([0.78, 0.82, 0.85, 0.85], [0.95, 0.95, 0.94, 0.95]),
+        "gated-channel": ([0.70, 0.74, 0.74, 0.74], [0.92, 0.87, 0.86, 0.90]),
+        "rwkv6": ([0.66, 0.72, 0.76, 0.64], [0.86, 0.86, 0.88, 0.82]),
+        "gated-delta": ([0.85, 0.84, 0.84, 0.86], [0.95, 0.94, 0.94, 0.95]),
+        "kda": ([0.82, 0.80, 0.77, 0.83], [0.94, 0.92, 0.92, 0.94]),
+        "general": ([0.85, 0.80, 0.78, 0.83], [0.96, 0.93, 0.91, 0.95]),
+        "delta": ([0.62, 0.66, 0.66, 0.62], [0.70, 0.79, 0.82, 0.72]),
+    },
+    "avx2": {
+        "gated": ([0.83] * 4, [0.94] * 4),
+        "rwkv6": ([0.73] * 4, [0.87] * 4),
+        "gated-delta": ([0.85] * 4, [0.95] * 4),
+        "kda": ([0.85] * 4, [0.95] * 4),
+        "general": ([0.85] * 4, [0.95] * 4),
+        "delta": ([0.83] * 4, [0.94] * 4),
+    },
+}
+RULE_DECODE = {  # of the bandwidth, (128,128), by heads: least share, and what is aimed at
+    "h32": {"gated": (0.80, 0.92), "delta": (0.58, 0.70), "gated-delta": (0.58, 0.70)},
+    "h512": {"gated": (0.70, 0.85), "delta": (0.65, 0.83), "gated-delta": (0.65, 0.83)},
+}
+RULE_NEIGHBOURS = {33.0: (32.0, 64.0), 65.0: (64.0, 96.0), 100.0: (96.0, 128.0)}
+
+
+def is_rules(results):
+    return results.head.get("part") == "rules"
+
+
+def rule_isas(results):
+    return [isa for isa in results.isas if isa != "scalar"]
+
+
+def rule_row(results, rule, isa, shape, variant=""):
+    return results.one(kernel="recurrent", map=rule, by=isa, d=shape[0], dv=shape[1], n=4096.0,
+                       variant=variant)
+
+
+def rule_mark(rule, isa, shape):
+    """The least share of this cell, or None."""
+    must = RULE_MARKS.get(isa, {}).get(rule)
+    return must[0][RULE_SHAPES.index(shape)] if must and shape in RULE_SHAPES else None
+
+
+def with_aims(rows, aims):
+    """A column more: what is aimed at."""
+    shown = " ".join(f"{aim:.2f}" for aim in aims)
+    return [row[:3] + [shown] + row[3:] for row in rows]
+
+
+def rule_share_marks(results):
+    names = " ".join(shape_name(shape) for shape in RULE_SHAPES)
+    rows = []
+    for isa in rule_isas(results):
+        for rule, (must, aims) in RULE_MARKS.get(isa, {}).items():
+            found = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
+            rows += with_aims(at_least(f"{RULES[rule]}, {isa}: share of the FMA peak at {names}",
+                                       [row and row["peak"] for row in found], must), aims)
+    return rows
+
+
+def rule_decode_marks(results):
+    rows = []
+    for heads, marks in RULE_DECODE.items():
+        for rule, (must, aim) in marks.items():
+            found = results.one(kernel="recurrent-decode", map=rule, by=results.isas[0],
+                                variant=heads)
+            what = f"{RULES[rule]}, {results.isas[0]}, one token of {heads[1:]} heads of (128,128)"
+            rows += with_aims(at_least(f"{what}: share of the bandwidth",
+                                       [found and found["peak"]], [must]), [aim])
+    return rows
+
+
+def rule_odd_sizes(results):
+    """Time per flop of odd sizes over the mean of what they lie between."""
+    def per_flop(rule, isa, d):
+        row = rule_row(results, rule, isa, (d, d))
+        return row and row["ns"] / (d * d)
+
+    found = []
+    for rule in RULES:
+        for isa in rule_isas(results):
+            for d, around in RULE_NEIGHBOURS.items():
+                odd, *others = [per_flop(rule, isa, x) for x in (d, *around)]
+                if odd and all(others):
+                    found.append((odd / statistics.mean(others), f"{rule} {isa} {d:.0f}"))
+    return found
+
+
+def rule_faster(results, kernel, n, variants, panels):
+    """How many times as fast as each peer, and where. panels: the plain C that is all but a kernel
+    of its own, else all others."""
+    found = []
+    for rule in RULES:
+        for shape in results.shapes(kernel):
+            for variant in variants:
+                ours = results.one(kernel=kernel, map=rule, by=results.isas[0], d=shape[0],
+                                   dv=shape[1], n=n, variant=variant)
+                peers = results.peers(kernel, shape, n, variant, map=rule)
+                where = " ".join(filter(None, [rule, shape_name(shape), variant]))
+                found += [(faster(ours, peer), f"{where} {name}")
+                          for name, peer in peers.items()
+                          if ours and name.startswith("panels") == panels]
+    return found
+
+
+def rule_peer_marks(results):
+    """What runs at the limit already cannot be beaten by half: panels reach 0.9 of the FMA peak,
+    and one token of many heads waits for memory."""
+    rows = []
+    for what, found, mark in [
+            ("times as fast as the best peer, n = 4096",
+             rule_faster(results, "recurrent", 4096.0, [""], False), 1.5),
+            ("times as fast as C in panels, n = 4096",
+             rule_faster(results, "recurrent", 4096.0, [""], True), 1.0),
+            ("times as fast as the best peer, one token",
+             rule_faster(results, "recurrent-decode", 1.0, RULE_DECODE, False), 1.0)]:
+        if found:
+            least, where = min(found)
+            rows.append([what, f"{least:.2f}× ({where})", f"≥ {mark:.2f}", "",
+                         "yes" if least >= mark else "**no**"])
+    return rows
+
+
+def rule_marks(results):
+    rows = rule_share_marks(results) + rule_decode_marks(results) + rule_peer_marks(results)
+    steps = [(row["times"], f"{row['map']} {row['by']}")
+             for row in results.find(kernel="recurrent-step")
+             if row["times"] and row["by"] in rule_isas(results)]
+    rows += with_aims(at_most("one token, (16,16), one head: against causal's, elu1", steps, 1.5),
+                      [])
+    rows += with_aims(at_most("odd sizes against their neighbours, per flop",
+                              rule_odd_sizes(results), 1.4), [])
+    return table(["what", "measured", "mark", "aim", "met"], rows)
+
+
+def rule_cell(row, mark):
+    """ns per token and its share of the peak, bold where that misses the mark."""
+    if not row or row["ns"] is None:
+        return "–"
+    held = mark is None or row["peak"] >= mark
+    return f"{time(row)} ({share(row) if held else f'**{share(row)}**'})"
+
+
+def rules_table(results):
+    rows = []
+    for rule, name in RULES.items():
+        for isa in rule_isas(results):
+            cells = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
+            if any(cells):
+                rows.append([name, isa])
+                rows[-1] += [rule_cell(row, rule_mark(rule, isa, shape))
+                             for row, shape in zip(cells, RULE_SHAPES)]
+                calls = rule_row(results, rule, isa, (128.0, 128.0), "calls64")
+                rows[-1] += [rule_cell(calls, None),
+                             error(max(filter(None, cells), key=lambda row: row["error"] or 0.0))]
+    header = [shape_name(shape) for shape in RULE_SHAPES]
+    return table(["rule", "by"] + header + ["(128,128), calls of 64", "error"], rows)
+
+
+def rule_peers_table(results):
+    """ns of linattn, and of each peer with how many times as fast linattn is."""
+    best = results.isas[0]
+    names = sorted({row["by"] for row in results.rows if row["kernel"] == "recurrent"} - set(ISAS))
+    rows = []
+    for rule, name in RULES.items():
+        for shape in RULE_SHAPES:
+            ours = rule_row(results, rule, best, shape)
+            peers = results.peers("recurrent", shape, 4096.0, map=rule)
+            if ours and peers:
+                rows.append([name, shape_name(shape), f"**{time(ours)}** ± {error(ours)}"])
+                rows[-1] += [f"{time(peers[peer])} ({faster(ours, peers[peer]):.2f}×)"
+                             if peer in peers else "–" for peer in names]
+    return table(["rule", "shape", f"linattn, {best}"] + names, rows) if rows else []
+
+
+def rule_odd_table(results):
+    rows = []
+    for rule, name in RULES.items():
+        for isa in rule_isas(results):
+            cells = [rule_row(results, rule, isa, (d, d)) for d in RULE_NEIGHBOURS]
+            if any(cells):
+                rows.append([name, isa] + [rule_cell(row, None) for row in cells])
+    header = [shape_name((d, d)) for d in RULE_NEIGHBOURS]
+    return table(["rule", "by"] + header, rows) if rows else []
+
+
+def rule_decode_table(results):
+    """One token of many heads, ns per head: of linattn with its share of the bandwidth, of peers
+    with how many times as fast linattn is."""
+    kernel = "recurrent-decode"
+    ours = [row for row in results.find(kernel=kernel) if row["by"] in rule_isas(results)]
+    peers = sorted({row["by"] for row in results.find(kernel=kernel)} - set(ISAS))
+    rows = []
+    for rule, heads in dict.fromkeys((row["map"], row["variant"]) for row in ours):
+        cells = {row["by"]: row for row in results.find(kernel=kernel, map=rule, variant=heads)}
+        best = cells.get(results.isas[0])
+        mark = RULE_DECODE.get(heads, {}).get(rule, (None,))[0]
+        rows.append([RULES[rule], heads[1:]])
+        rows[-1] += [rule_cell(cells.get(isa), mark if isa == results.isas[0] else None)
+                     for isa in rule_isas(results)]
+        rows[-1] += [f"{time(cells[peer])} ({faster(best, cells[peer]):.2f}×)"
+                     if best and peer in cells else "–" for peer in peers]
+    return table(["rule", "heads of (128,128)"] + rule_isas(results) + peers, rows)
+
+
+def rule_steps_table(results):
+    rows = [[RULES[row["map"]], row["by"], time(row), f"{row['times']:.2f}×"]
+            for row in results.find(kernel="recurrent-step") if row["times"]]
+    return table(["rule, one token, (16,16)", "by", "ns", "against causal, elu1"], rows)
+
+
+def rules_document(results):
+    stem = results.path.stem
+    lines = [f"# {stem}", "", describe(results) + ".", ""]
+    lines += ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
+              "map identity: ns per token and head, and in brackets the share of the limit, an "
+              "FMA loop or the bandwidth, timed beside every sample; bold where that misses the "
+              "mark. "
+              "An element of the state takes 3 operations of the FMA units for a token (gated, "
+              "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
+              "against double precision, relative to the largest element of a row. How many times "
+              "as fast as peers: over samples that were taken by turns (of onnxruntime and of one "
+              "token, the quotient of the times). rows and panels are C "
+              "([`bench/peers/plain_rules.c`](../peers/plain_rules.c)) with -O3 -march=native "
+              "-ffast-math: a loop over the rows of S as most would write it, and one over panels "
+              "of its columns, laid out for the compiler.", ""]
+    sections = [
+        ("Marks", rule_marks(results)),
+        ("Rules, n = 4096", rules_table(results)),
+        ("Peers, n = 4096", rule_peers_table(results)),
+        ("Odd sizes, n = 4096", rule_odd_table(results)),
+        ("One token of many heads", rule_decode_table(results)),
+        ("One token of a small state", rule_steps_table(results)),
+    ]
+    for title, rows in sections:
+        lines += [f"## {title}", ""] + rows
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def rules_summary(results, folder):
+    """For the README: every rule on the best instruction set."""
+    stem = results.path.stem
+    lines = [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}, one core, "
+             "`linattn_recurrent`, n = 4096: ns per token and head, and the share of the FMA peak "
+             f"([all figures]({folder}/{stem}.md))", ""]
+    best = results.isas[0]
+    rows = []
+    for rule, name in RULES.items():
+        cells = [rule_row(results, rule, best, shape) for shape in RULE_SHAPES]
+        if any(cells):
+            rows.append([name] + [rule_cell(row, None) for row in cells])
+            rows[-1].append(error(max(filter(None, cells), key=lambda row: row["error"] or 0.0)))
+    header = [shape_name(shape) for shape in RULE_SHAPES]
+    return lines + table([f"rule, {best}"] + header + ["error"], rows)
+
+
 # ---- Documents ----------------------------------------------------------------------------------
 
 
@@ -679,6 +944,8 @@ def summary(results, folder):
     """For the README: the causal table, one of the other methods, and the picture."""
     if is_small(results):
         return small_summary(results, folder)
+    if is_rules(results):
+        return rules_summary(results, folder)
     stem = results.path.stem
     machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
     lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
@@ -778,10 +1045,10 @@ def draw(results):
 def render(paths, readme):
     for path in paths:
         results = Results(path)
-        small = is_small(results)
-        text = small_document(results) if small else document(results)
-        results.path.with_suffix(".md").write_text(text)
-        if not small:
+        part = results.head.get("part")
+        make = {"small": small_document, "rules": rules_document}.get(part, document)
+        results.path.with_suffix(".md").write_text(make(results))
+        if not part:
             draw(results)
     if not readme:
         return
@@ -812,6 +1079,8 @@ def main():
         results = Results(options.results)
         if is_small(results):
             print(small_document(results))
+        elif is_rules(results):
+            print(rules_document(results))
         else:
             print("\n".join(marks_table(results)).rstrip())
     else:

@@ -12,10 +12,10 @@ void selection_fill(selection *s)
     if (s->given) {
         if (!s->shape_count) s->shapes[s->shape_count++] = (shape){64, 64};
         if (!s->n_count) s->n[s->n_count++] = usual_length;
-        if (!s->maps) s->maps = 1u << LINATTN_MAP_ELU1;
+        if (!s->maps && !s->rules) s->maps = 1u << LINATTN_MAP_ELU1;
         return;
     }
-    s->maps = ~0u;
+    s->maps = s->rules = ~0u;
     s->shape_count = sizeof all_shapes / sizeof all_shapes[0];
     s->n_count = sizeof all_lengths / sizeof all_lengths[0];
     memcpy(s->shapes, all_shapes, sizeof all_shapes);

@@ -18,6 +18,7 @@ typedef struct selection {
     size_t n[32];
     size_t n_count;
     unsigned maps, isas; /* sets, as in 1u << isa */
+    unsigned rules;      /* a set of rules.h's */
 } selection;
 
 enum {

@@ -8,7 +8,7 @@
    library of their own (glibc before 2.34), add -pthread to have --threads. */
 
 #define PROGRAM "attend"
-#include "npy.h"
+#include "rules.h"
 
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
@@ -18,7 +18,7 @@ enum { MAX_DEGREE = 8 };
 /* The library's own, where it leaves the choice to the caller or the comparison tells it. */
 enum { FEATURES_PER_DIM = 4, DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
 
-static const char help[] =
+static const char general_help[] =
     "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
     "       attend (--dir D | --q F --k F --v F) --compare [options]\n"
     "\n"
@@ -34,8 +34,9 @@ static const char help[] =
     "  --causal            token i sees keys 0..i only (default: every query sees every key, and\n"
     "                      there may be more or fewer queries than keys)\n"
     "  --attention KIND    linear (default), softmax: exact attention, or nystrom: Nystromformer\n"
-    "  --scale X           multiplies q.k (default: 1 for the maps elu1, identity, relu, exp and\n"
-    "                      softmax, 1/sqrt(dim) for the others, exact attention and nystrom)\n"
+    "  --scale X           multiplies q.k (default: 1 for the maps elu1, identity, relu, exp,\n"
+    "                      softmax and unit; 1/sqrt(dim) for the others, exact attention, nystrom\n"
+    "                      and every --rule but sum)\n"
     "  --split N1,N2,...   work in calls of so many tokens, the last number repeated; same bytes.\n"
     "                      Not with --attention nystrom\n"
     "  --threads T         use T threads, 1 to 256; same bytes\n"
@@ -44,9 +45,9 @@ static const char help[] =
     "\n"
     "Linear attention only:\n"
     "  --map NAME          elu1 (default), identity, relu, exp, softmax, favor, favor-simple,\n"
-    "                      favor-hyperbolic, taylor or expdef\n"
-    "  --norm NAME         sum, feature, length or none (default: feature for --map softmax, else\n"
-    "                      sum)\n"
+    "                      favor-hyperbolic, taylor, expdef or unit: x / |x|\n"
+    "  --norm NAME         sum, feature, length or none (default: none for every --rule but sum,\n"
+    "                      feature for --map softmax, else sum)\n"
     "  --eps X             added to the denominator of --norm sum (default: 0)\n"
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
@@ -71,10 +72,9 @@ static const char help[] =
     "  --compare           write no file; print, for every map with its default norm and for\n"
     "                      nystrom, how far its outputs are from exact attention on this data,\n"
     "                      and how fast it is. Goes with --causal, --eps, --threads, --isa, with\n"
-    "                      --scale for all alike, and with the options from --window on, each for\n"
-    "                      the methods that have it\n"
-    "\n"
-    "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
+    "                      --scale for all alike, and with the options from --window to\n"
+    "                      --iterations, each for the methods that have it\n"
+    "\n";
 
 /* ---- Options -------------------------------------------------------------------------------- */
 
@@ -95,7 +95,12 @@ typedef enum option {
     OPTION_STATE_IN,
     OPTION_STATE_OUT,
     OPTION_WINDOW,
-    OPTION_FEATURES,
+    OPTION_IMPORT_STATE,
+    OPTION_EXPORT_STATE,
+    OPTION_RULE,
+    OPTION_DECAY_IS,
+    OPTION_GATES, /* one for each gate */
+    OPTION_FEATURES = OPTION_GATES + GATE_COUNT,
     OPTION_SEED,
     OPTION_ORTHOGONAL,
     OPTION_PROJECTION,
@@ -125,6 +130,16 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_STATE_IN] = "--state-in",
     [OPTION_STATE_OUT] = "--state-out",
     [OPTION_WINDOW] = "--window",
+    [OPTION_IMPORT_STATE] = "--import-state",
+    [OPTION_EXPORT_STATE] = "--export-state",
+    [OPTION_RULE] = "--rule",
+    [OPTION_DECAY_IS] = "--decay-is",
+    [OPTION_GATES + GATE_DECAY] = "--decay",
+    [OPTION_GATES + GATE_BETA] = "--beta",
+    [OPTION_GATES + GATE_READ] = "--read",
+    [OPTION_GATES + GATE_WRITE] = "--write",
+    [OPTION_GATES + GATE_BONUS] = "--bonus",
+    [OPTION_GATES + GATE_INPUT] = "--input-gate",
     [OPTION_FEATURES] = "--features",
     [OPTION_SEED] = "--seed",
     [OPTION_ORTHOGONAL] = "--orthogonal",
@@ -147,10 +162,16 @@ static const struct {
     {OPTION_COMPARE, OPTION_OUT, "--compare writes no file"},
     {OPTION_COMPARE, OPTION_STATE_IN, "--compare begins every run with an empty state"},
     {OPTION_COMPARE, OPTION_STATE_OUT, "--compare writes no file"},
+    {OPTION_COMPARE, OPTION_IMPORT_STATE, "--compare begins every run with an empty state"},
+    {OPTION_COMPARE, OPTION_EXPORT_STATE, "--compare writes no file"},
+    {OPTION_COMPARE, OPTION_RULE, "--compare runs the maps under the rule sum"},
     {OPTION_COMPARE, OPTION_ATTENTION, "--compare runs every kind"},
     {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
     {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
     {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
+    {OPTION_IMPORT_STATE, OPTION_STATE_IN, "there is one state to begin with"},
+    {OPTION_WINDOW, OPTION_IMPORT_STATE, "a window consists of its last tokens, not of sums"},
+    {OPTION_WINDOW, OPTION_EXPORT_STATE, "a window consists of its last tokens, not of sums"},
     {OPTION_PROJECTION, OPTION_SEED, "the rows are read or drawn"},
     {OPTION_PROJECTION, OPTION_ORTHOGONAL, "the rows are read or drawn"},
 };
@@ -220,6 +241,7 @@ static const char *const map_names[] = {
     [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
     [LINATTN_MAP_TAYLOR] = "taylor",
     [LINATTN_MAP_EXPDEF] = "expdef",
+    [LINATTN_MAP_UNIT] = "unit",
 };
 _Static_assert(sizeof map_names / sizeof map_names[0] == LINATTN_MAP_COUNT, "name every map");
 
@@ -248,6 +270,8 @@ enum {
     FAVOR = 1u << LINATTN_MAP_FAVOR | 1u << LINATTN_MAP_FAVOR_SIMPLIFIED |
             1u << LINATTN_MAP_FAVOR_HYPERBOLIC,
     MONOMIALS = 1u << LINATTN_MAP_TAYLOR | 1u << LINATTN_MAP_EXPDEF,
+    RULE_MAPS = 1u << LINATTN_MAP_IDENTITY | 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_RELU |
+                1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT,
     ALL_MAPS = (1u << LINATTN_MAP_COUNT) - 1
 };
 
@@ -255,6 +279,9 @@ static linattn_normaliser effective_norm(const linattn_config *config)
 {
     if (config->normaliser != LINATTN_NORM_DEFAULT) {
         return config->normaliser;
+    }
+    if (config->rule != LINATTN_RULE_SUM) {
+        return LINATTN_NORM_NONE;
     }
     return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
 }
@@ -361,6 +388,7 @@ typedef struct task {
     linattn_config config;
     linattn_context context;
     tensor q, k, v, projection; /* the last one empty but for the favor maps */
+    gate_files gates;           /* empty but for rules other than the sum */
     attention kind;
     int causal, with_state;
     const char *split; /* a checked list, or NULL */
@@ -411,6 +439,19 @@ static void attend_causal(const task *t, const tensor *out)
     }
 }
 
+static void attend_by_rule(const task *t, const tensor *out)
+{
+    const char *split = t->split;
+    for (size_t done = 0, n; done < out->tokens; done += n) {
+        n = next_piece(&split, out->tokens - done);
+        linattn_gates views = gates_from(&t->gates, done);
+        require(linattn_recurrent(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
+                                  rows_from(&t->v, done), &views, output_from(out, done), n,
+                                  &t->context),
+                "--rule");
+    }
+}
+
 /* All keys, then all queries. */
 static void attend_in_pieces(const task *t, const tensor *out)
 {
@@ -444,6 +485,8 @@ static void attend(const task *t, const tensor *out)
         attend_exact(t, out);
     } else if (t->kind == ATTENTION_NYSTROM) {
         attend_nystrom(t, out);
+    } else if (t->config.rule != LINATTN_RULE_SUM) {
+        attend_by_rule(t, out);
     } else if (t->causal) {
         attend_causal(t, out);
     } else if (t->with_state) {
@@ -476,7 +519,8 @@ static void prepare(task *t)
 
 static tensor make_output(const task *t)
 {
-    tensor out = {NULL, NULL, t->q.tokens, t->q.heads, t->v.dim, t->q.has_heads};
+    size_t heads = t->config.key_heads ? t->v.heads : t->q.heads;
+    tensor out = {NULL, NULL, t->q.tokens, heads, t->v.dim, t->q.has_heads || heads > 1};
     out.data = allocate_tensor("an output", out.tokens, out.heads, out.dim);
     return out;
 }
@@ -569,7 +613,8 @@ static void print_setting(const task *t, const char *from, size_t threads)
     if (c->scale > 0) {
         printf("scale %g\n", (double)c->scale);
     } else {
-        printf("scale 1 for elu1, identity, relu, exp and softmax,\n1/sqrt(%zu) for the others\n",
+        printf("scale 1 for elu1, identity, relu, exp, softmax and unit,\n1/sqrt(%zu) for the "
+               "others\n",
                t->q.dim);
     }
     if (c->window) {
@@ -651,31 +696,28 @@ static void compare(task *t, const char *from, size_t threads)
     }
     compare_maps(t, &exact, exact_seconds, &out);
     printf("\n"
-           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu, "
-           "exp and\n"
-           "softmax have to be trained with: on a layer trained with exact attention it is large, "
-           "they\n"
-           "do not replace that in a finished model. nystrom, favor, taylor and expdef approximate "
-           "it,\n"
-           "by landmarks, features and degrees.\n");
+           "relative error: |outputs - exact| / |exact| over all outputs. elu1, identity, relu,\n"
+           "exp, softmax and unit have to be trained with: on a layer trained with exact\n"
+           "attention it is large, they do not replace that in a finished model. nystrom, favor,\n"
+           "taylor and expdef approximate it, by landmarks, features and degrees.\n");
     free(exact.data);
     free(out.data);
 }
 
 /* ---- Main ----------------------------------------------------------------------------------- */
 
-/* The kinds of attention and the maps that run: several with --compare, else one of each. */
+/* The kinds of attention, maps and rules that run: several with --compare, else one of each. */
 typedef struct methods {
-    unsigned kinds, maps;
+    unsigned kinds, maps, rules;
 } methods;
 
-static methods chosen_methods(const options *given, attention kind, linattn_feature_map map)
+static methods chosen_methods(const options *given, attention kind, const linattn_config *config)
 {
     if (given->text[OPTION_COMPARE]) {
         unsigned causal = LINEAR | SOFTMAX;
-        return (methods){given->text[OPTION_CAUSAL] ? causal : causal | NYSTROM, ALL_MAPS};
+        return (methods){given->text[OPTION_CAUSAL] ? causal : causal | NYSTROM, ALL_MAPS, SUM};
     }
-    return (methods){1u << kind, 1u << map};
+    return (methods){1u << kind, 1u << config->map, 1u << config->rule};
 }
 
 /* What an option is for, where that is not everything. */
@@ -683,20 +725,23 @@ static const struct {
     option o;
     methods of;
 } scopes[] = {
-    {OPTION_SPLIT, {LINEAR | SOFTMAX, ALL_MAPS}},
-    {OPTION_MAP, {LINEAR, ALL_MAPS}},
-    {OPTION_NORM, {LINEAR, ALL_MAPS}},
-    {OPTION_EPS, {LINEAR, ALL_MAPS}},
-    {OPTION_STATE_IN, {LINEAR, ALL_MAPS}},
-    {OPTION_STATE_OUT, {LINEAR, ALL_MAPS}},
-    {OPTION_WINDOW, {LINEAR, ALL_MAPS}},
-    {OPTION_FEATURES, {LINEAR, FAVOR}},
-    {OPTION_SEED, {LINEAR, FAVOR}},
-    {OPTION_ORTHOGONAL, {LINEAR, FAVOR}},
-    {OPTION_PROJECTION, {LINEAR, FAVOR}},
-    {OPTION_DEGREE, {LINEAR, MONOMIALS}},
-    {OPTION_LANDMARKS, {NYSTROM, ALL_MAPS}},
-    {OPTION_ITERATIONS, {NYSTROM, ALL_MAPS}},
+    {OPTION_SPLIT, {LINEAR | SOFTMAX, ALL_MAPS, ALL_RULES}},
+    {OPTION_MAP, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_NORM, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_EPS, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_STATE_IN, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_STATE_OUT, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_WINDOW, {LINEAR, ALL_MAPS, SUM}},
+    {OPTION_FEATURES, {LINEAR, FAVOR, ALL_RULES}},
+    {OPTION_SEED, {LINEAR, FAVOR, ALL_RULES}},
+    {OPTION_ORTHOGONAL, {LINEAR, FAVOR, ALL_RULES}},
+    {OPTION_PROJECTION, {LINEAR, FAVOR, ALL_RULES}},
+    {OPTION_DEGREE, {LINEAR, MONOMIALS, ALL_RULES}},
+    {OPTION_LANDMARKS, {NYSTROM, ALL_MAPS, ALL_RULES}},
+    {OPTION_ITERATIONS, {NYSTROM, ALL_MAPS, ALL_RULES}},
+    {OPTION_IMPORT_STATE, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_EXPORT_STATE, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_RULE, {LINEAR, ALL_MAPS, ALL_RULES}},
 };
 
 static void check_scope(option o, option to, const char *const *names, int count, unsigned of,
@@ -708,15 +753,58 @@ static void check_scope(option o, option to, const char *const *names, int count
     }
 }
 
+static void check_methods(const options *given, option o, methods of, methods run)
+{
+    if (given->text[o]) {
+        check_scope(o, OPTION_ATTENTION, attention_names, ATTENTION_COUNT, of.kinds, run.kinds);
+        check_scope(o, OPTION_MAP, map_names, LINATTN_MAP_COUNT, of.maps, run.maps);
+        check_scope(o, OPTION_RULE, rule_names, LINATTN_RULE_COUNT, of.rules, run.rules);
+    }
+}
+
 static void check_scopes(const options *given, methods run)
 {
     for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
-        option o = scopes[i].o;
-        if (given->text[o]) {
-            check_scope(o, OPTION_ATTENTION, attention_names, ATTENTION_COUNT, scopes[i].of.kinds,
-                        run.kinds);
-            check_scope(o, OPTION_MAP, map_names, LINATTN_MAP_COUNT, scopes[i].of.maps, run.maps);
+        check_methods(given, scopes[i].o, scopes[i].of, run);
+    }
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
+        methods of = {LINEAR, ALL_MAPS, gate_rules[i]};
+        check_methods(given, OPTION_GATES + i, of, run);
+        if (i == GATE_DECAY) {
+            check_methods(given, OPTION_DECAY_IS, of, run);
         }
+    }
+}
+
+/* What the rule lacks, and the maps and norms that do not go with it. */
+static void check_rule(const options *given, const linattn_config *config)
+{
+    static const unsigned norm_rules[LINATTN_NORM_COUNT] = {
+        [LINATTN_NORM_SUM] = SUM | GATED,
+        [LINATTN_NORM_FEATURE] = SUM,
+        [LINATTN_NORM_LENGTH] = SUM | GATED,
+        [LINATTN_NORM_NONE] = ALL_RULES,
+    };
+    const char *rule = rule_names[config->rule];
+    unsigned set = 1u << config->rule;
+    linattn_normaliser norm = effective_norm(config);
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
+        if ((gate_rules[i] & set) && i != GATE_BONUS && !given->text[OPTION_GATES + i]) {
+            fail("--rule %s needs %s (see --help)", rule, option_names[OPTION_GATES + i]);
+        }
+    }
+    if (!(set & SUM) && !(1u << config->map & RULE_MAPS)) {
+        fail("--rule %s goes with --map %s, and what runs is %s", rule,
+             list_names(map_names, LINATTN_MAP_COUNT, RULE_MAPS).text, map_names[config->map]);
+    }
+    if (!(norm_rules[norm] & set)) {
+        fail("--norm %s belongs to --rule %s, and what runs is %s", norm_names[norm],
+             list_names(rule_names, LINATTN_RULE_COUNT, norm_rules[norm]).text, rule);
+    }
+    if (given->text[OPTION_IMPORT_STATE] && (norm != LINATTN_NORM_NONE || (set & MLSTM))) {
+        fail("--import-state belongs to --norm none, and what runs is %s: it has no sums to divide "
+             "by; --state-in takes a whole state",
+             set & MLSTM ? rule : norm_names[norm]);
     }
 }
 
@@ -726,6 +814,7 @@ static linattn_config read_config(const options *given)
     config.map = (linattn_feature_map)name_option(given, OPTION_MAP, map_names, LINATTN_MAP_COUNT);
     config.normaliser =
         (linattn_normaliser)name_option(given, OPTION_NORM, norm_names, LINATTN_NORM_COUNT);
+    config.rule = (linattn_rule)name_option(given, OPTION_RULE, rule_names, LINATTN_RULE_COUNT);
     config.scale = float_option(given, OPTION_SCALE, 0, 0);
     config.epsilon = float_option(given, OPTION_EPS, 1, 0);
     if (given->text[OPTION_EPS] && effective_norm(&config) != LINATTN_NORM_SUM) {
@@ -756,10 +845,25 @@ static tensor read_input(const options *given, option which)
     return t;
 }
 
+/* Under a rule other than the sum, several heads of values may share one of queries and keys. */
+static void check_heads(const task *t)
+{
+    const tensor *q = &t->q, *k = &t->k, *v = &t->v;
+    if (v->heads % k->heads != 0) {
+        fail("%s has %zu heads, expected a multiple of the %zu heads of %s", v->path, v->heads,
+             k->heads, k->path);
+    }
+    if (v->heads != k->heads && q->heads != k->heads) {
+        fail("%s has %zu heads, expected %zu as %s, which has fewer than the %zu of %s", q->path,
+             q->heads, k->heads, k->path, v->heads, v->path);
+    }
+}
+
 static void check_shapes(const task *t)
 {
     const tensor *q = &t->q, *k = &t->k, *v = &t->v;
-    if (k->tokens != v->tokens || k->heads != v->heads) {
+    int by_rule = t->config.rule != LINATTN_RULE_SUM;
+    if (k->tokens != v->tokens || (!by_rule && k->heads != v->heads)) {
         fail("%s has %zu tokens and %zu heads, %s has %zu and %zu: keys and values must agree",
              k->path, k->tokens, k->heads, v->path, v->tokens, v->heads);
     }
@@ -767,13 +871,17 @@ static void check_shapes(const task *t)
         fail("%s has dimension %zu, %s has %zu: queries and keys must agree", q->path, q->dim,
              k->path, k->dim);
     }
+    if (by_rule) {
+        check_heads(t);
+    }
     if (q->heads % k->heads != 0) {
         fail("%s has %zu heads, expected a multiple of the %zu heads of %s", q->path, q->heads,
              k->heads, k->path);
     }
     if ((t->causal || t->config.window) && q->tokens != k->tokens) {
+        option why = by_rule ? OPTION_RULE : t->causal ? OPTION_CAUSAL : OPTION_WINDOW;
         fail("%s has %zu tokens, %s has %zu: %s needs as many queries as keys", q->path, q->tokens,
-             k->path, k->tokens, option_names[t->causal ? OPTION_CAUSAL : OPTION_WINDOW]);
+             k->path, k->tokens, option_names[why]);
     }
 }
 
@@ -795,10 +903,15 @@ static void complete_config(task *t, const options *given, methods run)
     const char *file = given->text[OPTION_PROJECTION];
     linattn_config *config = &t->config;
     size_t features = config->features, dim = t->k.dim;
-    config->heads = t->q.heads;
-    config->kv_heads = t->k.heads;
+    int shared_keys = t->k.heads != t->v.heads;
+    config->heads = shared_keys ? 0 : t->q.heads;
+    config->kv_heads = t->v.heads;
+    config->key_heads = shared_keys ? t->k.heads : 0;
     config->dim_key = dim;
     config->dim_value = t->v.dim;
+    if (config->rule != LINATTN_RULE_SUM && !given->text[OPTION_SCALE]) {
+        config->scale = (float)(1 / square_root((double)dim)); /* as in ONNX's LinearAttention */
+    }
     if ((run.kinds & LINEAR) && (run.maps & FAVOR)) {
         t->projection =
             file ? read_projection(file, features, dim)
@@ -808,27 +921,48 @@ static void complete_config(task *t, const options *given, methods run)
     }
 }
 
+static void read_gates(task *t, const options *given)
+{
+    t->gates.views.decay_log = name_option(given, OPTION_DECAY_IS, decay_names, 2) == 0;
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
+        if (given->text[OPTION_GATES + i]) {
+            read_gate(&t->gates, i, given->text[OPTION_GATES + i], &t->config, t->k.tokens);
+        }
+    }
+}
+
+static int needs_state(const options *given, const task *t)
+{
+    static const option of_states[] = {OPTION_SPLIT, OPTION_STATE_IN, OPTION_STATE_OUT,
+                                       OPTION_IMPORT_STATE, OPTION_EXPORT_STATE};
+    int any = t->causal;
+    for (size_t i = 0; i < sizeof of_states / sizeof of_states[0]; i++) {
+        any |= given->text[of_states[i]] != NULL;
+    }
+    return any && t->kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE];
+}
+
 static task read_task(const options *given)
 {
     task t = {.config = read_config(given),
               .kind =
                   (attention)name_option(given, OPTION_ATTENTION, attention_names, ATTENTION_COUNT),
-              .causal = given->text[OPTION_CAUSAL] != NULL,
               .split = given->text[OPTION_SPLIT]};
-    methods run = chosen_methods(given, t.kind, t.config.map);
+    methods run = chosen_methods(given, t.kind, &t.config);
     check_scopes(given, run);
+    check_rule(given, &t.config);
     check_window(given);
+    t.causal = given->text[OPTION_CAUSAL] || t.config.rule != LINATTN_RULE_SUM;
     if (t.split) {
         check_split(t.split);
     }
-    t.with_state =
-        t.kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE] &&
-        (t.causal || t.split || given->text[OPTION_STATE_IN] || given->text[OPTION_STATE_OUT]);
+    t.with_state = needs_state(given, &t);
     t.q = read_input(given, OPTION_Q);
     t.k = read_input(given, OPTION_K);
     t.v = read_input(given, OPTION_V);
     check_shapes(&t);
     complete_config(&t, given, run);
+    read_gates(&t, given);
     return t;
 }
 
@@ -842,22 +976,36 @@ static void write_state(output_file *file, const void *content)
 static void run_and_write(task *t, const options *given)
 {
     tensor out = make_output(t);
+    npy_array sums = {0};
     add_output(given->text[OPTION_OUT], write_tensor, &out);
     if (given->text[OPTION_STATE_OUT]) {
         add_output(given->text[OPTION_STATE_OUT], write_state, t);
+    }
+    if (given->text[OPTION_EXPORT_STATE]) {
+        add_output(given->text[OPTION_EXPORT_STATE], npy_write, &sums);
     }
     prepare(t);
     if (given->text[OPTION_STATE_IN]) {
         read_state(t, given->text[OPTION_STATE_IN]);
     }
+    if (given->text[OPTION_IMPORT_STATE]) {
+        import_state(&t->config, t->memory, given->text[OPTION_IMPORT_STATE]);
+    }
     attend(t, &out);
+    if (given->text[OPTION_EXPORT_STATE]) {
+        sums = make_sums(&t->config);
+        export_state(t->memory, &sums);
+    }
     publish_outputs();
+    free(sums.data);
     free(t->memory);
     free(out.data);
 }
 
 int main(int argc, char **argv)
 {
+    char help[sizeof general_help + sizeof rules_help]; /* C has no literals as long as both */
+    snprintf(help, sizeof help, "%s%s", general_help, rules_help);
     options given = {option_names, OPTION_COUNT, OPTION_CAUSAL, help, {NULL}};
     read_options(&given, argc, argv);
     check_conflicts(&given);
@@ -875,6 +1023,7 @@ int main(int argc, char **argv)
     free(t.k.data);
     free(t.v.data);
     free(t.projection.data);
+    free_gates(&t.gates);
     finish_printing();
     return 0;
 }

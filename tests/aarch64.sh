@@ -64,6 +64,34 @@ same_bytes() {
     done
 }
 
+# The same under every rule, with gates as files.
+same_bytes_of_rules() {
+    local here=$work/bin/attend there=$work/bin/attend-aarch64 gates=$work/gates options
+    await "$here" "$there"
+    mkdir -p "$gates"
+    "$python" - "$gates" <<'EOF'
+import sys
+import numpy as np
+n, heads, dim = np.load("examples/data/lm/k.npy").shape
+g = np.random.default_rng(0)
+np.save(sys.argv[1] + "/vectors.npy", g.random((n, heads, dim), np.float32) / -8)
+np.save(sys.argv[1] + "/numbers.npy", g.random((n, heads), np.float32))
+EOF
+    for options in "gated --decay $gates/vectors.npy" \
+        "delta --beta $gates/numbers.npy" \
+        "gated-delta --decay $gates/vectors.npy --beta $gates/numbers.npy" \
+        "general --decay $gates/vectors.npy --read $gates/vectors.npy \
+            --write $gates/vectors.npy" \
+        "mlstm --decay $gates/numbers.npy --decay-is factor --input-gate $gates/numbers.npy"; do
+        options="--dir examples/data/lm --map unit --rule $options"
+        "$here" $options --out "$gates/here.npy" --export-state "$gates/here-state.npy"
+        qemu-aarch64 -L $sysroot "$there" $options --out "$gates/there.npy" \
+            --export-state "$gates/there-state.npy"
+        cmp "$gates/here.npy" "$gates/there.npy"
+        cmp "$gates/here-state.npy" "$gates/there-state.npy"
+    done
+}
+
 aarch64_option() { # NAME FLAGS ISA
     library "aarch64-$1" aarch64-gcc "-std=c99 -O1 $2"
     job "aarch64-$1 / instruction sets" is_compiled_with "aarch64-$1" aarch64-gcc '' "$3"
@@ -105,6 +133,11 @@ aarch64() {
     target "$work/bin/attend-aarch64" aarch64-linux-gnu-gcc -O1 examples/attend.c \
         -o "$work/bin/attend-aarch64" -pthread
     job 'aarch64 / attend writes the same bytes' same_bytes
+    if [[ -n $python ]]; then
+        job 'aarch64 / attend writes the same bytes under every rule' same_bytes_of_rules
+    else
+        report_not_run 'aarch64 / attend under every rule' 'NumPy is not installed'
+    fi
 }
 
 if [[ $(uname -m) == aarch64 ]]; then

@@ -25,9 +25,11 @@ import time
 
 import numpy as np
 
-ELEMENTWISE = ["elu1", "identity", "relu", "exp", "softmax"]
+ELEMENTWISE = ["elu1", "identity", "relu", "exp", "softmax", "unit"]
 FAVOR = ["favor", "favor-simple", "favor-hyperbolic"]
 MONOMIALS = ["taylor", "expdef"]
+# Sums of few of their features, rounded each, may all but vanish as denominators.
+CANCELLING = [*MONOMIALS, "unit"]
 MAPS = ELEMENTWISE + FAVOR + MONOMIALS
 NORMS = ["sum", "feature", "length", "none"]
 ISAS = ["scalar", "avx2", "avx512", "neon"]
@@ -53,6 +55,8 @@ def phi(x, map, keys):
     """The maps that act on each coordinate."""
     if map == "identity":
         return x
+    if map == "unit":
+        return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-6)
     if map == "elu1":
         return np.where(x >= 0, x + 1, np.exp(np.minimum(x, 0)))
     if map == "relu":
@@ -154,6 +158,8 @@ def linear_head(q, k, v, map, norm, causal, scale, eps=0.0, window=None, project
         fq, fk = monomials(x, map, degree), monomials(y, map, degree)
     else:
         fq, fk = phi(x, map, False), phi(y, map, True)
+    if map == "unit":  # which would undo the scale
+        fq, fk = phi(q, map, False) * scale, phi(k, map, True)
     if norm == "feature":
         return ((divide(fq, visible @ fk) @ fk.T) * visible) @ v
     return normalise((fq @ fk.T) * visible, visible, norm, eps) @ v
@@ -362,24 +368,25 @@ def positive(work, name, case):
 
 
 def test_accuracy(work, real, brief, square, cross):
-    # The sums of single monomials, and of polynomials at few keys, cancel in other data.
+    # The sums of single features, and of all at few keys, cancel in other data.
     few = [positive(work, case.folder.name, case) for case in square + cross]
     heads = {data: positive(work, data, case) for data, case in brief.items()}
     for name, given in variants():
-        monomials, norm = given.get("map") in MONOMIALS, given.get("norm")
+        cancels, norm = given.get("map") in CANCELLING, given.get("norm")
         # Many features take their time: whole heads for the default norm.
-        cases = real if norm in [None, "sum"] or given["map"] in ELEMENTWISE else \
-            heads if monomials and norm == "feature" else brief
+        cases = heads if cancels and norm == "feature" else \
+            real if norm in [None, "sum"] or given["map"] in ELEMENTWISE else brief
         for data, case in cases.items():
             check_errors(f"{data}: {name}", [case], **given)
-        odd = few if monomials else square + cross
+        odd = few if cancels else square + cross
         check_errors(f"odd shapes: {name}", odd[:len(square)] if given.get("causal") else odd,
                      **given)
 
 
 def test_scale_and_epsilon(_, real, square):
     for map in MAPS:
-        check_errors(f"scale 0.3: {map}", [real["lm"], square[2]], map=map, scale=0.3)
+        norm = dict(norm="none") if map == "unit" else {}  # else it cancels
+        check_errors(f"scale 0.3: {map}", [real["lm"], square[2]], map=map, scale=0.3, **norm)
     check_errors("scale 0.05: exact", [real["lm"], square[2]], attention="softmax", scale=0.05)
     check_errors("scale 2, causal: elu1", square[:4], scale=2, causal=True)
     check_errors("epsilon 0.5", [real["lm"], square[2]], eps=0.5)
@@ -446,9 +453,8 @@ def test_large_norms(work):
 def test_windows(work, brief, square):
     for map, causal in itertools.product(MAPS, [False, True]):
         mode = f"{map}, {'causal' if causal else 'not causal'}"
-        # In other data than positive ones, polynomials at few keys may all but vanish.
         few = [positive(work, f"{c.folder.name}-{mode}", c) for c in square] \
-            if map in MONOMIALS else square
+            if map in CANCELLING else square
         for window in [2, 19, 1000]:
             check_errors(f"window of {window}: {mode}", few, map=map, causal=causal, window=window)
         for data, window in [("lm", 16), ("encoder", 1), ("encoder", 40)]:
@@ -565,7 +571,7 @@ def test_masks_and_extremes(work):
     kept = g.random(40) < 0.6
     k[~kept] = -np.inf
     masked, absent = Case(work / "masked", [q, k, v]), Case(work / "absent", [q, k[kept], v[kept]])
-    for given in [dict(map=m) for m in MAPS if m not in ["identity", *MONOMIALS]] \
+    for given in [dict(map=m) for m in MAPS if m not in ["identity", *CANCELLING]] \
             + [dict(attention="softmax")]:
         name = given.get("map", "exact attention")
         check(f"a masked key is as if absent: {name}",

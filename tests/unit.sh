@@ -58,13 +58,37 @@ unit() {
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
     pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
-    [[ -n $python ]] || report_not_run 'unit / attend' 'NumPy is not installed'
+    [[ -n $python ]] || report_not_run 'unit / attend, rwkv' 'NumPy is not installed'
+}
+
+# What pip has of ONNX, in an environment that stays from run to run.
+onnx_build() {
+    local environment=$build/onnx
+    if ! "$environment/bin/python" -c 'import onnx, onnxruntime' 2>/dev/null; then
+        ((install)) || return 77
+        "$python" -m venv "$environment" || return 77
+        local pip="$environment/bin/pip -q install --retries 1 --timeout 10 --prefer-binary"
+        $pip 'onnx>=1.23' numpy || return 77
+        $pip onnxruntime || echo 'there is no onnxruntime for this machine'
+    fi
+    touch "$made"
+}
+
+onnx_run() { # cases|onnxruntime
+    if [[ ! -e $work/onnx ]]; then
+        echo 'onnx and onnxruntime are not installed, and pip does not install them'
+        return 77
+    fi
+    "$build/onnx/bin/python" tests/onnx_test.py "$build/unit/examples/attend" "$1"
 }
 
 target "$work/unit" unit_build
+[[ -z $python ]] || target "$work/onnx" onnx_build
 wait_for_jobs
 if [[ -e $work/unit ]]; then
     unit
+    job 'unit / attend and the cases of ONNX' onnx_run cases
+    job 'unit / attend and onnxruntime' onnx_run onnxruntime
 else
     report_not_run unit 'it was not built'
 fi

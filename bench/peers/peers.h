@@ -38,6 +38,25 @@ typedef void plain_step(size_t heads, size_t m, size_t dv, const float *restrict
 extern plain_step plain_step_elu1, plain_step_relu, plain_step_identity, plain_step_exp;
 extern plain_step plain_step_update, plain_step_query; /* with elu1 */
 
+/* ---- Plain C for the recurrences: plain_rules.c, by each compiler that is there ----------------
+   */
+
+/* One head of dense tokens, the map identity: gated and gated delta with the logarithm of one decay
+   for each token, general with factors [n][m]. The state s goes on from what it holds: [m][dv], or
+   in panels of columns. */
+typedef struct peer_rule {
+    const float *q, *k, *v, *decay, *beta, *read, *write;
+    float *out, *s;
+    float *scratch; /* 3 dv */
+    size_t n, m, dv;
+} peer_rule;
+
+typedef void plain_rule(const peer_rule *p);
+extern plain_rule gcc_rows_gated, gcc_rows_gated_delta, gcc_rows_general;
+extern plain_rule gcc_panels_gated, gcc_panels_gated_delta, gcc_panels_general;
+extern plain_rule clang_rows_gated, clang_rows_gated_delta, clang_rows_general;
+extern plain_rule clang_panels_gated, clang_panels_gated_delta, clang_panels_general;
+
 /* ---- Products of matrices over chunks of tokens: chunked.c ------------------------------------
    */
 

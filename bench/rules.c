@@ -1,0 +1,465 @@
+/* linattn_recurrent by all its rules: sequences, one token of many heads, one token of a small
+   state; and plain C that does the same. The map is the identity and keys have length 1, as models
+   normalise them before. */
+#include "rules.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "benchmarks.h"
+#include "peers/peers.h"
+
+/* ---- The rules ------------------------------------------------------------------------------- */
+
+typedef struct rule_row {
+    const char *name;
+    linattn_rule rule;
+    /* Instructions that the FMA units cannot do without, for each element of S and token. A product
+       takes as long there as a fused multiply-add, which the loop that they are held against counts
+       as two flops: so each of these is two flops, too. gated: a s, + k v, and q s into the output.
+       delta: + k u, q s, r s. gated delta: and a s. general: and + p (r S). What is done once for
+       each feature or column is not counted. */
+    int operations;
+    bool decay, per_feature, factors; /* else logarithms */
+    bool bonus;
+} rule_row;
+
+enum { GATED, GATED_CHANNEL, RWKV6, DELTA, GATED_DELTA, KDA, GENERAL, MLSTM };
+
+static const rule_row rules[RULE_ROWS] = {
+    [GATED] = {"gated", LINATTN_RULE_GATED, 3, true, false, false, false},
+    [GATED_CHANNEL] = {"gated-channel", LINATTN_RULE_GATED, 3, true, true, false, false},
+    [RWKV6] = {"rwkv6", LINATTN_RULE_GATED, 3, true, true, false, true},
+    [DELTA] = {"delta", LINATTN_RULE_DELTA, 3, false, false, false, false},
+    [GATED_DELTA] = {"gated-delta", LINATTN_RULE_GATED_DELTA, 4, true, false, false, false},
+    [KDA] = {"kda", LINATTN_RULE_GATED_DELTA, 4, true, true, false, false},
+    [GENERAL] = {"general", LINATTN_RULE_GENERAL, 5, true, true, true, false},
+    [MLSTM] = {"mlstm", LINATTN_RULE_MLSTM, 3, true, false, false, false},
+};
+
+const char *rule_row_name(int row) { return rules[row].name; }
+
+/* Plain C, by the compilers that were found. */
+typedef struct plain_row {
+    const char *name;
+    int rule;
+    plain_rule *function;
+} plain_row;
+
+static const plain_row plains[] = {
+#ifdef BENCH_PLAIN_GCC
+    {"rows-gcc", GATED, gcc_rows_gated},
+    {"panels-gcc", GATED, gcc_panels_gated},
+    {"rows-gcc", GATED_DELTA, gcc_rows_gated_delta},
+    {"panels-gcc", GATED_DELTA, gcc_panels_gated_delta},
+    {"rows-gcc", GENERAL, gcc_rows_general},
+    {"panels-gcc", GENERAL, gcc_panels_general},
+#endif
+#ifdef BENCH_PLAIN_CLANG
+    {"rows-clang", GATED, clang_rows_gated},
+    {"panels-clang", GATED, clang_panels_gated},
+    {"rows-clang", GATED_DELTA, clang_rows_gated_delta},
+    {"panels-clang", GATED_DELTA, clang_panels_gated_delta},
+    {"rows-clang", GENERAL, clang_rows_general},
+    {"panels-clang", GENERAL, clang_panels_general},
+#endif
+    {0},
+};
+
+static void plain_call(bench *b);
+
+/* The subject is a plain_row or a rule_row. */
+static const plain_row *plain_of(const bench *b)
+{
+    return b->call == plain_call ? b->subject : NULL;
+}
+
+static const rule_row *rule_of(const bench *b)
+{
+    return plain_of(b) ? &rules[plain_of(b)->rule] : b->subject;
+}
+
+/* ---- Operands -------------------------------------------------------------------------------- */
+
+/* [tokens][heads][dim], dense and in one block. */
+typedef struct rule_operands {
+    linattn_view q, k, v;
+    linattn_gates gates;
+    linattn_output out;
+    float *block;
+    size_t floats;
+} rule_operands;
+
+typedef struct space {
+    float *block;
+    size_t used;
+} space;
+
+/* The next tokens * heads rows, of numbers from bench_random; without a block it only counts. */
+static linattn_view take_rows(const bench *b, space *from, size_t tokens, size_t dim)
+{
+    const size_t count = tokens * b->heads * dim;
+    linattn_view view = {.stride_token = b->heads * dim, .stride_head = dim};
+    if (from->block) {
+        const float *random = bench_random(from->used + count) + from->used;
+        float *x = from->block + from->used;
+        for (size_t i = 0; i < count; i++) x[i] = random[i];
+        view.data = x;
+    }
+    from->used += (count + 15) / 16 * 16;
+    return view;
+}
+
+static rule_operands take_operands(const bench *b, space *from, size_t tokens)
+{
+    const rule_row *rule = rule_of(b);
+    const bool delta = rule->rule == LINATTN_RULE_DELTA || rule->rule == LINATTN_RULE_GATED_DELTA;
+    rule_operands o = {.q = take_rows(b, from, tokens, b->d),
+                       .k = take_rows(b, from, tokens, b->d),
+                       .v = take_rows(b, from, tokens, b->dv)};
+    linattn_gates *g = &o.gates;
+    g->decay_per_feature = rule->per_feature;
+    g->decay_log = rule->decay && !rule->factors;
+    if (rule->decay) g->decay = take_rows(b, from, tokens, rule->per_feature ? b->d : 1);
+    if (delta) g->beta = take_rows(b, from, tokens, 1);
+    if (rule->rule == LINATTN_RULE_MLSTM) g->input = take_rows(b, from, tokens, 1);
+    if (rule->rule == LINATTN_RULE_GENERAL) g->read = take_rows(b, from, tokens, b->d);
+    if (rule->rule == LINATTN_RULE_GENERAL) g->write = take_rows(b, from, tokens, b->d);
+    if (rule->bonus) g->bonus = take_rows(b, from, 1, b->d);
+    o.block = from->block;
+    o.floats = from->used;
+    return o;
+}
+
+static void make_unit(float *x, size_t rows, size_t d)
+{
+    for (size_t i = 0; i < rows; i++, x += d) {
+        float sum = 0.0f;
+        for (size_t f = 0; f < d; f++) sum += x[f] * x[f];
+        for (size_t f = 0; f < d; f++) x[f] /= sqrtf(sum);
+    }
+}
+
+/* From 0.7 to 1, mostly; beta within (0, 1); general as in RWKV-7: p = kappa alpha, r = -kappa. */
+static void shape_gates(const bench *b, rule_operands *o, size_t tokens)
+{
+    const rule_row *rule = rule_of(b);
+    const size_t rows = tokens * b->heads;
+    float *decay = (float *)o->gates.decay.data, *beta = (float *)o->gates.beta.data;
+    float *read = (float *)o->gates.read.data, *write = (float *)o->gates.write.data;
+    make_unit((float *)o->k.data, rows, b->d);
+    for (size_t i = 0; decay && i < rows * (rule->per_feature ? b->d : 1); i++) {
+        decay[i] = -0.1f * fabsf(decay[i]);
+        if (rule->factors) decay[i] = expf(decay[i]);
+    }
+    for (size_t i = 0; beta && i < rows; i++) beta[i] = 1.0f / (1.0f + expf(-beta[i]));
+    if (!read) return;
+    make_unit(read, rows, b->d);
+    for (size_t i = 0; i < rows * b->d; i++) {
+        write[i] = read[i] / (1.0f + expf(-write[i]));
+        read[i] = -read[i];
+    }
+}
+
+static const char *make_operands(const bench *b, size_t tokens, rule_operands *o)
+{
+    space from = {0};
+    const size_t floats = take_operands(b, &from, tokens).floats;
+    from = (space){.block = bench_floats(floats)};
+    if (!from.block || !bench_random(floats)) return bench_no_memory;
+    *o = take_operands(b, &from, tokens);
+    shape_gates(b, o, tokens);
+    o->out.data = bench_floats(tokens * b->heads * b->dv);
+    o->out.stride_token = b->heads * b->dv;
+    o->out.stride_head = b->dv;
+    return o->out.data ? NULL : bench_no_memory;
+}
+
+static void advance(linattn_view *view, size_t tokens)
+{
+    if (view->data) view->data += tokens * view->stride_token;
+}
+
+/* By pointers alone: this is timed, too, where calls are of one token. */
+static void skip(rule_operands *o, size_t tokens)
+{
+    advance(&o->q, tokens);
+    advance(&o->k, tokens);
+    advance(&o->v, tokens);
+    advance(&o->gates.decay, tokens);
+    advance(&o->gates.beta, tokens);
+    advance(&o->gates.read, tokens);
+    advance(&o->gates.write, tokens);
+    advance(&o->gates.input, tokens);
+    o->out.data += tokens * o->out.stride_token;
+}
+
+/* ---- Running one ----------------------------------------------------------------------------- */
+
+/* What the benchmark times, and what by turns with it: plain C with linattn, one token of a small
+   state with causal's. */
+typedef struct rule_run {
+    rule_operands o;
+    void *state, *causal;
+    float *s, *scratch; /* of plain C */
+} rule_run;
+
+/* `tokens` in calls of b->chunk. */
+static void recur(const bench *b, const rule_run *r, size_t tokens)
+{
+    rule_operands at = r->o;
+    for (size_t t = 0; t < tokens; t += b->chunk, skip(&at, b->chunk)) {
+        const size_t n = tokens - t < b->chunk ? tokens - t : b->chunk;
+        bench_check(b->library->recurrent(r->state, at.q, at.k, at.v, &at.gates, at.out, n, NULL));
+    }
+}
+
+static void rule_call(bench *b) { recur(b, b->data, b->n); }
+
+static void causal_call(bench *b)
+{
+    const rule_run *r = b->data;
+    rule_operands at = r->o;
+    for (size_t t = 0; t < b->n; t++, skip(&at, 1))
+        bench_check(b->library->causal(r->causal, at.q, at.k, at.v, at.out, 1, NULL));
+}
+
+/* Heads one after the other: with more than one there is only one token. */
+static void run_plain(const bench *b, const rule_run *r, size_t tokens)
+{
+    const rule_operands *o = &r->o;
+    const linattn_gates *g = &o->gates;
+    for (size_t h = 0; h < b->heads; h++) {
+        const peer_rule p = {
+            .q = o->q.data + h * b->d,
+            .k = o->k.data + h * b->d,
+            .v = o->v.data + h * b->dv,
+            .decay = g->decay.data + h * g->decay.stride_head,
+            .beta = g->beta.data ? g->beta.data + h : NULL,
+            .read = g->read.data ? g->read.data + h * b->d : NULL,
+            .write = g->write.data ? g->write.data + h * b->d : NULL,
+            .out = o->out.data + h * b->dv,
+            .s = r->s + h * b->d * b->dv,
+            .scratch = r->scratch,
+            .n = tokens,
+            .m = b->d,
+            .dv = b->dv,
+        };
+        plain_of(b)->function(&p);
+    }
+}
+
+static void plain_call(bench *b) { run_plain(b, b->data, b->n); }
+
+static oracle_problem problem_of(const bench *b, const rule_operands *o)
+{
+    return (oracle_problem){.q = o->q.data,
+                            .k = o->k.data,
+                            .v = o->v.data,
+                            .q_token = o->q.stride_token,
+                            .k_token = o->k.stride_token,
+                            .v_token = o->v.stride_token,
+                            .n = b->n,
+                            .d = b->d,
+                            .dv = b->dv,
+                            .map = b->map,
+                            .normaliser = LINATTN_NORM_NONE,
+                            .causal = true,
+                            .rule = rule_of(b)->rule,
+                            .gates = o->gates};
+}
+
+/* Few tokens are too easy: there are operands of so many, the first of which are timed. */
+enum { LEAST_CHECKED = 16 };
+
+static size_t tokens_of(const bench *b) { return b->n < LEAST_CHECKED ? LEAST_CHECKED : b->n; }
+
+static double run_error(const bench *b, const rule_run *r)
+{
+    oracle_problem p = problem_of(b, &r->o);
+    if (plain_of(b) && b->heads > 1) return -1.0; /* it is for one token */
+    p.n = tokens_of(b);
+    p.n = oracle_tokens(&p);
+    if (plain_of(b))
+        run_plain(b, r, p.n);
+    else
+        recur(b, r, p.n);
+    return oracle_error(&p, r->o.out.data, r->o.out.stride_token);
+}
+
+/* Bandwidth is measured in the state, or in the operands if these are larger. */
+static void set_limits(bench *b, rule_run *r)
+{
+    const size_t state = b->heads * b->d * b->dv;
+    const size_t moved = b->n * (r->o.floats / tokens_of(b) + b->heads * b->dv);
+    b->flops = 2.0 * rule_of(b)->operations * b->items * (double)(b->d * b->dv);
+    b->bytes = sizeof(float) * (double)(moved + 2 * state);
+    if (moved > 2 * state) {
+        b->memory = r->o.block;
+        b->memory_floats = r->o.floats;
+    } else if (plain_of(b)) {
+        b->memory = r->s;
+        b->memory_floats = state;
+    } else {
+        bench_memory_is_state(b, r->state);
+    }
+}
+
+static const char *take_causal(const bench *b, rule_run *r)
+{
+    bench usual = *b;
+    usual.rule = LINATTN_RULE_SUM;
+    usual.map = LINATTN_MAP_ELU1;
+    r->causal = bench_state(&usual);
+    return r->causal ? NULL : bench_no_memory;
+}
+
+static const char *rule_open(bench *b)
+{
+    const size_t states = b->heads * b->d * b->dv;
+    rule_run *r = bench_take(sizeof *r);
+    const char *problem = r ? make_operands(b, tokens_of(b), &r->o) : bench_no_memory;
+    if (problem) return problem;
+    b->data = r;
+    b->items = (double)(b->n * b->heads);
+    r->state = bench_state(b);
+    r->s = bench_floats(plain_of(b) ? states : 1);
+    r->scratch = bench_floats(3 * b->dv);
+    if (!r->state || !r->s || !r->scratch) return bench_no_memory;
+    if (b->base == causal_call) problem = take_causal(b, r);
+    if (problem) return problem;
+    b->error = run_error(b, r);
+    set_limits(b, r);
+    return NULL;
+}
+
+/* ---- What is registered ---------------------------------------------------------------------- */
+
+static const shape main_shapes[] = {{64, 64}, {128, 128}, {256, 256}, {128, 64}};
+
+/* And what they lie between. */
+static const shape odd_shapes[] = {{32, 32}, {33, 33}, {65, 65}, {96, 96}, {100, 100}};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static bench rule_bench(const rule_row *rule, shape x, size_t n)
+{
+    return (bench){.open = rule_open,
+                   .call = rule_call,
+                   .library = &library_o3,
+                   .subject = rule,
+                   .rule = rule->rule,
+                   .map = LINATTN_MAP_IDENTITY,
+                   .d = x.d,
+                   .dv = x.dv,
+                   .n = n,
+                   .chunk = n,
+                   .heads = 1};
+}
+
+/* On every instruction set; scalar code where it was asked for, on fewer tokens. */
+static void add_each(const selection *s, const bench *usual, const char *kernel, const char *suffix)
+{
+    for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
+        const bool scalar = isa == LINATTN_ISA_SCALAR;
+        bench b = *usual;
+        if (!(s->isas >> isa & 1u) || (scalar && !s->given && !s->full)) continue;
+        b.isa = (linattn_isa)isa;
+        if (scalar && !s->given && b.n == usual_length) b.n = scalar_length;
+        bench_add(&b, "%s/%s/%s/%zux%zu/%zu%s", kernel, rule_of(&b)->name, bench_by(&b), b.d, b.dv,
+                  b.chunk == 1 ? 1 : b.n, suffix);
+    }
+}
+
+/* Timed by turns with linattn, but for decode: each would evict the other's states. */
+static void add_plain(const selection *s, const plain_row *plain, shape x, size_t n, size_t heads)
+{
+    bench b = rule_bench(&rules[plain->rule], x, n);
+    b.subject = plain;
+    b.call = plain_call;
+    b.base = rule_call;
+    b.isa = selection_best(s);
+    b.heads = heads;
+    if (b.isa == LINATTN_ISA_SCALAR || !(s->rules >> plain->rule & 1u)) return;
+    if (heads == 1) b.comparison = COMPARE_TIMES;
+    if (heads == 1)
+        bench_add(&b, "recurrent/%s/%s/%zux%zu/%zu", rule_of(&b)->name, plain->name, x.d, x.dv, n);
+    else
+        bench_add(&b, "recurrent-decode/%s/%s/%zux%zu/1/h%zu", rule_of(&b)->name, plain->name, x.d,
+                  x.dv, heads);
+}
+
+static void add_sequence(const selection *s, int rule, shape x, size_t n)
+{
+    const bench b = rule_bench(&rules[rule], x, n);
+    if (s->rules >> rule & 1u) add_each(s, &b, "recurrent", "");
+}
+
+static void add_plain_sequence(const selection *s, int rule, shape x, size_t n)
+{
+    for (const plain_row *p = plains; p->name; p++)
+        if (p->rule == rule) add_plain(s, p, x, n, 1);
+}
+
+/* The same in calls of 64 tokens. */
+static void add_calls(const selection *s, int rule)
+{
+    bench b = rule_bench(&rules[rule], (shape){128, 128}, usual_length);
+    b.chunk = 64;
+    add_each(s, &b, "recurrent", "/calls64");
+}
+
+/* One token for each of many heads. */
+static void add_decode(const selection *s, int rule, size_t heads)
+{
+    bench b = rule_bench(&rules[rule], (shape){128, 128}, 1);
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, "/h%zu", heads);
+    b.heads = heads;
+    add_each(s, &b, "recurrent-decode", suffix);
+    for (const plain_row *p = plains; p->name; p++)
+        if (p->rule == rule) add_plain(s, p, (shape){128, 128}, 1, heads);
+}
+
+/* One token of a small state, beside one of causal; as small.c has it, compiled with -O2. */
+static void add_step(const selection *s, int rule)
+{
+    enum { TOKENS = 64 }; /* one after the other, so that few can be guessed */
+    bench b = rule_bench(&rules[rule], (shape){16, 16}, TOKENS);
+    b.base = causal_call;
+    b.comparison = COMPARE_TIMES;
+    b.library = &library_o2;
+    b.chunk = 1;
+    add_each(s, &b, "recurrent-step", "/h1");
+}
+
+static void register_samples(const selection *s)
+{
+    static const int usual[] = {GATED, GATED_DELTA, DELTA};
+    for (int rule = 0; rule < RULE_ROWS; rule++) {
+        for (size_t i = 0; i < COUNT(main_shapes); i++) {
+            add_sequence(s, rule, main_shapes[i], usual_length);
+            add_plain_sequence(s, rule, main_shapes[i], usual_length);
+        }
+        for (size_t i = 0; i < COUNT(odd_shapes); i++)
+            if (rule == GATED || rule == GATED_DELTA || s->full)
+                add_sequence(s, rule, odd_shapes[i], usual_length);
+    }
+    for (size_t i = 0; i < COUNT(usual); i++) {
+        add_calls(s, usual[i]);
+        add_decode(s, usual[i], 32);
+        add_decode(s, usual[i], 512);
+        add_step(s, usual[i]);
+    }
+}
+
+void register_rules(const selection *s)
+{
+    if (!s->given) register_samples(s);
+    for (int rule = 0; s->given && rule < RULE_ROWS; rule++)
+        for (size_t i = 0; i < s->shape_count; i++)
+            for (size_t j = 0; j < s->n_count; j++) {
+                add_sequence(s, rule, s->shapes[i], s->n[j]);
+                add_plain_sequence(s, rule, s->shapes[i], s->n[j]);
+            }
+}

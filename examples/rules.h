@@ -1,0 +1,279 @@
+/* rules.h: what attend reads and writes for the rules of linear attention: gates from .npy files,
+   and states as plain sums.  SPDX: MIT */
+#ifndef RULES_H
+#define RULES_H
+
+#include "npy.h"
+
+/* The end of what --help prints. */
+static const char rules_help[] =
+    "Rules, each of which tells how a token changes the state S of linear attention:\n"
+    "  --rule NAME         sum (default), or one of these, which imply --causal, take the maps\n"
+    "                      elu1, identity, relu, exp and unit, and need files of gates:\n"
+    "                      gated: S = Diag(a) S + k v'. RetNet, Mamba-2, GLA, RWKV-5 and 6.\n"
+    "                        Needs --decay; takes --bonus, and --norm sum or length\n"
+    "                      delta: S = S + beta k (v - S'k)'. DeltaNet. Needs --beta\n"
+    "                      gated-delta: the same after S = Diag(a) S. Gated DeltaNet, KDA.\n"
+    "                        Needs --decay and --beta\n"
+    "                      general: S = Diag(a) S + p (r'S) + k v'. RWKV-7. Needs --decay,\n"
+    "                        --read and --write\n"
+    "                      mlstm: S = a S + e^i k v', z = a z + e^i k, and the output is\n"
+    "                        S'q / max(|z'q|, 1). xLSTM. Needs --decay and --input-gate\n"
+    "                      Under these, several heads of values may share one of queries and\n"
+    "                      keys: head h of the values, gates and outputs reads head\n"
+    "                      h / (heads of values / heads of keys). kv_heads are those of values\n"
+    "  --decay F           a: .npy file of shape (tokens, kv_heads) or, but for mlstm, (tokens,\n"
+    "                      kv_heads, dim); with 1 in place of tokens the same for all of them\n"
+    "  --decay-is KIND     log (default): the file has log(a), at most 0; factor: a, 0 to 1\n"
+    "  --beta F            (tokens, kv_heads) or (tokens, 1), 0 to 2\n"
+    "  --read F --write F  r and p, each of the shape of k\n"
+    "  --bonus F           u, (kv_heads, dim): the output is (S + Diag(u) k v')'q with S as it "
+    "was\n"
+    "                      before the token\n"
+    "  --input-gate F      i, (tokens, kv_heads), any finite numbers\n"
+    "\n"
+    "States as plain numbers, for linear attention without --window:\n"
+    "  --import-state F    begin with the S of a .npy file, (kv_heads, dim, dim_value). It lacks\n"
+    "                      the sums of a normaliser: with --norm none, and not for mlstm\n"
+    "  --export-state F    save the S after the last key, in the same manner as --out\n"
+    "\n"
+    "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
+
+static const char *const rule_names[] = {
+    [LINATTN_RULE_SUM] = "sum",         [LINATTN_RULE_GATED] = "gated",
+    [LINATTN_RULE_DELTA] = "delta",     [LINATTN_RULE_GATED_DELTA] = "gated-delta",
+    [LINATTN_RULE_GENERAL] = "general", [LINATTN_RULE_MLSTM] = "mlstm",
+};
+_Static_assert(sizeof rule_names / sizeof rule_names[0] == LINATTN_RULE_COUNT, "name every rule");
+
+static const char *const decay_names[] = {"log", "factor"};
+
+/* Sets of rules: bit 1u << each. */
+enum {
+    SUM = 1u << LINATTN_RULE_SUM,
+    GATED = 1u << LINATTN_RULE_GATED,
+    DELTA = 1u << LINATTN_RULE_DELTA,
+    GATED_DELTA = 1u << LINATTN_RULE_GATED_DELTA,
+    GENERAL = 1u << LINATTN_RULE_GENERAL,
+    MLSTM = 1u << LINATTN_RULE_MLSTM,
+    ALL_RULES = (1u << LINATTN_RULE_COUNT) - 1
+};
+
+/* What a rule may be told of each token, besides its query, key and value. */
+typedef enum gate_kind {
+    GATE_DECAY,
+    GATE_BETA,
+    GATE_READ,
+    GATE_WRITE,
+    GATE_BONUS,
+    GATE_INPUT,
+    GATE_COUNT
+} gate_kind;
+
+/* The rules that take each. They need it, too: all but the bonus. */
+static const unsigned gate_rules[GATE_COUNT] = {
+    [GATE_DECAY] = GATED | GATED_DELTA | GENERAL | MLSTM,
+    [GATE_BETA] = DELTA | GATED_DELTA,
+    [GATE_READ] = GENERAL,
+    [GATE_WRITE] = GENERAL,
+    [GATE_BONUS] = GATED,
+    [GATE_INPUT] = MLSTM,
+};
+
+/* Those of a run: `views` are the gates of its first token, `step` the floats from one token to the
+   next, 0 where all have the same. */
+typedef struct gate_files {
+    linattn_gates views;
+    float *data[GATE_COUNT]; /* NULL where there is none; to be freed */
+    size_t step[GATE_COUNT];
+} gate_files;
+
+/* ---- Shapes --------------------------------------------------------------------------------- */
+
+/* The shapes that a file may have. */
+typedef struct shapes {
+    size_t count;
+    struct {
+        size_t rank, size[3];
+    } one[4];
+} shapes;
+
+static inline void add_shape(shapes *s, size_t rank, size_t a, size_t b, size_t c)
+{
+    s->one[s->count].rank = rank;
+    s->one[s->count].size[0] = a;
+    s->one[s->count].size[1] = b;
+    s->one[s->count].size[2] = c;
+    s->count++;
+}
+
+static inline void print_shape(char *text, size_t room, size_t rank, const size_t *size)
+{
+    size_t used = strlen(text);
+    for (size_t i = 0; i < rank && used < room; i++) {
+        used += (size_t)snprintf(text + used, room - used, "%s%zu", i ? ", " : "(", size[i]);
+    }
+    if (used < room) {
+        snprintf(text + used, room - used, ")");
+    }
+}
+
+/* Reads a file that has one of the shapes. */
+static inline npy_array read_shaped(const char *path, const npy_layout *layout,
+                                    const shapes *expected)
+{
+    char found[80] = "", wanted[320] = "";
+    npy_array a = npy_read(path, layout);
+    for (size_t i = 0; i < expected->count; i++) {
+        size_t rank = expected->one[i].rank;
+        const size_t *size = expected->one[i].size;
+        if (a.rank == rank && memcmp(a.shape, size, rank * sizeof *size) == 0) {
+            return a;
+        }
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s", i ? " or " : "");
+        print_shape(wanted, sizeof wanted, rank, size);
+    }
+    print_shape(found, sizeof found, a.rank, a.shape);
+    fail("%s: shape %s, expected %s: %s", path, found, wanted, layout->axes);
+}
+
+/* ---- Gates ---------------------------------------------------------------------------------- */
+
+static const npy_layout gate_layouts[GATE_COUNT] = {
+    [GATE_DECAY] = {2, 3, "(tokens, kv_heads) or (tokens, kv_heads, dim), or of 1 token for all"},
+    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)"},
+    [GATE_READ] = {2, 3, "the shape of the keys"},
+    [GATE_WRITE] = {2, 3, "the shape of the keys"},
+    [GATE_BONUS] = {2, 2, "(kv_heads, dim)"},
+    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)"},
+};
+static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all"};
+
+/* Of the decay and of what has a number per head. */
+static inline shapes gate_shapes(gate_kind which, const linattn_config *config, size_t tokens)
+{
+    shapes s = {0};
+    size_t heads = config->kv_heads, dim = config->dim_key;
+    int per_feature = which == GATE_DECAY && config->rule != LINATTN_RULE_MLSTM;
+    add_shape(&s, 2, tokens, heads, 0);
+    if (per_feature) {
+        add_shape(&s, 3, tokens, heads, dim);
+    }
+    if (which == GATE_DECAY && tokens != 1) {
+        add_shape(&s, 2, 1, heads, 0);
+        if (per_feature) {
+            add_shape(&s, 3, 1, heads, dim);
+        }
+    }
+    if (which == GATE_BETA && heads != 1) {
+        add_shape(&s, 2, tokens, 1, 0);
+    }
+    return s;
+}
+
+/* Of vectors as long as a key: for each token, or one for each head. */
+static inline shapes vector_shapes(gate_kind which, const linattn_config *config, size_t tokens)
+{
+    shapes s = {0};
+    size_t dim = config->dim_key;
+    size_t key_heads = config->key_heads ? config->key_heads : config->kv_heads;
+    if (which == GATE_BONUS) {
+        add_shape(&s, 2, config->kv_heads, dim, 0);
+    } else {
+        add_shape(&s, 3, tokens, key_heads, dim);
+        if (key_heads == 1) {
+            add_shape(&s, 2, tokens, dim, 0);
+        }
+    }
+    return s;
+}
+
+static inline linattn_view *gate_view(linattn_gates *views, gate_kind which)
+{
+    linattn_view *const all[GATE_COUNT] = {
+        [GATE_DECAY] = &views->decay, [GATE_BETA] = &views->beta,   [GATE_READ] = &views->read,
+        [GATE_WRITE] = &views->write, [GATE_BONUS] = &views->bonus, [GATE_INPUT] = &views->input,
+    };
+    return all[which];
+}
+
+/* Adds one to the gates; the config is complete. */
+static inline void read_gate(gate_files *g, gate_kind which, const char *path,
+                             const linattn_config *config, size_t tokens)
+{
+    int vectors = which == GATE_READ || which == GATE_WRITE || which == GATE_BONUS;
+    int of_heads = which == GATE_DECAY && config->rule == LINATTN_RULE_MLSTM;
+    shapes expected =
+        vectors ? vector_shapes(which, config, tokens) : gate_shapes(which, config, tokens);
+    npy_array a =
+        read_shaped(path, of_heads ? &head_decay_layout : &gate_layouts[which], &expected);
+    size_t per_token = a.rank == 3 ? a.shape[1] * a.shape[2] : a.shape[1];
+    int fixed = which == GATE_BONUS || a.shape[0] != tokens;
+    g->data[which] = a.data;
+    g->step[which] = fixed ? 0 : per_token;
+    *gate_view(&g->views, which) = linattn_rows(a.data);
+    if (which == GATE_DECAY) {
+        g->views.decay_fixed = fixed;
+        g->views.decay_per_feature = a.rank == 3;
+    } else if (which == GATE_BETA) {
+        g->views.beta_shared = a.shape[1] != config->kv_heads;
+    }
+}
+
+static inline linattn_gates gates_from(const gate_files *g, size_t token)
+{
+    linattn_gates views = g->views;
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
+        if (g->data[i]) {
+            gate_view(&views, i)->data = g->data[i] + token * g->step[i];
+        }
+    }
+    return views;
+}
+
+static inline void free_gates(gate_files *g)
+{
+    for (gate_kind i = 0; i < GATE_COUNT; i++) {
+        free(g->data[i]);
+    }
+}
+
+/* ---- States as plain sums ------------------------------------------------------------------- */
+
+static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)"};
+
+/* From a file into a state of this config. */
+static inline void import_state(const linattn_config *config, void *state, const char *path)
+{
+    shapes expected = {0};
+    size_t features = linattn_features(config);
+    add_shape(&expected, 3, config->kv_heads, features, config->dim_value);
+    npy_array a = read_shaped(path, &sums_layout, &expected);
+    for (size_t head = 0; head < config->kv_heads; head++) {
+        const float *sums = a.data + head * features * config->dim_value;
+        require(linattn_state_import(state, head, 0, sums, NULL), path);
+    }
+    free(a.data);
+}
+
+/* Memory for export_state(). */
+static inline npy_array make_sums(const linattn_config *config)
+{
+    size_t features = linattn_features(config), bytes;
+    npy_array a = {.rank = 3, .shape = {config->kv_heads, features, config->dim_value}};
+    if (!npy_bytes(a.shape, a.rank, &bytes)) {
+        fail("a state of shape (%zu, %zu, %zu) is too large", a.shape[0], a.shape[1], a.shape[2]);
+    }
+    a.data = allocate(bytes);
+    return a;
+}
+
+static inline void export_state(const void *state, const npy_array *a)
+{
+    for (size_t head = 0; head < a->shape[0]; head++) {
+        float *sums = a->data + head * a->shape[1] * a->shape[2];
+        require(linattn_state_export(state, head, 0, sums, NULL), "the state's export");
+    }
+}
+
+#endif
