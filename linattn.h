@@ -3642,7 +3642,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
 #define LINATTN__SPENT 2.3283064e-10f   /* 2^-32: when credit is below, rows are flushed at 2^-94, */
 #define LINATTN__FLUSHED 5.0487098e-29f /* so that nothing between is denormal. Rows of 16 at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12. What keys */
-#define LINATTN__READ_SHARE 0.84f       /* read lessens sums, too: as if by this */
+#define LINATTN__READ_SHARE 0.95f       /* read lessens sums, too: as if by this */
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {

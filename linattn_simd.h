@@ -234,6 +234,7 @@
 #define la_rule_rows LA_NAME(rule_rows)
 #define la_rule_share LA_NAME(rule_share)
 #define la_rule_spend LA_NAME(rule_spend)
+#define la_rule_spend_one LA_NAME(rule_spend_one)
 #define la_rule_split LA_NAME(rule_split)
 #define la_rule_stabilise LA_NAME(rule_stabilise)
 #define la_rule_store LA_NAME(rule_store)
@@ -3084,39 +3085,71 @@ static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
     return good;
 }
 
-/* The same for all numbers. Rows whose credit is spent are flagged: with all 16, so that they are
-   not looked at one by one, but for those that decay so fast that they would be all the time. */
+/* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
+   so that they are not looked at one by one, but for those that decay so fast that they would be
+   all the time. */
+static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const float *a, size_t f,
+                                                size_t end)
+{
+    const size_t groups = (b->f1 - b->f0 + 15) / 16;
+    const float share = b->reads ? LINATTN__READ_SHARE : 1.0f;
+    unsigned flags = 0;
+    int all = 0;
+    size_t i;
+    for (i = f; i < end; i++) {
+        const float by = a[i - f] * share;
+        float left = b->credit[i] * by;
+        if (by == 0.0f) left = 1.0f;
+        if (left < LINATTN__SPENT) {
+            flags |= 1u << (i - f);
+            all |= by > LINATTN__FAST;
+            left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
+        }
+        b->credit[i] = left > 1.0f ? 1.0f : left;
+    }
+    for (i = f; all && i < end; i++) {
+        const float by = a[i - f] * share;
+        b->credit[i] = by > LINATTN__SPENT ? by : LINATTN__SPENT;
+        if (b->credit[i] > 1.0f) b->credit[i] = 1.0f;
+    }
+    if (all) flags = 0xffffu;
+    if (!flags) return;
+    b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
+    b->w->any[t] = 1;
+}
+
+/* The same for all of them, token by token. */
 static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 {
-    const size_t groups = (b->f1 - b->f0 + 15) / 16, end = b->f1 - f < 16 ? b->f1 : f + 16;
-    const float share = b->reads ? LINATTN__READ_SHARE : 1.0f;
+    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const la_vec least = la_set1(LINATTN__FLT_MIN);
+    const la_vec share = la_set1(b->reads ? LINATTN__READ_SHARE : 1.0f);
+    const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
+    const int gated = b->rule == LINATTN_RULE_GATED;
     size_t t, i;
     for (t = 0; t < b->count; t++) {
         const float *const a = (b->a_made ? b->a_made + t * b->row : b->a.at + t * b->a.row) +
                                (f - b->f0);
-        unsigned flags = 0;
-        int all = 0;
-        for (i = f; i < end; i++) {
-            const float by = a[i - f] * share;
-            float left = b->credit[i] * by;
-            if (by == 0.0f) left = 1.0f;
-            if (left < LINATTN__SPENT) {
-                flags |= 1u << (i - f);
-                all |= by > LINATTN__FAST;
-                left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
-            }
-            b->credit[i] = left > 1.0f ? 1.0f : left;
-            if (b->rule == LINATTN_RULE_GATED) b->kept[i] = linattn__flush(b->kept[i] * a[i - f]);
+        la_vec left[LA_PANEL_VECS];
+        int usual = 1;
+        for (i = f; i < end; i += LA_W) {
+            const int lanes = la_lanes_left(end, i);
+            const la_vec by = la_mul(la_load_part(a + (i - f), lanes), share);
+            la_vec *const at = left + (i - f) / LA_W;
+            *at = la_first(la_mul(la_load(b->credit + i), by), one, lanes);
+            /* neither spent nor more than 1, nor 0 */
+            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) usual = 0;
         }
-        for (i = f; all && i < end; i++) {
-            const float by = a[i - f] * share;
-            b->credit[i] = by > LINATTN__SPENT ? by : LINATTN__SPENT;
-            if (b->credit[i] > 1.0f) b->credit[i] = 1.0f;
+        if (!usual) la_rule_spend_one(b, t, a, f, end);
+        for (i = f; i < end; i += LA_W) {
+            const int lanes = la_lanes_left(end, i);
+            la_vec kept;
+            if (usual) la_store_part(b->credit + i, left[(i - f) / LA_W], lanes);
+            if (!gated) continue;
+            kept = la_mul(la_load(b->kept + i), la_load_part(a + (i - f), lanes));
+            kept = la_select(la_gt(least, la_max(la_sub(la_zero(), kept), kept)), la_zero(), kept);
+            la_store_part(b->kept + i, kept, lanes);
         }
-        if (all) flags = 0xffffu;
-        if (!flags) continue;
-        b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
-        b->w->any[t] = 1;
     }
 }
 
@@ -5581,6 +5614,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_rows
 #undef la_rule_share
 #undef la_rule_spend
+#undef la_rule_spend_one
 #undef la_rule_split
 #undef la_rule_stabilise
 #undef la_rule_store
