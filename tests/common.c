@@ -401,9 +401,12 @@ void parallel_threads(void *user, size_t count, linattn_job *job, void *arg)
 
 linattn_config config_resolved(linattn_config config)
 {
+    if (config.key_heads && config.kv_heads) config.heads = config.kv_heads;
     if (!config.heads) config.heads = 1;
     if (!config.kv_heads) config.kv_heads = config.heads;
     if (!config.dim_value) config.dim_value = config.dim_key;
+    if (config.normaliser == LINATTN_NORM_DEFAULT && config.rule != LINATTN_RULE_SUM)
+        config.normaliser = LINATTN_NORM_NONE;
     if (config.normaliser == LINATTN_NORM_DEFAULT)
         config.normaliser =
             config.map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
@@ -447,9 +450,11 @@ bool map_is_exponential(linattn_feature_map map)
     return map == LINATTN_MAP_EXP || map == LINATTN_MAP_SOFTMAX || map_is_favor(map);
 }
 
+bool map_has_fields(linattn_feature_map map) { return map_is_favor(map) || map_is_monomial(map); }
+
 bool map_has_signs(linattn_feature_map map)
 {
-    return map == LINATTN_MAP_IDENTITY || map_is_monomial(map);
+    return map == LINATTN_MAP_IDENTITY || map == LINATTN_MAP_UNIT || map_is_monomial(map);
 }
 
 bool map_masks(linattn_feature_map map) { return !map_has_signs(map); }
@@ -535,7 +540,8 @@ const char *map_name(linattn_feature_map map)
                                         "favor_simplified",
                                         "favor_hyperbolic",
                                         "taylor",
-                                        "expdef"};
+                                        "expdef",
+                                        "unit"};
     return (size_t)map < COUNT_OF(names) ? names[map] : "unknown";
 }
 
@@ -561,10 +567,11 @@ static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config
     int used = snprintf(
         name, CONFIG_BYTES,
         "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
-        "window=%zu",
+        "window=%zu rule=%d key_heads=%zu",
         map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
         config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
-        config->projection ? " projection" : "", config->features, config->degree, config->window);
+        config->projection ? " projection" : "", config->features, config->degree, config->window,
+        (int)config->rule, config->key_heads);
     return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
 }
 
@@ -934,4 +941,290 @@ void check_same_outcome(const problem *p, const outcome *actual, const outcome *
     if (actual->update_state)
         check_same_bytes(actual->update_state, expected->update_state, actual->state_bytes,
                          "%s: state of update, %s", law, problem_name(p));
+}
+
+/* ---- Recurrences ---------------------------------------------------------------------------- */
+
+const linattn_feature_map rule_maps[5] = {LINATTN_MAP_IDENTITY, LINATTN_MAP_ELU1, LINATTN_MAP_RELU,
+                                          LINATTN_MAP_EXP, LINATTN_MAP_UNIT};
+
+static linattn_rule rule_of(rule_form form)
+{
+    switch (form) {
+    case FORM_GATED:
+    case FORM_GATED_FEATURES:
+    case FORM_BONUS: return LINATTN_RULE_GATED;
+    case FORM_DELTA: return LINATTN_RULE_DELTA;
+    case FORM_GATED_DELTA:
+    case FORM_GATED_DELTA_FEATURES: return LINATTN_RULE_GATED_DELTA;
+    case FORM_GENERAL:
+    case FORM_GENERAL_HEADS: return LINATTN_RULE_GENERAL;
+    default: return LINATTN_RULE_MLSTM;
+    }
+}
+
+axes operand_axes(const recurrence *x, rule_input which)
+{
+    const linattn_config *c = &x->config;
+    size_t key_heads = c->key_heads ? c->key_heads : c->kv_heads;
+    switch (which) {
+    case IN_Q: return (axes){x->n, c->key_heads ? c->key_heads : c->heads, c->dim_key};
+    case IN_V: return (axes){x->n, c->kv_heads, c->dim_value};
+    case IN_DECAY: return (axes){x->fixed ? 1 : x->n, c->kv_heads, x->per_feature ? c->dim_key : 1};
+    case IN_BETA: return (axes){x->n, x->shared ? 1 : c->kv_heads, 1};
+    case IN_BONUS: return (axes){1, c->kv_heads, c->dim_key};
+    case IN_INPUT: return (axes){x->n, c->kv_heads, 1};
+    default: return (axes){x->n, key_heads, c->dim_key};
+    }
+}
+
+bool operand_is_of_tokens(const recurrence *x, rule_input which)
+{
+    return which != IN_BONUS && !(which == IN_DECAY && x->fixed);
+}
+
+size_t operand_floats(const recurrence *x, rule_input which)
+{
+    axes e = operand_axes(x, which);
+    return x->in[which] ? e.tokens * e.heads * e.dim : 0;
+}
+
+float *operand_row(const recurrence *x, rule_input which, size_t token, size_t head)
+{
+    axes e = operand_axes(x, which);
+    if (!operand_is_of_tokens(x, which)) token = 0;
+    return x->in[which] + (token * e.heads + head) * e.dim;
+}
+
+size_t recurrence_width(const recurrence *x) { return x->config.heads * x->config.dim_value; }
+
+const char *recurrence_name(const recurrence *x)
+{
+    char *name = name_buffer();
+    size_t at = write_config(name, &x->config);
+    snprintf(name + at, NAME_BYTES - at, " tokens=%zu%s%s%s%s%s", x->n,
+             x->per_feature ? " per_feature" : "", x->fixed ? " fixed" : "", x->log ? " log" : "",
+             x->shared ? " shared" : "", x->in[IN_BONUS] ? " bonus" : "");
+    return name;
+}
+
+recurrence recurrence_empty(linattn_config config, rule_form form, size_t n, rng *r)
+{
+    config.rule = rule_of(form);
+    recurrence x = {.config = config_resolved(config), .n = n};
+    bool takes[OPERANDS] = {[IN_Q] = true, [IN_K] = true, [IN_V] = true};
+    size_t how = rng_below(r, 64);
+    takes[IN_DECAY] = form != FORM_DELTA;
+    takes[IN_BETA] = form >= FORM_DELTA && form <= FORM_GATED_DELTA_FEATURES;
+    takes[IN_READ] = takes[IN_WRITE] = form == FORM_GENERAL || form == FORM_GENERAL_HEADS;
+    takes[IN_BONUS] = form == FORM_BONUS;
+    takes[IN_INPUT] = form == FORM_MLSTM;
+    x.per_feature = form == FORM_GATED_FEATURES || form == FORM_GATED_DELTA_FEATURES ||
+                    form == FORM_GENERAL || (form == FORM_BONUS && how & 1);
+    x.fixed = takes[IN_DECAY] && (how >> 1 & 3) == 0;
+    x.log = takes[IN_DECAY] && how & 8;
+    x.shared = takes[IN_BETA] && (how >> 4) == 0;
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(&x, (rule_input)i);
+        if (takes[i]) x.in[i] = pool_floats(e.tokens * e.heads * e.dim);
+    }
+    return x;
+}
+
+/* 0.95 times a vector of length one. */
+static void fill_unit(rng *r, float *row, size_t dim)
+{
+    double squares = 0;
+    for (size_t f = 0; f < dim; f++) {
+        row[f] = rng_float(r, 0.95f);
+        row[f] += row[f] < 0 ? -0.05f : 0.05f;
+        squares += (double)row[f] * (double)row[f];
+    }
+    for (size_t f = 0; f < dim; f++) row[f] = (float)(0.95 * (double)row[f] / sqrt(squares));
+}
+
+static void fill_key(rng *r, const linattn_config *c, float *row)
+{
+    float root = c->scale > 0 ? sqrtf(c->scale) : 1;
+    fill_unit(r, row, c->dim_key);
+    for (size_t f = 0; f < c->dim_key; f++) {
+        if (c->map == LINATTN_MAP_UNIT) row[f] *= 3;
+        if (c->map == LINATTN_MAP_RELU) row[f] /= root;
+        if (c->map == LINATTN_MAP_ELU1 || c->map == LINATTN_MAP_EXP)
+            row[f] = logf(fabsf(row[f])) / root;
+    }
+}
+
+/* Most near 1, now and then exactly 0 or 1. */
+static float draw_decay(rng *r, bool log)
+{
+    float u = rng_float(r, 1), lost = 0.4f * u * u;
+    size_t kind = rng_below(r, 48);
+    if (kind == 0) return log ? -1e30f : 0;
+    if (kind == 1) return log ? 0 : 1;
+    return log ? -lost : 1 - lost;
+}
+
+static float draw_beta(rng *r)
+{
+    size_t kind = rng_below(r, 48);
+    return kind < 2 ? 2 * (float)kind : 1 + rng_float(r, 1);
+}
+
+void recurrence_fill(recurrence *x, rng *r)
+{
+    const linattn_config *c = &x->config;
+    size_t m = c->dim_key;
+    rng_fill(r, x->in[IN_Q], operand_floats(x, IN_Q), 2);
+    rng_fill(r, x->in[IN_V], operand_floats(x, IN_V), 1);
+    for (size_t i = 0; i < operand_floats(x, IN_K); i += m) fill_key(r, c, x->in[IN_K] + i);
+    for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
+        x->in[IN_DECAY][i] = draw_decay(r, x->log);
+    for (size_t i = 0; i < operand_floats(x, IN_BETA); i++) x->in[IN_BETA][i] = draw_beta(r);
+    for (size_t i = 0; i < operand_floats(x, IN_READ); i += m) {
+        fill_unit(r, x->in[IN_READ] + i, m); /* of the form of RWKV-7 */
+        for (size_t f = i; f < i + m; f++)
+            x->in[IN_WRITE][f] = -x->in[IN_READ][f] * (0.5f + rng_float(r, 0.5f));
+    }
+    rng_fill(r, x->in[IN_BONUS], operand_floats(x, IN_BONUS), 1);
+    rng_fill(r, x->in[IN_INPUT], operand_floats(x, IN_INPUT), 3);
+}
+
+recurrence recurrence_new(linattn_config config, rule_form form, size_t n, rng *r)
+{
+    recurrence x = recurrence_empty(config, form, n, r);
+    recurrence_fill(&x, r);
+    return x;
+}
+
+recurrence recurrence_copy(const recurrence *x)
+{
+    recurrence copy = *x;
+    for (int i = 0; i < OPERANDS; i++)
+        if (x->in[i])
+            copy.in[i] =
+                (float *)pool_copy(x->in[i], operand_floats(x, (rule_input)i) * sizeof(float));
+    return copy;
+}
+
+static linattn_gates gates_of(const recurrence *x, const linattn_view views[OPERANDS])
+{
+    linattn_gates gates = {.decay = views[IN_DECAY],
+                           .decay_per_feature = x->per_feature,
+                           .decay_fixed = x->fixed,
+                           .decay_log = x->log,
+                           .beta = views[IN_BETA],
+                           .beta_shared = x->shared,
+                           .read = views[IN_READ],
+                           .write = views[IN_WRITE],
+                           .bonus = views[IN_BONUS],
+                           .input = views[IN_INPUT]};
+    return gates;
+}
+
+linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from)
+{
+    return linattn_rows(x->in[which] ? operand_row(x, which, from, 0) : NULL);
+}
+
+linattn_gates recurrence_gates(const recurrence *x, size_t from)
+{
+    linattn_view views[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) views[i] = recurrence_view(x, (rule_input)i, from);
+    return gates_of(x, views);
+}
+
+void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out)
+{
+    linattn_gates gates = recurrence_gates(x, from);
+    check_status(
+        linattn_recurrent(state, out ? recurrence_view(x, IN_Q, from) : linattn_rows(NULL),
+                          recurrence_view(x, IN_K, from), recurrence_view(x, IN_V, from), &gates,
+                          linattn_output_rows(out ? out + from * recurrence_width(x) : NULL),
+                          to - from, NULL),
+        LINATTN_OK, "%s", recurrence_name(x));
+}
+
+/* All views moved on by some tokens. */
+static void views_from(const recurrence *x, const linattn_view all[OPERANDS], size_t token,
+                       linattn_view views[OPERANDS])
+{
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(x, (rule_input)i);
+        views[i] = all[i];
+        if (all[i].data && operand_is_of_tokens(x, (rule_input)i))
+            views[i] = view_from(all[i], token, e.heads, e.dim);
+    }
+}
+
+recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
+{
+    static const recurrence_plan simplest;
+    static const layout dense;
+    const linattn_config *c = &x->config;
+    linattn_view all[OPERANDS], views[OPERANDS];
+    recurred result = {.state_bytes = linattn_state_size(c)};
+    if (!how) how = &simplest;
+    rng *r = how->layouts;
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(x, (rule_input)i);
+        all[i] = linattn_rows(NULL);
+        if (x->in[i] && !(how->silent && i == IN_Q))
+            all[i] = place_view(x->in[i], e.tokens, e.heads, e.dim, r ? layout_random(r) : dense);
+    }
+    plan of_state = {.state_side = r ? (guard)rng_below(r, 3) : GUARD_NONE,
+                     .state_offset = r ? 4 * rng_below(r, 16) : 0};
+    layout of_out = r ? layout_random(r) : dense;
+    result.state = place_state(c, &of_state);
+    linattn_output out = linattn_output_rows(NULL);
+    if (!how->silent) out = place_output(x->n, c->heads, c->dim_value, of_out);
+    for (size_t t = 0, step; t < x->n; t += step) {
+        step = next_cut(how->cuts, x->n - t);
+        views_from(x, all, t, views);
+        linattn_gates gates = gates_of(x, views);
+        check_status(
+            linattn_recurrent(result.state, views[IN_Q], views[IN_K], views[IN_V], &gates,
+                              how->silent ? out : output_from(out, t, c->heads, c->dim_value), step,
+                              how->context),
+            LINATTN_OK, "%s", recurrence_name(x));
+    }
+    if (how->silent) return result;
+    result.count = x->n * recurrence_width(x);
+    result.out = pool_floats(result.count);
+    collect_output(out, x->n, c->heads, c->dim_value, of_out, result.out, recurrence_name(x));
+    return result;
+}
+
+recurred recurrence_run_on(const recurrence *x, linattn_isa isa)
+{
+    linattn_isa before = linattn_isa_active();
+    check_status(linattn_isa_select(isa), LINATTN_OK, "%s", linattn_isa_name(isa));
+    recurred result = recurrence_run(x, NULL);
+    check_status(linattn_isa_select(before), LINATTN_OK, "%s", linattn_isa_name(before));
+    return result;
+}
+
+void check_same_recurred(const recurrence *x, const recurred *actual, const recurred *expected,
+                         const char *law)
+{
+    size_t count = actual->count < expected->count ? actual->count : expected->count;
+    check_same_floats(actual->out, expected->out, count, recurrence_width(x), "%s: %s", law,
+                      recurrence_name(x));
+    check_same_bytes(actual->state, expected->state, expected->state_bytes, "%s: state, %s", law,
+                     recurrence_name(x));
+}
+
+size_t sums_count(const linattn_config *config)
+{
+    return config->kv_heads * config->dim_key * (config->dim_value + 1);
+}
+
+float *run_export(const linattn_config *config, const void *state)
+{
+    size_t matrix = config->dim_key * config->dim_value;
+    float *sums = pool_floats(sums_count(config)), *z = sums + config->kv_heads * matrix;
+    for (size_t h = 0; h < config->kv_heads; h++)
+        check_status(linattn_state_export(state, h, 0, sums + h * matrix, z + h * config->dim_key),
+                     LINATTN_OK, "head %zu, %s", h, config_name(config));
+    return sums;
 }

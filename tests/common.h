@@ -1,5 +1,6 @@
 /* What the tests share: start-up, checks with messages, random numbers, memory that goes after each
-   test, placed operands, comparison by bits, and runs of every verb on one problem. */
+   test, placed operands, comparison by bits, runs of every verb on one problem and of every rule on
+   one sequence. */
 #ifndef LINATTN_TESTS_COMMON_H
 #define LINATTN_TESTS_COMMON_H
 
@@ -132,6 +133,7 @@ size_t config_features(const linattn_config *config); /* m; SIZE_MAX where that 
 bool map_is_exponential(linattn_feature_map map); /* its keys map to e^x, kept with exponents */
 bool map_is_favor(linattn_feature_map map);
 bool map_is_monomial(linattn_feature_map map); /* taylor, expdef */
+bool map_has_fields(linattn_feature_map map);  /* of the config: favor, taylor, expdef */
 bool map_has_signs(linattn_feature_map map);   /* features below zero: sums may cancel */
 bool map_masks(linattn_feature_map map);       /* phi of a key of -inf is zero */
 
@@ -233,5 +235,97 @@ void check_same_outputs(const problem *p, const outcome *actual, const outcome *
                         const char *law);
 void check_same_outcome(const problem *p, const outcome *actual, const outcome *expected,
                         const char *law);
+
+/* ---- Recurrences ---------------------------------------------------------------------------- */
+
+/* The rules, and what decays and reads under them. */
+typedef enum rule_form {
+    FORM_GATED,
+    FORM_GATED_FEATURES,
+    FORM_BONUS,
+    FORM_DELTA,
+    FORM_GATED_DELTA,
+    FORM_GATED_DELTA_FEATURES,
+    FORM_GENERAL,
+    FORM_GENERAL_HEADS,
+    FORM_MLSTM,
+    FORM_COUNT
+} rule_form;
+
+typedef enum rule_input {
+    IN_Q,
+    IN_K,
+    IN_V,
+    IN_DECAY,
+    IN_BETA,
+    IN_READ,
+    IN_WRITE,
+    IN_BONUS,
+    IN_INPUT,
+    OPERANDS
+} rule_input;
+
+/* One sequence under a rule: a config whose defaults are spelt out, and dense inputs; NULL for what
+   the rule does not take. */
+typedef struct recurrence {
+    linattn_config config;
+    size_t n;
+    bool per_feature, fixed, log, shared; /* decay, decay, decay, beta */
+    float *in[OPERANDS];
+} recurrence;
+
+extern const linattn_feature_map rule_maps[5]; /* those that go with all rules */
+
+/* The config's rule and normaliser are those of the form, unless it has a normaliser. Keys that map
+   to vectors of length 0.95, other gates so that no sum grows beyond bounds; now and then decays of
+   exactly 0 and 1 and a beta of 0 and 2. How gates are passed is drawn. */
+recurrence recurrence_new(linattn_config config, rule_form form, size_t n, rng *r);
+/* Its two steps: what the inputs are, and their numbers. */
+recurrence recurrence_empty(linattn_config config, rule_form form, size_t n, rng *r);
+void recurrence_fill(recurrence *x, rng *r);
+/* A copy of its own of every input. */
+recurrence recurrence_copy(const recurrence *x);
+
+/* [tokens][heads][dim] of an input: tokens is 1 where there is one for the whole sequence. */
+typedef struct axes {
+    size_t tokens, heads, dim;
+} axes;
+
+axes operand_axes(const recurrence *x, rule_input which);
+size_t operand_floats(const recurrence *x, rule_input which); /* 0 where there is none */
+float *operand_row(const recurrence *x, rule_input which, size_t token, size_t head);
+bool operand_is_of_tokens(const recurrence *x, rule_input which);
+const char *recurrence_name(const recurrence *x);
+size_t recurrence_width(const recurrence *x); /* of an output */
+
+/* Views of all inputs from one token on. */
+linattn_gates recurrence_gates(const recurrence *x, size_t from);
+linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from);
+
+/* Tokens from .. to - 1; out is NULL for none (and no queries), else for the whole sequence. */
+void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out);
+
+typedef struct recurrence_plan {
+    const linattn_context *context;
+    rng *layouts; /* operands and the state lie anywhere; NULL: dense */
+    rng *cuts;    /* into calls at random; NULL: one */
+    bool silent;  /* without q and out */
+} recurrence_plan;
+
+typedef struct recurred {
+    float *out; /* [n][heads][dim_value]; none where silent */
+    size_t count;
+    void *state;
+    size_t state_bytes;
+} recurred;
+
+recurred recurrence_run(const recurrence *x, const recurrence_plan *how);
+recurred recurrence_run_on(const recurrence *x, linattn_isa isa);
+void check_same_recurred(const recurrence *x, const recurred *actual, const recurred *expected,
+                         const char *law);
+
+/* S [kv_heads][dim_key][dim_value] and z [kv_heads][dim_key] of a state, one after the other. */
+size_t sums_count(const linattn_config *config); /* of all heads: S and z */
+float *run_export(const linattn_config *config, const void *state);
 
 #endif

@@ -9,14 +9,14 @@ matrix_tests() { # VARIANT TOOLCHAIN LINK_FLAGS
         # Without an instruction for multiply-add it takes ten times as long as any other.
         if [[ $isa == scalar && $1 != *-fast ]]; then slow=scalar; else others+=" $isa"; fi
     done
-    tests='laws verbs softmax nystrom range exp'
+    tests='laws recurrent verbs softmax nystrom range exp'
     [[ $1 != *-O0 ]] || tests='range exp'
     run_tests "$1" "$2" "$3" "$slow" 'golden exp' LINATTN_TEST_QUICK=1
     if [[ $1 == gcc-c99-fast && $others == *scalar* ]]; then
         # Every float for exp. The rest in part: the others are compared with the oracles in full,
         # and with scalar code to the bit.
         run_tests "$1" "$2" "$3" scalar 'exp softmax'
-        run_tests "$1" "$2" "$3" scalar 'golden laws verbs nystrom range random' \
+        run_tests "$1" "$2" "$3" scalar 'golden laws recurrent verbs nystrom range random' \
             LINATTN_TEST_QUICK=1
         others=${others/scalar/}
     fi

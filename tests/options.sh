@@ -129,11 +129,12 @@ case $host_isas in
     ;;
 esac
 # One switch for every method, and one for every map that can be kept.
-left_out_switches='NO_WINDOW NO_FEATURES NO_EXACT NO_NYSTROM NO_MAPS NO_RANDOM NO_PREFILL ONLY_ELU1
-    ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX ONLY_FAVOR ONLY_TAYLOR ONLY_EXPDEF'
+left_out_switches='NO_WINDOW NO_FEATURES NO_EXACT NO_NYSTROM NO_MAPS NO_RANDOM NO_PREFILL
+    NO_RECURRENT ONLY_ELU1 ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX ONLY_FAVOR ONLY_TAYLOR
+    ONLY_EXPDEF ONLY_UNIT'
 # Several together: as a microcontroller has it; two maps; states alone.
 left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP
-    ONLY_RELU,ONLY_FAVOR
+    ONLY_RELU,ONLY_FAVOR ONLY_UNIT,NO_WINDOW NO_RECURRENT,NO_WINDOW,NO_FEATURES,ONLY_ELU1
     NO_WINDOW,NO_FEATURES,NO_EXACT,NO_NYSTROM,NO_MAPS,NO_RANDOM'
 
 target "$work/left-out" left_out_program "$work/left-out" gcc ''
@@ -157,6 +158,7 @@ NO_EXACT linattn_softmax linattn_nystrom
 NO_NYSTROM linattn_nystrom
 NO_MAPS linattn_map linattn_exp linattn_elu1 linattn_relu
 NO_RANDOM linattn_random_features
+NO_RECURRENT linattn_recurrent linattn_recurrent_many
 NO_WINDOW
 NO_PREFILL
 ONLY_EXP
@@ -171,7 +173,7 @@ tested assert gcc '-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())' "$host_is
 # Whatever the laws and the fuzzing reach keeps the invariants.
 vectors=${host_isas/scalar /}
 run_tests option-assert-gcc gcc '' "$vectors" fuzz LINATTN_TEST_QUICK=1
-run_tests option-assert-gcc gcc '' "${vectors%% *}" laws LINATTN_TEST_QUICK=1
+run_tests option-assert-gcc gcc '' "${vectors%% *}" 'laws recurrent' LINATTN_TEST_QUICK=1
 tested freestanding gcc '-DLINATTN_FREESTANDING -ffreestanding' "$host_isas"
 for cc in $compilers; do
     job "option-freestanding-$cc / inclusions" freestanding_includes "$cc"

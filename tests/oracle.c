@@ -12,8 +12,7 @@ typedef struct feature {
 static double scale_of_maps(const linattn_config *config)
 {
     if (config->scale > 0) return sqrt((double)config->scale);
-    bool product = map_is_favor(config->map) || map_is_monomial(config->map);
-    return product ? 1 / sqrt(sqrt((double)config->dim_key)) : 1;
+    return map_has_fields(config->map) ? 1 / sqrt(sqrt((double)config->dim_key)) : 1;
 }
 
 static double elu1(double x) { return x >= 0 ? x + 1 : exp(x); }
@@ -107,6 +106,15 @@ static void monomial_features(const linattn_config *config, const float *x, feat
     monomials_from(&all, 0, 0, 0, 1);
 }
 
+/* x / sqrt(|x|^2 + 1e-6); the scale multiplies the queries. */
+static void unit(const linattn_config *config, bool keys, const float *x, feature *y)
+{
+    double squares = 1e-6, scale = !keys && config->scale > 0 ? (double)config->scale : 1;
+    for (size_t f = 0; f < config->dim_key; f++) squares += (double)x[f] * (double)x[f];
+    for (size_t f = 0; f < config->dim_key; f++)
+        y[f] = (feature){scale * (double)x[f] / sqrt(squares), 0, 0};
+}
+
 static void features(const linattn_config *config, bool keys, const float *x, feature *y)
 {
     size_t m = config->dim_key;
@@ -119,6 +127,10 @@ static void features(const linattn_config *config, bool keys, const float *x, fe
     }
     if (map_is_monomial(config->map)) {
         monomial_features(config, x, y);
+        return;
+    }
+    if (config->map == LINATTN_MAP_UNIT) {
+        unit(config, keys, x, y);
         return;
     }
     for (size_t f = 0; f < m; f++) {
@@ -402,19 +414,19 @@ oracle oracle_linear(const problem *p, bool causal)
 
 /* ---- The recurrence ------------------------------------------------------------------------- */
 
-typedef struct recurrence {
+typedef struct linear_state {
     double *S, *z; /* [m][dim_value], [m] */
     double tokens;
-} recurrence;
+} linear_state;
 
-static void recurrence_reset(recurrence *r, size_t m, size_t dv)
+static void recurrence_reset(linear_state *r, size_t m, size_t dv)
 {
     for (size_t i = 0; i < m * dv; i++) r->S[i] = 0;
     for (size_t i = 0; i < m; i++) r->z[i] = 0;
     r->tokens = 0;
 }
 
-static void recurrence_update(recurrence *r, const linattn_config *config, const float *k,
+static void recurrence_update(linear_state *r, const linattn_config *config, const float *k,
                               const float *v)
 {
     size_t m = config_features(config), dv = config->dim_value;
@@ -428,7 +440,7 @@ static void recurrence_update(recurrence *r, const linattn_config *config, const
     }
 }
 
-static void recurrence_query(const recurrence *r, const linattn_config *config, const float *q,
+static void recurrence_query(const linear_state *r, const linattn_config *config, const float *q,
                              double *out)
 {
     size_t m = config_features(config), dv = config->dim_value;
@@ -456,7 +468,7 @@ double *oracle_recurrence(const problem *p)
     double *out = pool_doubles(p->n_q * output_width(p));
     for (size_t h = 0; h < config->heads; h++) {
         size_t mark = pool_mark(), g = h / (config->heads / config->kv_heads);
-        recurrence r = {pool_doubles(m * dv), pool_doubles(m), 0};
+        linear_state r = {pool_doubles(m * dv), pool_doubles(m), 0};
         recurrence_reset(&r, m, dv);
         for (size_t t = 0; t < p->n_q; t++) {
             size_t row = t * config->heads + h, row_mark = pool_mark(), j = t;
@@ -474,6 +486,239 @@ double *oracle_recurrence(const problem *p)
         pool_release(mark);
     }
     return out;
+}
+
+/* ---- Recurrences ---------------------------------------------------------------------------- */
+
+/* One key/value head on its way through a sequence. */
+typedef struct rule_state {
+    const recurrence *x;
+    size_t head, m, dv;
+    double *S, *z; /* times e^-shift */
+    double *size, *z_size;
+    double *k, *a, *read; /* of the token; what reads: S, or S and the bonus */
+    double *read_size;
+    double shift, recent; /* recent: the largest element of S lately */
+    size_t tokens;
+} rule_state;
+
+static size_t key_head_of(const recurrence *x, size_t kv_head)
+{
+    const linattn_config *c = &x->config;
+    return c->key_heads ? kv_head / (c->kv_heads / c->key_heads) : kv_head;
+}
+
+/* The scale multiplies the query alone where the map is none or the norm. */
+static void map_of_rule(const linattn_config *config, bool keys, const float *x, double *y)
+{
+    linattn_config c = *config;
+    if (c.map != LINATTN_MAP_IDENTITY) {
+        oracle_map(&c, keys, x, y, NULL);
+        return;
+    }
+    for (size_t f = 0; f < c.dim_key; f++)
+        y[f] = (double)x[f] * (!keys && c.scale > 0 ? (double)c.scale : 1);
+}
+
+/* The logarithm of a decay. */
+static double log_decay(const rule_state *s, size_t t, size_t f)
+{
+    const recurrence *x = s->x;
+    if (!x->in[IN_DECAY]) return 0;
+    double given = (double)operand_row(x, IN_DECAY, t, s->head)[x->per_feature ? f : 0];
+    return x->log ? given : log(given);
+}
+
+static double decay_of(const rule_state *s, size_t t, size_t f)
+{
+    const recurrence *x = s->x;
+    if (!x->in[IN_DECAY]) return 1;
+    double given = (double)operand_row(x, IN_DECAY, t, s->head)[x->per_feature ? f : 0];
+    return x->log ? exp(given) : given;
+}
+
+/* S = Diag(a) S + k (w v)^T, and so z and the sizes. */
+static void decay_and_add(rule_state *s, const float *v, double weight)
+{
+    for (size_t f = 0; f < s->m; f++) {
+        for (size_t c = 0; c < s->dv; c++) {
+            double term = weight * s->k[f] * (double)v[c], *at = s->S + f * s->dv + c;
+            *at = s->a[f] * *at + term;
+            s->size[f * s->dv + c] = s->a[f] * s->size[f * s->dv + c] + fabs(term);
+        }
+        s->z[f] = s->a[f] * s->z[f] + weight * s->k[f];
+        s->z_size[f] = s->a[f] * s->z_size[f] + weight * fabs(s->k[f]);
+    }
+}
+
+/* S' = Diag(a) S, S = S' + beta k (v - S'^T k)^T */
+static void delta_step(rule_state *s, const float *v, double beta)
+{
+    for (size_t f = 0; f < s->m; f++)
+        for (size_t c = 0; c < s->dv; c++) s->S[f * s->dv + c] *= s->a[f];
+    for (size_t c = 0; c < s->dv; c++) {
+        double known = 0;
+        for (size_t f = 0; f < s->m; f++) known += s->S[f * s->dv + c] * s->k[f];
+        for (size_t f = 0; f < s->m; f++)
+            s->S[f * s->dv + c] += beta * s->k[f] * ((double)v[c] - known);
+    }
+}
+
+/* S = Diag(a) S + p (r^T S) + k v^T */
+static void general_step(rule_state *s, const float *v, const float *r, const float *p)
+{
+    for (size_t c = 0; c < s->dv; c++) {
+        double read = 0;
+        for (size_t f = 0; f < s->m; f++) read += (double)r[f] * s->S[f * s->dv + c];
+        for (size_t f = 0; f < s->m; f++) {
+            double *at = s->S + f * s->dv + c;
+            *at = s->a[f] * *at + (double)p[f] * read + s->k[f] * (double)v[c];
+        }
+    }
+}
+
+/* S and z are e^shift times what is kept, shift = max(log f + shift, i). */
+static void mlstm_step(rule_state *s, size_t t, const float *v)
+{
+    double input = (double)*operand_row(s->x, IN_INPUT, t, s->head), kept = log_decay(s, t, 0);
+    double before = s->shift, after = fmax(kept + before, input);
+    double factor = before == -INFINITY || kept == -INFINITY ? 0 : exp(before - after + kept);
+    for (size_t f = 0; f < s->m; f++) s->a[f] = factor;
+    s->shift = after;
+    decay_and_add(s, v, exp(input - after));
+}
+
+/* Where a rule reads, errors of one element are errors of all. */
+static void size_of_what_is_read(rule_state *s)
+{
+    double largest = 0;
+    for (size_t i = 0; i < s->m * s->dv; i++) largest = fmax(largest, fabs(s->S[i]));
+    s->recent = fmax(largest, 0.7 * s->recent);
+    for (size_t i = 0; i < s->m * s->dv; i++)
+        s->size[i] = fmax(fabs(s->S[i]), s->recent / sqrt((double)s->m));
+}
+
+static void copy_for_reading(rule_state *s)
+{
+    for (size_t i = 0; i < s->m * s->dv; i++) {
+        s->read[i] = s->S[i];
+        s->read_size[i] = s->size[i];
+    }
+}
+
+static void rule_token(rule_state *s, size_t t)
+{
+    const recurrence *x = s->x;
+    const float *k = operand_row(x, IN_K, t, key_head_of(x, s->head));
+    const float *v = operand_row(x, IN_V, t, s->head);
+    s->tokens++;
+    if (is_masked(k, s->m)) {
+        copy_for_reading(s);
+        return;
+    }
+    map_of_rule(&x->config, true, k, s->k);
+    for (size_t f = 0; f < s->m; f++) s->a[f] = decay_of(s, t, f);
+    if (x->in[IN_BONUS]) {
+        const float *u = operand_row(x, IN_BONUS, 0, s->head);
+        copy_for_reading(s);
+        for (size_t i = 0; i < s->m * s->dv; i++) {
+            double term = (double)u[i / s->dv] * s->k[i / s->dv] * (double)v[i % s->dv];
+            s->read[i] += term;
+            s->read_size[i] += fabs(term);
+        }
+    }
+    switch (x->config.rule) {
+    case LINATTN_RULE_DELTA:
+    case LINATTN_RULE_GATED_DELTA:
+        delta_step(s, v, (double)*operand_row(x, IN_BETA, t, x->shared ? 0 : s->head));
+        size_of_what_is_read(s);
+        break;
+    case LINATTN_RULE_GENERAL:
+        general_step(s, v, operand_row(x, IN_READ, t, key_head_of(x, s->head)),
+                     operand_row(x, IN_WRITE, t, key_head_of(x, s->head)));
+        size_of_what_is_read(s);
+        break;
+    case LINATTN_RULE_MLSTM: mlstm_step(s, t, v); break;
+    default: decay_and_add(s, v, 1); break;
+    }
+    if (!x->in[IN_BONUS]) copy_for_reading(s);
+}
+
+static void rule_row(const rule_state *s, const float *query, double *value, double *size)
+{
+    const linattn_config *config = &s->x->config;
+    double *q = pool_doubles(s->m), denominator = 1, dot = 0, absolute = 0, largest = 0;
+    map_of_rule(config, false, query, q);
+    for (size_t f = 0; f < s->m; f++) {
+        dot += q[f] * s->z[f];
+        absolute += fabs(q[f]) * s->z_size[f];
+    }
+    if (config->normaliser == LINATTN_NORM_SUM) {
+        denominator = dot + (double)config->epsilon;
+        absolute += (double)config->epsilon;
+    } else if (config->rule == LINATTN_RULE_MLSTM) {
+        denominator = fmax(fabs(dot), exp(-s->shift));
+    } else {
+        absolute = 0;
+    }
+    if (config->normaliser == LINATTN_NORM_LENGTH) denominator = (double)s->tokens;
+    for (size_t c = 0; c < s->dv; c++) {
+        double total = 0, total_size = 0;
+        for (size_t f = 0; f < s->m; f++) {
+            total += q[f] * s->read[f * s->dv + c];
+            total_size += fabs(q[f]) * s->read_size[f * s->dv + c];
+        }
+        value[c] = denominator == 0 ? 0 : total / denominator;
+        largest = fmax(largest, denominator == 0 ? 0 : total_size / fabs(denominator));
+    }
+    *size = largest * (1 + (denominator == 0 ? 0 : absolute / fabs(denominator)));
+    if (absolute > WORST_CONDITION * fabs(denominator)) *size = INFINITY;
+}
+
+rule_oracle oracle_rule(const recurrence *x)
+{
+    const linattn_config *config = &x->config;
+    size_t m = config->dim_key, dv = config->dim_value, heads = config->heads;
+    size_t kv = config->kv_heads, group = heads / kv;
+    rule_oracle o = {.value = pool_doubles(x->n * heads * dv),
+                     .size = pool_doubles(x->n * heads),
+                     .sums = pool_doubles(kv * m * dv),
+                     .sums_size = pool_doubles(kv * m * dv),
+                     .z = pool_doubles(kv * m),
+                     .z_size = pool_doubles(kv * m),
+                     .log_scale = pool_doubles(kv)};
+    size_t mark = pool_mark();
+    for (size_t h = 0; h < kv; h++) {
+        rule_state s = {.x = x,
+                        .head = h,
+                        .m = m,
+                        .dv = dv,
+                        .S = o.sums + h * m * dv,
+                        .z = o.z + h * m,
+                        .size = o.sums_size + h * m * dv,
+                        .z_size = o.z_size + h * m,
+                        .k = pool_doubles(m),
+                        .a = pool_doubles(m),
+                        .read = pool_doubles(m * dv),
+                        .read_size = pool_doubles(m * dv),
+                        .shift = config->rule == LINATTN_RULE_MLSTM ? (double)-INFINITY : 0};
+        for (size_t i = 0; i < m * dv; i++) s.S[i] = s.size[i] = 0;
+        for (size_t f = 0; f < m; f++) s.z[f] = s.z_size[f] = 0;
+        copy_for_reading(&s);
+        for (size_t t = 0; t < x->n; t++) {
+            rule_token(&s, t);
+            for (size_t i = h * group; i < (h + 1) * group; i++) {
+                size_t row = t * heads + i, row_mark = pool_mark();
+                const float *q = operand_row(x, IN_Q, t, config->key_heads ? key_head_of(x, h) : i);
+                rule_row(&s, q, o.value + row * dv, o.size + row);
+                pool_release(row_mark);
+            }
+        }
+        for (size_t i = 0; s.recent > 0 && i < m * dv; i++) s.size[i] = s.recent;
+        o.log_scale[h] = s.shift == -INFINITY ? 0 : s.shift;
+    }
+    pool_release(mark);
+    return o;
 }
 
 /* ---- Exact attention ------------------------------------------------------------------------ */
@@ -555,8 +800,7 @@ static double largest_absolute(const float *x, size_t n)
 double rounding_linear(const problem *p)
 {
     double steps = steps_of(p), root = scale_of_maps(&p->config);
-    bool elementwise = !map_is_favor(p->config.map) && !map_is_monomial(p->config.map);
-    if (elementwise && root != 1)
+    if (!map_has_fields(p->config.map) && root != 1)
         steps += 2 * root *
                  (largest_absolute(p->q, p->n_q * query_width(p)) +
                   largest_absolute(p->k, p->n_k * key_width(p)));

@@ -35,6 +35,22 @@ void oracle_map(const linattn_config *config, bool keys, const float *x, double 
    projection of e^(w.(q' + k') - ..), the sum of (s q.k)^p / p!, and (1 + s q.k / n)^n. */
 double oracle_kernel(const linattn_config *config, const float *q, const float *k);
 
+/* ---- Recurrences ---------------------------------------------------------------------------- */
+
+/* What is expected of a sequence under a rule. size: what the error of a row of outputs, and of an
+   element of the sums, is relative to: of sums what they are over absolute values; where a rule
+   reads its state, and what is read may cancel what was there, the largest element that there was
+   lately. INFINITY for a row whose denominator cancels. Sums are e^log_scale (of their head) times
+   what is given here: mLSTM's, which may be beyond a double. */
+typedef struct rule_oracle {
+    double *value, *size;     /* [n][heads][dim_value], [n][heads] */
+    double *sums, *sums_size; /* [kv_heads][dim_key][dim_value] */
+    double *z, *z_size;       /* [kv_heads][dim_key]; whether the rule needs it or not */
+    double *log_scale;        /* [kv_heads] */
+} rule_oracle;
+
+rule_oracle oracle_rule(const recurrence *x);
+
 /* How far a result may lie from its oracle, relative to the magnitude. Sums over n tokens and m
    features round n + m times; the errors are independent enough to grow like the square root, with
    room for the worst element of many. The constant is for the map, the quotient and the product

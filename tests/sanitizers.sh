@@ -27,6 +27,8 @@ if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
     run_tests threads threads '' "$host_isas" dispatch LINATTN_TEST_QUICK=1
     run_tests threads threads '' "$vectors" laws LINATTN_TEST_QUICK=1 \
         LINATTN_TEST_ONLY=threads,many_states,crowds_of_states
+    run_tests threads threads '' "$vectors" recurrent LINATTN_TEST_QUICK=1 \
+        LINATTN_TEST_ONLY=threads,threads_and_heads,many_sequences
 else
     report_not_run threads 'the thread sanitizer does not work here'
 fi

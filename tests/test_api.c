@@ -437,8 +437,9 @@ static void sizes_of_static_states(void **state)
     static unsigned char memory[LINATTN_STATE_BYTES(2, 16, 24)];
     rng r = {2};
     for (size_t dim = 1; dim < 300; dim++)
-        for (int map = LINATTN_MAP_ELU1; map <= LINATTN_MAP_SOFTMAX; map++)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++)
             for (int normaliser = 0; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+                if (map_has_fields((linattn_feature_map)map)) continue;
                 size_t kv_heads = 1 + rng_below(&r, 9), other = 1 + rng_below(&r, 300);
                 size_t d = normaliser % 2 ? dim : other, dv = normaliser % 2 ? other : dim;
                 linattn_config config = {.heads = kv_heads * (1 + rng_below(&r, 3)),
@@ -1302,7 +1303,7 @@ static void corrupted_states(void **state)
         for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
             refused[map] = 0;
             if (map == LINATTN_MAP_SOFTMAX || map == LINATTN_MAP_IDENTITY) continue;
-            if (test_quick() && map == LINATTN_MAP_EXPDEF) continue;
+            if (test_quick() && map >= LINATTN_MAP_EXPDEF) continue;
             world_use(w, map, window);
             call c = call_new(w);
             if (window) check_taken_by(&c, 1 << CAUSAL, "before it is corrupted");
@@ -2179,13 +2180,641 @@ static void agents_as_structs(void **state)
 
 /* ---- The rest ------------------------------------------------------------------------------- */
 
+/* ---- Recurrences ---------------------------------------------------------------------------- */
+
+/* Everything that linattn_recurrent may read or write, as in a world. */
+typedef struct rule_world {
+    unsigned char front[64], state[8192], other[8192];
+    linattn_config config;
+    size_t state_bytes;
+    float q[TOKENS * HEADS * DIM_KEY], k[TOKENS * KV_HEADS * DIM_KEY];
+    float v[TOKENS * KV_HEADS * DIM_VALUE], out[TOKENS * HEADS * DIM_VALUE];
+    float decay[TOKENS * KV_HEADS * DIM_KEY], beta[TOKENS * KV_HEADS], bonus[KV_HEADS * DIM_KEY];
+    float read[TOKENS * KV_HEADS * DIM_KEY], write[TOKENS * KV_HEADS * DIM_KEY];
+    float input[TOKENS * KV_HEADS];
+} rule_world;
+
+typedef struct rule_call {
+    rule_world *w;
+    void *state;
+    linattn_view q, k, v;
+    linattn_gates gates;
+    linattn_output out;
+    size_t n;
+    const linattn_context *context;
+} rule_call;
+
+enum { DECAY, BETA, READ, WRITE, BONUS, INPUT, GATES };
+
+/* Of each rule, what it needs and what it takes. */
+static const bool needed[LINATTN_RULE_COUNT][GATES] = {
+    [LINATTN_RULE_GATED] = {[DECAY] = true},
+    [LINATTN_RULE_DELTA] = {[BETA] = true},
+    [LINATTN_RULE_GATED_DELTA] = {[DECAY] = true, [BETA] = true},
+    [LINATTN_RULE_GENERAL] = {[DECAY] = true, [READ] = true, [WRITE] = true},
+    [LINATTN_RULE_MLSTM] = {[DECAY] = true, [INPUT] = true}};
+
+static const linattn_status gate_errors[GATES] = {
+    LINATTN_ERROR_DECAY,      LINATTN_ERROR_BETA,  LINATTN_ERROR_READ_WRITE,
+    LINATTN_ERROR_READ_WRITE, LINATTN_ERROR_BONUS, LINATTN_ERROR_INPUT_GATE};
+
+static linattn_view *gate_of(rule_call *c, int which)
+{
+    linattn_view *const views[GATES] = {&c->gates.decay, &c->gates.beta,  &c->gates.read,
+                                        &c->gates.write, &c->gates.bonus, &c->gates.input};
+    return views[which];
+}
+
+static float *memory_of_gate(rule_world *w, int which)
+{
+    float *const arrays[GATES] = {w->decay, w->beta, w->read, w->write, w->bonus, w->input};
+    return arrays[which];
+}
+
+static linattn_config rule_config(int rule)
+{
+    linattn_config config = usual_config();
+    config.map = LINATTN_MAP_UNIT;
+    config.rule = (linattn_rule)rule;
+    return config;
+}
+
+/* With the gates that the rule needs, decays per head and token. */
+static rule_call rule_call_new(rule_world *w)
+{
+    rule_call c = {.w = w,
+                   .state = w->state,
+                   .q = linattn_rows(w->q),
+                   .k = linattn_rows(w->k),
+                   .v = linattn_rows(w->v),
+                   .out = linattn_output_rows(w->out),
+                   .n = TOKENS};
+    for (int i = 0; i < GATES; i++)
+        if (needed[w->config.rule][i]) *gate_of(&c, i) = linattn_rows(memory_of_gate(w, i));
+    return c;
+}
+
+static linattn_status perform_rule(const rule_call *c)
+{
+    return linattn_recurrent(c->state, c->q, c->k, c->v, &c->gates, c->out, c->n, c->context);
+}
+
+static linattn_status perform_rule_many(const rule_call *c)
+{
+    void *const states[] = {c->state};
+    return linattn_recurrent_many(states, 1, c->q, c->k, c->v, &c->gates, c->out, c->n, c->context);
+}
+
+static void check_rule_refused(const rule_call *c, linattn_status expected, const char *why)
+{
+    size_t mark = pool_mark();
+    rule_world *before = (rule_world *)pool_copy(c->w, sizeof *c->w);
+    check_status(perform_rule(c), expected, "%s, rule %d", why, (int)c->w->config.rule);
+    check_same_bytes(c->w, before, sizeof *before, "%s: written although refused", why);
+    check_status(perform_rule_many(c), expected, "many, %s, rule %d", why, (int)c->w->config.rule);
+    check_same_bytes(c->w, before, sizeof *before, "many, %s: written although refused", why);
+    pool_release(mark);
+}
+
+static void check_rule_taken(const rule_call *c, const char *why)
+{
+    check_status(perform_rule(c), LINATTN_OK, "%s, rule %d", why, (int)c->w->config.rule);
+    check_status(perform_rule_many(c), LINATTN_OK, "many, %s, rule %d", why,
+                 (int)c->w->config.rule);
+}
+
+static rule_world *rule_world_new(int rule)
+{
+    rule_world *w = (rule_world *)pool_take(sizeof *w);
+    rng r = {11};
+    w->config = rule_config(rule);
+    w->state_bytes = linattn_state_size(&w->config);
+    check(w->state_bytes > 0 && w->state_bytes <= sizeof w->state, "%zu", w->state_bytes);
+    rng_fill(&r, w->q, COUNT_OF(w->q), 2);
+    rng_fill(&r, w->k, COUNT_OF(w->k), 2);
+    rng_fill(&r, w->v, COUNT_OF(w->v), 2);
+    for (size_t i = 0; i < COUNT_OF(w->decay); i++) w->decay[i] = 0.75f + rng_float(&r, 0.25f);
+    for (size_t i = 0; i < COUNT_OF(w->beta); i++) w->beta[i] = 1 + rng_float(&r, 1);
+    rng_fill(&r, w->read, COUNT_OF(w->read), 0.5f);
+    rng_fill(&r, w->write, COUNT_OF(w->write), 0.5f);
+    rng_fill(&r, w->bonus, COUNT_OF(w->bonus), 1);
+    rng_fill(&r, w->input, COUNT_OF(w->input), 2);
+    check_status(linattn_state_init(&w->config, w->state, w->state_bytes), LINATTN_OK, "init");
+    check_status(linattn_state_init(&w->config, w->other, w->state_bytes), LINATTN_OK, "init");
+    rule_call c = rule_call_new(w);
+    c.n = 2;
+    check_rule_taken(&c, "good operands");
+    return w;
+}
+
+/* What a rule needs and lacks, or is given and does not take. */
+static void gates_of_rules(void **state)
+{
+    (void)state;
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule);
+        for (int gate = 0; gate < GATES; gate++) {
+            rule_call c = rule_call_new(w);
+            bool bonus = gate == BONUS && rule == LINATTN_RULE_GATED;
+            bool need = needed[rule][gate];
+            *gate_of(&c, gate) = linattn_rows(need ? NULL : memory_of_gate(w, gate));
+            if (bonus)
+                check_rule_taken(&c, "a bonus");
+            else
+                check_rule_refused(&c, gate_errors[gate],
+                                   need ? "a gate is missing" : "a gate too many");
+            c.n = 0;
+            c.q = c.k = c.v = linattn_rows(NULL);
+            c.out = linattn_output_rows(NULL);
+            if (!bonus && !need) check_rule_refused(&c, gate_errors[gate], "no tokens");
+        }
+        rule_call c = rule_call_new(w);
+        rule_world *before = (rule_world *)pool_copy(w, sizeof *w);
+        linattn_status expected = rule == LINATTN_RULE_SUM     ? LINATTN_OK
+                                  : rule == LINATTN_RULE_DELTA ? LINATTN_ERROR_BETA
+                                                               : LINATTN_ERROR_DECAY;
+        linattn_status actual = linattn_recurrent(c.state, c.q, c.k, c.v, NULL, c.out, c.n, NULL);
+        if (rule == LINATTN_RULE_SUM || rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED)
+            check_status(actual, expected, "no gates, rule %d", rule);
+        else
+            check(actual >= LINATTN_ERROR_DECAY, "status %d, no gates, rule %d", (int)actual, rule);
+        if (rule != LINATTN_RULE_SUM) check_same_bytes(w, before, sizeof *w, "no gates");
+        c = rule_call_new(w);
+        c.gates.decay_per_feature = 1;
+        if (rule == LINATTN_RULE_MLSTM)
+            check_rule_refused(&c, LINATTN_ERROR_DECAY, "a decay per feature");
+        else if (needed[rule][DECAY])
+            check_rule_taken(&c, "a decay per feature");
+        c = rule_call_new(w);
+        c.gates.decay_fixed = c.gates.decay_log = 1;
+        w->decay[0] = w->decay[1] = -0.5f;
+        if (needed[rule][DECAY]) check_rule_taken(&c, "a fixed decay");
+    }
+}
+
+static void null_operands_of_rules(void **state)
+{
+    (void)state;
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule);
+        rule_call c = rule_call_new(w);
+        c.state = NULL;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "no state");
+        c = rule_call_new(w);
+        c.k.data = NULL;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "no keys");
+        c = rule_call_new(w);
+        c.v.data = NULL;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "no values");
+        c = rule_call_new(w);
+        c.q.data = NULL;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "an output, no queries");
+        c = rule_call_new(w);
+        c.out.data = NULL;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "queries, no output");
+        c.q.data = NULL;
+        rule_world *before = (rule_world *)pool_copy(w, sizeof *w);
+        check_rule_taken(&c, "neither");
+        check_same_bytes(w->out, before->out, sizeof w->out, "neither");
+        c = rule_call_new(w);
+        const linattn_context context = {NULL, NULL, 2};
+        c.context = &context;
+        check_rule_refused(&c, LINATTN_ERROR_NULL, "threads without parallel_for");
+        for (size_t i = 1; i < 4; i++) {
+            c = rule_call_new(w);
+            c.state = w->state + i;
+            check_rule_refused(&c, LINATTN_ERROR_ALIGNMENT, "an odd address");
+        }
+        c = rule_call_new(w);
+        memset(w->other, 0, sizeof w->other);
+        c.state = w->other;
+        check_rule_refused(&c, LINATTN_ERROR_STATE, "zeroed memory");
+        c = rule_call_new(w);
+        check_status(linattn_recurrent_many(NULL, 1, c.q, c.k, c.v, &c.gates, c.out, c.n, NULL),
+                     LINATTN_ERROR_NULL, "no list");
+        void *const twice[] = {w->state, w->state};
+        c.n = 1;
+        before = (rule_world *)pool_copy(w, sizeof *w);
+        check_status(linattn_recurrent_many(twice, 2, c.q, c.k, c.v, &c.gates, c.out, 1, NULL),
+                     LINATTN_ERROR_OVERLAP, "a state twice");
+        check_same_bytes(w, before, sizeof *w, "a state twice");
+        check_status(linattn_recurrent_many(NULL, 0, c.q, c.k, c.v, &c.gates, c.out, 1, NULL),
+                     LINATTN_OK, "no states");
+        check_same_bytes(w, before, sizeof *w, "no states");
+    }
+}
+
+static void no_tokens_of_rules(void **state)
+{
+    (void)state;
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule), *before = (rule_world *)pool_copy(w, sizeof *w);
+        rule_call c = rule_call_new(w);
+        c.n = 0;
+        check_rule_taken(&c, "no tokens");
+        c.q = c.k = c.v = linattn_rows(NULL);
+        c.out = linattn_output_rows(NULL);
+        check_rule_taken(&c, "no tokens and no memory");
+        check_same_bytes(w, before, sizeof *w, "no tokens");
+    }
+}
+
+/* An output that is an input, and inputs in the state. */
+static void overlaps_of_rules(void **state)
+{
+    (void)state;
+    static const size_t floats[GATES] = {TOKENS * KV_HEADS,           TOKENS * KV_HEADS,
+                                         TOKENS * KV_HEADS * DIM_KEY, TOKENS * KV_HEADS * DIM_KEY,
+                                         KV_HEADS * DIM_KEY,          TOKENS * KV_HEADS};
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule);
+        rule_call c;
+        for (int gate = 0; gate < GATES; gate++)
+            for (int at = 0; at < 3; at++) {
+                bool bonus = gate == BONUS && rule == LINATTN_RULE_GATED;
+                if (!needed[rule][gate] && !bonus) continue;
+                c = rule_call_new(w);
+                *gate_of(&c, gate) = linattn_rows(memory_of_gate(w, gate));
+                size_t last = floats[gate] - 1;
+                if (at < 2) { /* the first, or the last number is the first of the output */
+                    c.out.data = memory_of_gate(w, gate) + (at ? last : 0);
+                } else { /* the first number is the last of the output */
+                    gate_of(&c, gate)->data = w->out + COUNT_OF(w->out) - 1;
+                }
+                check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "a gate and the output");
+                c = rule_call_new(w);
+                *gate_of(&c, gate) = linattn_rows(
+                    (float *)(void *)(w->state + (at ? w->state_bytes - sizeof(float) : 0)));
+                check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "a gate and the state");
+            }
+        if (needed[rule][DECAY]) {
+            c = rule_call_new(w);
+            c.gates.decay_fixed = 1;
+            c.out.data = w->decay + KV_HEADS - 1;
+            check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "a fixed decay and the output");
+            c = rule_call_new(w);
+            c.gates.decay_per_feature = rule != LINATTN_RULE_MLSTM;
+            c.out.data =
+                w->decay + TOKENS * KV_HEADS * (c.gates.decay_per_feature ? DIM_KEY : 1) - 1;
+            check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "decays and the output");
+        }
+        c = rule_call_new(w);
+        c.out.data = w->q;
+        check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "queries and the output");
+        c = rule_call_new(w);
+        c.out.data = w->k + COUNT_OF(w->k) - 1;
+        check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "keys and the output");
+        c = rule_call_new(w);
+        c.out.data = (float *)(void *)(w->state + w->state_bytes - sizeof(float));
+        check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "the state and the output");
+        c = rule_call_new(w);
+        c.v.data = (float *)(void *)w->state;
+        check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "the state and values");
+        c = rule_call_new(w);
+        c.out = strided_output(w->out, 1, DIM_VALUE);
+        check_rule_refused(&c, LINATTN_ERROR_OVERLAP, "the output and itself");
+    }
+}
+
+static void strides_of_gates_that_overflow(void **state)
+{
+    (void)state;
+    static const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4, SIZE_MAX / 8};
+    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule);
+        for (int gate = 0; gate < GATES; gate++)
+            for (size_t i = 0; i < COUNT_OF(huge) && needed[rule][gate]; i++) {
+                rule_call c = rule_call_new(w);
+                *gate_of(&c, gate) = strided(memory_of_gate(w, gate), huge[i], 0);
+                check_rule_refused(&c, LINATTN_ERROR_SIZE, "stride_token of a gate");
+                *gate_of(&c, gate) = strided(memory_of_gate(w, gate), 0, huge[i]);
+                check_rule_refused(&c, LINATTN_ERROR_SIZE, "stride_head of a gate");
+            }
+    }
+}
+
+/* Verbs of the sum refuse the states of other rules; queries do not. */
+static void rules_are_for_recurrent(void **state)
+{
+    (void)state;
+    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule), *before;
+        rule_call c = rule_call_new(w);
+        void *const states[] = {w->state};
+        static unsigned char workspace[65536];
+        before = (rule_world *)pool_copy(w, sizeof *w);
+        check_status(linattn_update(w->state, c.k, c.v, TOKENS, NULL), LINATTN_ERROR_UNSUPPORTED,
+                     "update, rule %d", rule);
+        check_status(linattn_causal(w->state, c.q, c.k, c.v, c.out, TOKENS, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "causal, rule %d", rule);
+        check_status(linattn_update_many(states, 1, c.k, c.v, TOKENS, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "update_many, rule %d", rule);
+        check_status(linattn_causal_many(states, 1, c.q, c.k, c.v, c.out, TOKENS, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "causal_many, rule %d", rule);
+        check_status(linattn_bidirectional(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out,
+                                           workspace, sizeof workspace, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "bidirectional, rule %d", rule);
+        check_same_bytes(w, before, sizeof *w, "written although refused, rule %d", rule);
+        check_status(linattn_query(w->state, c.q, c.out, TOKENS, NULL), LINATTN_OK, "query");
+        check_same_bytes(w->state, before->state, sizeof w->state, "query, rule %d", rule);
+    }
+}
+
+typedef struct rule_refusal {
+    const char *field;
+    linattn_status status;
+    linattn_config config;
+} rule_refusal;
+
+static void check_rule_config(const rule_refusal *r)
+{
+    unsigned char memory[256];
+    const char *name = config_name(&r->config), *why = linattn_config_error(&r->config);
+    size_t length = strlen(r->field);
+    memset(memory, 0xA5, sizeof memory);
+    check_status(linattn_config_check(&r->config), r->status, "%s, %s", r->field, name);
+    check(why && strncmp(why, r->field, length) == 0 && why[length] == ' ', "%s: %s, %s", r->field,
+          why ? why : "none", name);
+    check(linattn_state_size(&r->config) == 0, "%s", name);
+    check_status(linattn_state_init(&r->config, memory, SIZE_MAX), r->status, "%s", name);
+    check_status(linattn_state_check(&r->config, memory, SIZE_MAX), r->status, "%s", name);
+    for (size_t i = 0; i < sizeof memory; i++) check(memory[i] == 0xA5, "byte %zu, %s", i, name);
+}
+
+static void configs_of_rules_are_refused(void **state)
+{
+    (void)state;
+    static const float projection[64] = {0};
+    const linattn_status UNSUPPORTED = LINATTN_ERROR_UNSUPPORTED, CONFIG = LINATTN_ERROR_CONFIG;
+    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+        linattn_config good = {.dim_key = 4, .rule = (linattn_rule)rule, .features = 8};
+        check_status(linattn_config_check(&good), LINATTN_OK, "%s", config_name(&good));
+        rule_refusal refused = {"window", UNSUPPORTED, good};
+        refused.config.window = 3;
+        check_rule_config(&refused);
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+            bool taken = false;
+            for (size_t i = 0; i < COUNT_OF(rule_maps); i++) taken |= map == (int)rule_maps[i];
+            refused = (rule_refusal){"map", UNSUPPORTED, with_map(good, map)};
+            refused.config.projection = projection;
+            if (taken)
+                check_status(linattn_config_check(&refused.config), LINATTN_OK, "%s",
+                             config_name(&refused.config));
+            else
+                check_rule_config(&refused);
+        }
+        for (int norm = 0; norm < LINATTN_NORM_COUNT; norm++) {
+            refused = (rule_refusal){"normaliser", UNSUPPORTED, with_normaliser(good, norm)};
+            bool gated = rule == LINATTN_RULE_GATED;
+            if (norm == LINATTN_NORM_NONE || norm == LINATTN_NORM_DEFAULT ||
+                (gated && norm != LINATTN_NORM_FEATURE))
+                check_status(linattn_config_check(&refused.config), LINATTN_OK, "%s",
+                             config_name(&refused.config));
+            else
+                check_rule_config(&refused);
+        }
+        const size_t heads[][3] = {
+            /* heads, kv_heads, key_heads */ {0, 4, 3}, {4, 4, 8}, {2, 5, 2}};
+        for (size_t i = 0; i < COUNT_OF(heads); i++) {
+            refused = (rule_refusal){"key_heads", CONFIG, good};
+            refused.config.heads = heads[i][0];
+            refused.config.kv_heads = heads[i][1];
+            refused.config.key_heads = heads[i][2];
+            check_rule_config(&refused);
+        }
+        const size_t others[][3] = {{8, 4, 2}, {1, 4, 2}, {12, 6, 2}};
+        for (size_t i = 0; i < COUNT_OF(others); i++) {
+            refused = (rule_refusal){"heads", CONFIG, good};
+            refused.config.heads = others[i][0];
+            refused.config.kv_heads = others[i][1];
+            refused.config.key_heads = others[i][2];
+            check_status(linattn_config_check(&refused.config), CONFIG, "%s",
+                         config_name(&refused.config));
+            check(linattn_config_error(&refused.config) != NULL, "%s",
+                  config_name(&refused.config));
+        }
+        const size_t good_heads[][3] = {{0, 4, 2}, {4, 4, 2}, {2, 4, 2}, {0, 6, 1}, {4, 0, 2}};
+        for (size_t i = 0; i < COUNT_OF(good_heads); i++) {
+            good.heads = good_heads[i][0];
+            good.kv_heads = good_heads[i][1];
+            good.key_heads = good_heads[i][2];
+            check_status(linattn_config_check(&good), LINATTN_OK, "%s", config_name(&good));
+        }
+    }
+    const int rules[] = {-1, LINATTN_RULE_COUNT, 1000};
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+        rule_refusal refused = {"rule", CONFIG, {.dim_key = 4}};
+        memcpy(&refused.config.rule, &rules[i], sizeof rules[i]);
+        check_rule_config(&refused);
+    }
+    rule_refusal refused = {"key_heads", UNSUPPORTED, {.heads = 4, .key_heads = 2, .dim_key = 4}};
+    check_rule_config(&refused);
+    const linattn_config same = {.heads = 4, .kv_heads = 4, .key_heads = 4, .dim_key = 4};
+    check_status(linattn_config_check(&same), LINATTN_OK, "%s", config_name(&same));
+}
+
+static void sizes_of_rule_states(void **state)
+{
+    (void)state;
+    static unsigned char memory[LINATTN_RULE_STATE_BYTES(2, 16, 24)];
+    rng r = {12};
+    for (int i = 0; i < 2000; i++) {
+        size_t kv = 1 + rng_below(&r, 9), d = 1 + rng_below(&r, 300), dv = 1 + rng_below(&r, 300);
+        linattn_config config = {.heads = kv,
+                                 .key_heads = rng_below(&r, 2),
+                                 .dim_key = d,
+                                 .dim_value = dv,
+                                 .map = rule_maps[rng_below(&r, COUNT_OF(rule_maps))],
+                                 .rule = (linattn_rule)(1 + rng_below(&r, LINATTN_RULE_COUNT - 1))};
+        if (config.rule == LINATTN_RULE_GATED && rng_below(&r, 2))
+            config.normaliser = LINATTN_NORM_SUM;
+        size_t bytes = linattn_state_size(&config);
+        check(LINATTN_RULE_STATE_BYTES(kv, d, dv) == bytes, "%zu bytes, %s", bytes,
+              config_name(&config));
+    }
+    linattn_config config = {
+        .heads = 2, .dim_key = 16, .dim_value = 24, .rule = LINATTN_RULE_DELTA};
+    check(linattn_state_size(&config) == sizeof memory, "%zu bytes", sizeof memory);
+}
+
+/* States of one rule are not of another, nor of other heads of keys. */
+static void state_check_compares_rules(void **state)
+{
+    (void)state;
+    enum { BYTES = 16384 };
+    linattn_config configs[2 * LINATTN_RULE_COUNT];
+    size_t count = 0;
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++)
+        for (size_t keys = 0; keys < (rule ? 2 : 1); keys++)
+            configs[count++] = (linattn_config){.heads = 4,
+                                                .key_heads = 2 * keys,
+                                                .dim_key = 5,
+                                                .normaliser = LINATTN_NORM_NONE,
+                                                .rule = (linattn_rule)rule};
+    void *memory = pool_take(BYTES), *theirs = pool_take(BYTES);
+    for (size_t i = 0; i < count; i++) {
+        check_status(linattn_state_init(&configs[i], memory, BYTES), LINATTN_OK, "init");
+        for (size_t j = 0; j < count; j++) {
+            check_state(&configs[j], memory, BYTES, i == j ? LINATTN_OK : LINATTN_ERROR_STATE,
+                        config_name(&configs[j]));
+            if (i == j) continue;
+            check_status(linattn_state_init(&configs[j], theirs, BYTES), LINATTN_OK, "init");
+            void *before = pool_copy(memory, BYTES);
+            linattn_status status = linattn_merge(memory, theirs);
+            check(status == LINATTN_ERROR_STATE || status == LINATTN_ERROR_UNSUPPORTED,
+                  "status %d, %s", (int)status, config_name(&configs[j]));
+            check_same_bytes(memory, before, BYTES, "%s", config_name(&configs[j]));
+        }
+        for (size_t bytes = 0; bytes < linattn_state_size(&configs[i]); bytes += 4)
+            check_state(&configs[i], memory, bytes, LINATTN_ERROR_WORKSPACE, "a cut block");
+    }
+    linattn_config spelt = configs[0];
+    spelt.key_heads = 4;
+    check_status(linattn_state_init(&configs[0], memory, BYTES), LINATTN_OK, "init");
+    check_state(&spelt, memory, BYTES, LINATTN_OK, "key_heads spelt out");
+}
+
+/* A rule's block with one word overwritten is refused, or safe to go on with. */
+static void check_corrupted(rule_world *w, size_t at, uint32_t word)
+{
+    size_t mark = pool_mark();
+    unsigned char *block = (unsigned char *)pool_take_guarded(w->state_bytes, GUARD_AFTER);
+    memcpy(block, w->state, w->state_bytes);
+    memcpy(block + at, &word, sizeof word);
+    linattn_status status = linattn_state_check(&w->config, block, w->state_bytes);
+    if (status == LINATTN_OK) {
+        float sums[DIM_KEY * DIM_VALUE], z[DIM_KEY];
+        rule_call c = rule_call_new(w);
+        c.state = block;
+        check_rule_taken(&c, "a state that passed its check");
+        check_status(linattn_query(block, c.q, c.out, TOKENS, NULL), LINATTN_OK, "query");
+        check_status(linattn_state_export(block, KV_HEADS - 1, 0, sums, z), LINATTN_OK, "export");
+        linattn_merge(w->other, block);
+    } else {
+        check_status(status, LINATTN_ERROR_STATE, "word %zu is %x", at, (unsigned)word);
+    }
+    pool_release(mark);
+}
+
+static void corrupted_states_of_rules(void **state)
+{
+    (void)state;
+    static const uint32_t words[] = {0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7F800000, 0x10000};
+    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule);
+        for (size_t at = 0; at < w->state_bytes; at += sizeof *words) {
+            uint32_t good;
+            memcpy(&good, w->state + at, sizeof good);
+            for (size_t i = 0; i < COUNT_OF(words); i++)
+                if (!test_quick() || at < 256 || i == at / 4 % COUNT_OF(words))
+                    check_corrupted(w, at, words[i]);
+            for (unsigned bit = 0; at < 256 && bit < 32; bit++)
+                check_corrupted(w, at, good ^ (1u << bit));
+        }
+    }
+}
+
+static void export_and_import_refuse(void **state)
+{
+    (void)state;
+    enum { MATRIX = DIM_KEY * DIM_VALUE };
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_world *w = rule_world_new(rule), *before = (rule_world *)pool_copy(w, sizeof *w);
+        float sums[MATRIX + DIM_KEY], was[MATRIX + DIM_KEY], *z = sums + MATRIX;
+        memset(sums, 0xA5, sizeof sums);
+        memcpy(was, sums, sizeof sums);
+        float *inside = (float *)(void *)(w->state + w->state_bytes - sizeof(float));
+        struct {
+            void *state;
+            size_t head;
+            float *sums, *z;
+            linattn_status status;
+        } cases[] = {
+            {NULL, 0, sums, z, LINATTN_ERROR_NULL},
+            {w->state, 0, NULL, z, LINATTN_ERROR_NULL},
+            {w->state + 2, 0, sums, z, LINATTN_ERROR_ALIGNMENT},
+            {w->out, 0, sums, z, LINATTN_ERROR_STATE},
+            {w->state, KV_HEADS, sums, z, LINATTN_ERROR_SIZE},
+            {w->state, SIZE_MAX, sums, z, LINATTN_ERROR_SIZE},
+            {w->state, 0, inside, z, LINATTN_ERROR_OVERLAP},
+            {w->state, 0, sums, inside, LINATTN_ERROR_OVERLAP},
+            {w->state, 0, sums, sums + MATRIX - 1, LINATTN_ERROR_OVERLAP},
+        };
+        for (size_t i = 0; i < COUNT_OF(cases); i++) {
+            bool overlap = cases[i].sums == sums && cases[i].z == sums + MATRIX - 1;
+            check_status(
+                linattn_state_export(cases[i].state, cases[i].head, 0, cases[i].sums, cases[i].z),
+                cases[i].status, "export %zu, rule %d", i, rule);
+            if (!overlap) /* which inputs may */
+                check_status(linattn_state_import(cases[i].state, cases[i].head, 1, cases[i].sums,
+                                                  cases[i].z),
+                             cases[i].status, "import %zu, rule %d", i, rule);
+            check_same_bytes(w, before, sizeof *w, "case %zu", i);
+            check_same_bytes(sums, was, sizeof sums, "case %zu", i);
+        }
+        check_status(linattn_state_export(w->state, KV_HEADS - 1, 0, sums, NULL), LINATTN_OK, "z");
+        check_same_bytes(z, was + MATRIX, DIM_KEY * sizeof *z, "no z was asked for");
+        check_same_bytes(w, before, sizeof *w, "export");
+    }
+    world *w = world_new();
+    world_use(w, LINATTN_MAP_ELU1, 3);
+    float sums[MATRIX], z[DIM_KEY];
+    check_status(linattn_state_export(w->state, 0, 0, sums, z), LINATTN_ERROR_UNSUPPORTED,
+                 "window");
+    memset(sums, 0, sizeof sums);
+    check_status(linattn_state_import(w->state, 0, 0, sums, NULL), LINATTN_ERROR_UNSUPPORTED,
+                 "window");
+}
+
+/* Whatever the host has set is set again afterwards, and does not matter in between. */
+static void floating_point_environment_of_rules(void **state)
+{
+    (void)state;
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++)
+            for (size_t i = 0; i < fp_hostile_count(); i++) {
+                size_t mark = pool_mark();
+                const char *name;
+                uint64_t control = fp_hostile(i, &name);
+                rule_world *worlds[] = {rule_world_new(rule), rule_world_new(rule)};
+                for (int hostile = 0; hostile < 2; hostile++) {
+                    rule_world *w = worlds[hostile];
+                    w->config.map = rule_maps[map];
+                    memset(w->out, 0, sizeof w->out);
+                    memset(w->other, 0, sizeof w->other);
+                    check_status(linattn_state_init(&w->config, w->state, w->state_bytes),
+                                 LINATTN_OK, "init");
+                    rule_call c = rule_call_new(w);
+                    float sums[DIM_KEY * DIM_VALUE], z[DIM_KEY];
+                    linattn_status status[4];
+                    if (hostile) fp_set_control(control);
+                    uint64_t before = fp_control();
+                    status[0] = perform_rule(&c);
+                    status[1] = linattn_query(c.state, c.q, c.out, 2, NULL);
+                    status[2] = linattn_state_export(c.state, 0, 0, sums, z);
+                    status[3] = linattn_state_import(c.state, 1, 1, sums, z);
+                    uint64_t after = fp_control();
+                    fp_set_control(fp_ieee);
+                    for (int j = 0; j < 4; j++)
+                        check_status(status[j], LINATTN_OK, "call %d under %s", j, name);
+                    check(after == before, "rule %d leaves %x of %x (%s)", rule, (unsigned)after,
+                          (unsigned)before, name);
+                }
+                check_same_bytes(worlds[1]->out, worlds[0]->out, sizeof worlds[0]->out,
+                                 "rule %d under %s", rule, name);
+                check_same_bytes(worlds[1]->state, worlds[0]->state, worlds[0]->state_bytes,
+                                 "rule %d under %s", rule, name);
+                pool_release(mark);
+            }
+}
+
 static void status_strings(void **state)
 {
     (void)state;
-    for (int i = -1; i <= LINATTN_ERROR_ISA + 2; i++) {
+    for (int i = -1; i <= LINATTN_ERROR_INPUT_GATE + 2; i++) {
         const char *text = linattn_status_string((linattn_status)i);
         check(text && *text, "status %d", i);
-        for (int j = 0; j < i && i <= LINATTN_ERROR_ISA; j++)
+        for (int j = 0; j < i && i <= LINATTN_ERROR_INPUT_GATE; j++)
             check(strcmp(text, linattn_status_string((linattn_status)j)) != 0, "%d and %d", i, j);
     }
 }
@@ -2262,6 +2891,18 @@ int main(void)
         TEST(many_windows),
         TEST(strides_of_no_sequence),
         TEST(agents_as_structs),
+        TEST(gates_of_rules),
+        TEST(null_operands_of_rules),
+        TEST(no_tokens_of_rules),
+        TEST(overlaps_of_rules),
+        TEST(strides_of_gates_that_overflow),
+        TEST(rules_are_for_recurrent),
+        TEST(configs_of_rules_are_refused),
+        TEST(sizes_of_rule_states),
+        TEST(state_check_compares_rules),
+        TEST(corrupted_states_of_rules),
+        TEST(export_and_import_refuse),
+        TEST(floating_point_environment_of_rules),
         TEST(status_strings),
         TEST(views),
     };

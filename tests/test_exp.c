@@ -439,6 +439,50 @@ static void every_map(void **state)
     check_map(&large, 0, 3, &r);
 }
 
+/* x / sqrt(|x|^2 + 1e-6), of vectors of every length, zero included; in place the same or refused;
+   a NaN in its own vector. */
+static void unit_map(void **state)
+{
+    (void)state;
+    static const float spreads[] = {0, 1e-30f, 1e-3f, 1, 12, 1e15f, 1e25f, 3e38f};
+    rng r = {4};
+    enum { N = 3 };
+    for (size_t dim = 1; dim <= LONGEST; dim += test_quick() && dim > 20 ? 7 : 1)
+        for (size_t i = 0; i < COUNT_OF(spreads); i++) {
+            size_t mark = pool_mark(), count = N * dim;
+            linattn_config config = {.dim_key = dim, .map = LINATTN_MAP_UNIT};
+            float *x = pool_floats(count), *scalar;
+            double *expected = pool_doubles(dim), rounding = 6 + 2 * sqrt((double)dim);
+            rng_fill(&r, x, count, spreads[i]);
+            float *y = run_map(&config, (int)(dim % 2), x, N, false);
+            for (size_t t = 0; t < N; t++) {
+                oracle_map(&config, true, x + t * dim, expected, NULL);
+                for (size_t f = 0; f < dim; f++)
+                    check(fabs((double)y[t * dim + f] - expected[f]) <=
+                              rounding * (double)FLT_EPSILON / 2 * fabs(expected[f]) +
+                                  (double)FLT_MIN,
+                          "map of %g is %.9g, expected %.9g, %s", (double)x[t * dim + f],
+                          (double)y[t * dim + f], expected[f], config_name(&config));
+            }
+            linattn_isa_select(LINATTN_ISA_SCALAR);
+            scalar = run_map(&config, 0, x, N, false);
+            linattn_isa_select(test_isa());
+            check_same_floats(y, scalar, count, dim, "%s", config_name(&config));
+            float *in_place = (float *)pool_copy(x, count * sizeof *x);
+            linattn_status status = linattn_map(&config, 0, in_place, in_place, N);
+            check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "status %d",
+                  (int)status);
+            check_same_floats(in_place, status == LINATTN_OK ? y : x, count, dim, "in place, %s",
+                              config_name(&config));
+            x[dim + rng_below(&r, dim)] = test_nan;
+            float *spoilt = run_map(&config, 0, x, N, false);
+            for (size_t e = 0; e < count; e++)
+                check(e / dim == 1 ? float_is_nan(spoilt[e]) : float_same(spoilt[e], y[e]),
+                      "element %zu is %g, %s", e, (double)spoilt[e], config_name(&config));
+            pool_release(mark);
+        }
+}
+
 /* On arrays, unlike in the verbs, what overflows is infinite, and a softmax is not. */
 static void maps_at_the_ends_of_the_range(void **state)
 {
@@ -503,6 +547,7 @@ int main(void)
         TEST(every_length_and_alignment),
         TEST(nothing_outside_is_touched),
         TEST(every_map),
+        TEST(unit_map),
         TEST(maps_at_the_ends_of_the_range),
         TEST(nan_in_one_vector),
     };

@@ -145,6 +145,122 @@ static void valid_arguments(void **state)
     fuzz(fuzz_valid, 20000, 12);
 }
 
+/* ---- Rules ---------------------------------------------------------------------------------- */
+
+static recurrence draw_recurrence(rng *r, bool *finite)
+{
+    static const linattn_normaliser normalisers[] = {LINATTN_NORM_DEFAULT, LINATTN_NORM_NONE,
+                                                     LINATTN_NORM_SUM, LINATTN_NORM_LENGTH};
+    rule_form form = (rule_form)rng_below(r, FORM_COUNT);
+    size_t keys = 1 + rng_below(r, 3), group = 1 + rng_below(r, rng_below(r, 6) ? 3 : 12);
+    bool shared = rng_below(r, 3) == 0; /* keys by values, or values by queries */
+    linattn_config config = {.heads = keys * group,
+                             .kv_heads = shared ? keys * group : keys,
+                             .key_heads = shared ? keys : 0,
+                             .dim_key = draw_dim(r),
+                             .dim_value = draw_dim(r),
+                             .map = rule_maps[rng_below(r, COUNT_OF(rule_maps))]};
+    if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
+    if (form <= FORM_GATED_FEATURES) {
+        config.normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
+        config.epsilon = (float)rng_below(r, 3) * 0.01f;
+    }
+    double per_token = (double)(config.heads * config.dim_key * config.dim_value);
+    size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
+    size_t n = rng_below(r, (most < 150 ? most : 150) + 1);
+    recurrence x = recurrence_new(config, form, n, r);
+    *finite = rng_below(r, 2) == 0;
+    for (int i = 0; i < OPERANDS && !*finite; i++)
+        if (x.in[i] && rng_below(r, 2))
+            spoil(r, x.in[i], operand_floats(&x, (rule_input)i),
+                  operand_axes(&x, (rule_input)i).dim);
+    return x;
+}
+
+/* Placed at random, cut at random, on any number of threads: the bits of the simplest run of scalar
+   code; what is finite stays so. */
+static void fuzz_rule(rng *r)
+{
+    bool finite;
+    recurrence x = draw_recurrence(r, &finite);
+    linattn_context context = {parallel_reverse, r, rng_below(r, 6)};
+    if (rng_below(r, 8) == 0) context.parallel_for = parallel_threads;
+    recurrence_plan how = {.context = rng_below(r, 2) ? &context : NULL,
+                           .layouts = r,
+                           .cuts = rng_below(r, 2) ? r : NULL,
+                           .silent = rng_below(r, 8) == 0};
+    recurred expected = recurrence_run_on(&x, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
+    recurred actual = recurrence_run(&x, &how);
+    const char *name = recurrence_name(&x);
+    check_same_floats(actual.out, expected.out, actual.count, recurrence_width(&x),
+                      "seed %" PRIu64 ", %s", seed_now, name);
+    check_same_floats((const float *)actual.state, (const float *)expected.state,
+                      expected.state_bytes / sizeof(float), 16, "seed %" PRIu64 ": state, %s",
+                      seed_now, name);
+    check_status(linattn_state_check(&x.config, actual.state, actual.state_bytes), LINATTN_OK,
+                 "seed %" PRIu64 ", %s", seed_now, name);
+    float *sums = run_export(&x.config, actual.state);
+    for (size_t i = 0; finite && i < actual.count; i++)
+        check(float_is_finite(actual.out[i]), "seed %" PRIu64 ", %s", seed_now, name);
+    for (size_t i = 0; finite && i < sums_count(&x.config); i++)
+        check(float_is_finite(sums[i]), "seed %" PRIu64 ": sums, %s", seed_now, name);
+}
+
+static void rules(void **state)
+{
+    (void)state;
+    fuzz(fuzz_rule, 20000, 8);
+}
+
+/* One operand that is missing, too many, the output or as long as the address space: refused, and
+   nothing is written. */
+static void fuzz_refused(rng *r)
+{
+    enum { MISSING, TOO_MANY, OVERLAPS, HUGE, FAULTS };
+    bool finite;
+    recurrence x = draw_recurrence(r, &finite);
+    size_t bytes = linattn_state_size(&x.config), count = x.n * recurrence_width(&x);
+    int which = (int)rng_below(r, OPERANDS), fault = (int)rng_below(r, FAULTS);
+    if (x.n < 2 || (x.in[which] != NULL) == (fault == TOO_MANY)) return;
+    if (which == IN_BONUS && (fault == MISSING || x.config.rule == LINATTN_RULE_GATED)) return;
+    if (fault == HUGE && !operand_is_of_tokens(&x, (rule_input)which)) return;
+    linattn_view views[OPERANDS];
+    float *out = pool_floats(count), nothing[1] = {0};
+    for (int i = 0; i < OPERANDS; i++) views[i] = recurrence_view(&x, (rule_input)i, 0);
+    if (fault == MISSING) views[which] = linattn_rows(NULL);
+    if (fault == TOO_MANY) views[which] = linattn_rows(nothing);
+    if (fault == OVERLAPS) views[which].data = out + rng_below(r, count);
+    if (fault == HUGE) views[which].stride_token = SIZE_MAX / (1 + rng_below(r, 8));
+    linattn_gates gates = recurrence_gates(&x, 0);
+    gates.decay = views[IN_DECAY];
+    gates.beta = views[IN_BETA];
+    gates.read = views[IN_READ];
+    gates.write = views[IN_WRITE];
+    gates.bonus = views[IN_BONUS];
+    gates.input = views[IN_INPUT];
+    void *memory = run_init(&x.config), *before = pool_copy(memory, bytes);
+    float *out_before = (float *)pool_copy(out, count * sizeof *out);
+    linattn_status status = linattn_recurrent(memory, views[IN_Q], views[IN_K], views[IN_V], &gates,
+                                              linattn_output_rows(out), x.n, NULL);
+    const char *name = recurrence_name(&x);
+    check(status != LINATTN_OK, "fault %d of input %d, seed %" PRIu64 ", %s", fault, which,
+          seed_now, name);
+    if (fault == OVERLAPS)
+        check(status == LINATTN_ERROR_OVERLAP, "status %d, seed %" PRIu64, (int)status, seed_now);
+    if (fault == HUGE)
+        check(status == LINATTN_ERROR_SIZE, "status %d, seed %" PRIu64, (int)status, seed_now);
+    check_same_bytes(memory, before, bytes, "fault %d of input %d, seed %" PRIu64 ", %s", fault,
+                     which, seed_now, name);
+    check_same_bytes(out, out_before, count * sizeof *out,
+                     "fault %d of input %d, seed %" PRIu64 ", %s", fault, which, seed_now, name);
+}
+
+static void refused_rules(void **state)
+{
+    (void)state;
+    fuzz(fuzz_refused, 20000, 3);
+}
+
 /* ---- Any arguments -------------------------------------------------------------------------- */
 
 /* Small numbers, and the ones that break arithmetic. */
@@ -198,12 +314,15 @@ static linattn_config draw_any_config(rng *r)
                              .degree = draw_size(r, rng_below(r, 10)),
                              .window = rng_below(r, 2) ? 0 : draw_size(r, rng_below(r, 50)),
                              .landmarks = draw_size(r, 0),
-                             .iterations = draw_size(r, 0)};
+                             .iterations = draw_size(r, 0),
+                             .key_heads = rng_below(r, 4) ? 0 : draw_size(r, 1 + rng_below(r, 4))};
     draw_projection(r, &config);
     int map = draw_enumerator(r, LINATTN_MAP_COUNT);
     int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
+    int rule = rng_below(r, 2) ? 0 : draw_enumerator(r, LINATTN_RULE_COUNT);
     memcpy(&config.map, &map, sizeof map);
     memcpy(&config.normaliser, &normaliser, sizeof normaliser);
+    memcpy(&config.rule, &rule, sizeof rule);
     return config;
 }
 
@@ -214,19 +333,52 @@ static bool is_map(const linattn_config *c, bool (*kind)(linattn_feature_map map
     return map >= 0 && map < LINATTN_MAP_COUNT && kind((linattn_feature_map)map);
 }
 
+/* As the documentation has them: what is not given is what the others say. */
+static bool heads_are_good(const linattn_config *c)
+{
+    size_t heads = c->heads, kv_heads = c->kv_heads, key_heads = c->key_heads;
+    if (key_heads && kv_heads && (!heads || heads == key_heads)) heads = kv_heads;
+    if (!heads) heads = 1;
+    if (!kv_heads) kv_heads = heads;
+    if (!key_heads) key_heads = kv_heads;
+    return heads % kv_heads == 0 && kv_heads % key_heads == 0 &&
+           (key_heads == kv_heads || heads == kv_heads);
+}
+
+static int rule_of(const linattn_config *c)
+{
+    int rule;
+    memcpy(&rule, &c->rule, sizeof rule);
+    return rule;
+}
+
 /* Is the config good, by the words of its documentation? Sizes whose state would not fit into the
    address space are left to the library. */
 static bool config_is_good(const linattn_config *c)
 {
-    size_t heads = c->heads ? c->heads : 1, kv_heads = c->kv_heads ? c->kv_heads : heads;
     int map, normaliser;
     memcpy(&map, &c->map, sizeof map);
     memcpy(&normaliser, &c->normaliser, sizeof normaliser);
     if (is_map(c, map_is_monomial) && c->degree > 8) return false;
     return c->dim_key >= 1 && c->dim_key <= LINATTN_MAX_DIM && c->dim_value <= LINATTN_MAX_DIM &&
-           heads % kv_heads == 0 && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
-           normaliser < LINATTN_NORM_COUNT && float_is_finite(c->scale) && c->scale >= 0 &&
-           float_is_finite(c->epsilon) && c->epsilon >= 0;
+           heads_are_good(c) && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
+           normaliser < LINATTN_NORM_COUNT && rule_of(c) >= 0 && rule_of(c) < LINATTN_RULE_COUNT &&
+           float_is_finite(c->scale) && c->scale >= 0 && float_is_finite(c->epsilon) &&
+           c->epsilon >= 0;
+}
+
+/* Do the parts of a good config go together? */
+static bool config_is_supported(const linattn_config *c)
+{
+    int rule = rule_of(c);
+    bool of_maps = false;
+    size_t kv_heads = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
+    if (rule == LINATTN_RULE_SUM) return !c->key_heads || c->key_heads == kv_heads;
+    for (size_t i = 0; i < COUNT_OF(rule_maps); i++)
+        of_maps = of_maps || memcmp(&c->map, &rule_maps[i], sizeof c->map) == 0;
+    bool none = c->normaliser == LINATTN_NORM_DEFAULT || c->normaliser == LINATTN_NORM_NONE;
+    bool gated = rule == LINATTN_RULE_GATED && c->normaliser != LINATTN_NORM_FEATURE;
+    return of_maps && !c->window && (none || gated);
 }
 
 /* Has favor all it needs? Of a config that is good otherwise. */
@@ -254,8 +406,13 @@ static void check_config_status(const linattn_config *c, linattn_status status)
 {
     const char *name = config_name(c);
     if (!config_is_good(c))
-        check(status == LINATTN_ERROR_SIZE || status == LINATTN_ERROR_CONFIG, "status %d, %s",
-              (int)status, name);
+        check(status == LINATTN_ERROR_SIZE || status == LINATTN_ERROR_CONFIG ||
+                  (status == LINATTN_ERROR_UNSUPPORTED && !config_is_supported(c)),
+              "status %d, %s", (int)status, name);
+    else if (!config_is_supported(c))
+        check(status == LINATTN_ERROR_UNSUPPORTED || status == LINATTN_ERROR_SIZE ||
+                  !projection_is_good(c),
+              "status %d, %s", (int)status, name);
     else if (!projection_is_good(c))
         check(status == LINATTN_ERROR_SIZE ||
                   status == (c->projection ? LINATTN_ERROR_CONFIG : LINATTN_ERROR_NULL),
@@ -443,7 +600,7 @@ static void fuzz_overlap_of_many(rng *r)
 {
     static float arena[CROWD_ARENA], before[CROWD_ARENA];
     static unsigned char marked[CROWD_ARENA];
-    enum { OUT = 1, IN_Q = 2, IN_KEYS = 4, STATE = 8 };
+    enum { OUT = 1, IN_QUERIES = 2, IN_KEYS = 4, STATE = 8 };
     size_t count = 1 + rng_below(r, CROWD), tokens = 1 + rng_below(r, 2);
     size_t kv_heads = 1 + rng_below(r, 2), heads = kv_heads * (1 + rng_below(r, 2));
     linattn_config config = {.heads = heads,
@@ -485,7 +642,7 @@ static void fuzz_overlap_of_many(rng *r)
         }
     }
     if (verb != 0 && mark_many(&out, marked, OUT)) overlap = true;
-    if (verb != 0) mark_many(&q, marked, IN_Q);
+    if (verb != 0) mark_many(&q, marked, IN_QUERIES);
     if (verb != 1) mark_many(&k, marked, IN_KEYS);
     if (verb != 1) mark_many(&v, marked, IN_KEYS);
     for (size_t i = 0; i < CROWD_ARENA; i++) {
@@ -533,10 +690,8 @@ static void overlaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(valid_arguments),
-        TEST(configs),
-        TEST(overlaps),
-        TEST(overlaps_of_many),
+        TEST(valid_arguments), TEST(rules),    TEST(refused_rules),
+        TEST(configs),         TEST(overlaps), TEST(overlaps_of_many),
     };
     test_begin();
     return RUN_TESTS("fuzz", tests);

@@ -13,6 +13,8 @@ static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x18bf3440bb31f695);
 static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
 static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
 static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
+static const uint64_t EXPECTED_UNIT = 0;
+static const uint64_t EXPECTED_RULES = 0;
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
@@ -175,10 +177,90 @@ static void hash_of_windows(void **state)
     check_family(&windows);
 }
 
+static void hash_of_unit(void **state)
+{
+    (void)state;
+    const family unit = {"unit", LINATTN_MAP_UNIT, LINATTN_MAP_UNIT, 0, 0, 2032, EXPECTED_UNIT};
+    check_family(&unit);
+}
+
 static void check_hash(uint64_t hash, uint64_t expected)
 {
     check(test_inexact() || hash == expected, "hash %016" PRIx64 ", expected %016" PRIx64, hash,
           expected);
+}
+
+/* A sequence under a rule whose inputs are made of integers and single products. Keys are short, so
+   that nothing explodes where they are read; those of elu1 and exp map to e^-4 .. e^-2. */
+static recurrence golden_recurrence(rng *r, linattn_config config, int form, size_t n)
+{
+    recurrence x = recurrence_empty(config, (rule_form)form, n, r);
+    bool logs = x.config.map == LINATTN_MAP_ELU1 || x.config.map == LINATTN_MAP_EXP;
+    for (int i = 0; i < OPERANDS; i++)
+        rng_fill(r, x.in[i], operand_floats(&x, (rule_input)i), i == IN_V ? 1 : 0.25f);
+    for (size_t i = 0; i < operand_floats(&x, IN_K); i++)
+        if (logs) x.in[IN_K][i] = 4 * x.in[IN_K][i] - 3;
+    for (size_t i = 0; i < operand_floats(&x, IN_DECAY); i++)
+        x.in[IN_DECAY][i] = i % 31 == 7   ? (x.log ? -1e30f : 0)
+                            : i % 31 == 9 ? (x.log ? 0.0f : 1.0f)
+                                          : x.in[IN_DECAY][i] + (x.log ? -0.25f : 0.75f);
+    for (size_t i = 0; i < operand_floats(&x, IN_BETA); i++)
+        x.in[IN_BETA][i] = 4 * x.in[IN_BETA][i] + 1;
+    for (size_t i = 0; i < operand_floats(&x, IN_INPUT); i++)
+        x.in[IN_INPUT][i] *= i % 9 == 4 ? 4096 : 8;
+    return x;
+}
+
+/* Every form of every rule with every map: outputs, the state, a merge where there is one, and the
+   sums that come out. */
+static uint64_t hash_rules(bool print)
+{
+    static const size_t shapes[][6] = {
+        /* heads, kv_heads, key_heads, dim_key, dim_value, n */
+        {1, 1, 0, 1, 1, 9},    {2, 1, 0, 5, 19, 26}, {4, 4, 2, 16, 16, 24}, {2, 2, 0, 17, 33, 30},
+        {1, 1, 0, 64, 64, 40}, {3, 3, 1, 31, 48, 9}, {4, 2, 0, 40, 100, 9}, {1, 1, 0, 129, 7, 20}};
+    static const float scales[] = {0, 0.125f, 3};
+    static const linattn_normaliser normalisers[] = {LINATTN_NORM_NONE, LINATTN_NORM_SUM,
+                                                     LINATTN_NORM_LENGTH};
+    rng r = {2034};
+    uint64_t hash = HASH_START;
+    for (size_t i = 0; i < 3 * FORM_COUNT * COUNT_OF(rule_maps); i++) {
+        size_t mark = pool_mark();
+        const size_t *s = shapes[i % COUNT_OF(shapes)];
+        int form = (int)(i % FORM_COUNT);
+        linattn_config config = {.heads = s[0],
+                                 .kv_heads = s[1],
+                                 .key_heads = s[2],
+                                 .dim_key = s[3],
+                                 .dim_value = s[4],
+                                 .map = rule_maps[i / FORM_COUNT % COUNT_OF(rule_maps)],
+                                 .scale = scales[i % COUNT_OF(scales)]};
+        if (form <= FORM_GATED_FEATURES)
+            config.normaliser = normalisers[i / FORM_COUNT % COUNT_OF(normalisers)];
+        recurrence x = golden_recurrence(&r, config, form, s[5]);
+        recurred all = recurrence_run(&x, NULL);
+        hash = hash_bytes(hash, all.out, all.count * sizeof(float));
+        hash = hash_bytes(hash, all.state, all.state_bytes);
+        hash = hash_bytes(hash, run_export(&x.config, all.state),
+                          sums_count(&x.config) * sizeof(float));
+        if (form <= FORM_BONUS || form == FORM_MLSTM) {
+            check_status(linattn_merge(all.state, recurrence_run(&x, NULL).state), LINATTN_OK, "%s",
+                         recurrence_name(&x));
+            hash = hash_bytes(hash, all.state, all.state_bytes);
+        }
+        if (print) print_message("%016" PRIx64 " %s\n", hash, recurrence_name(&x));
+        pool_release(mark);
+    }
+    return hash;
+}
+
+static void hash_of_rules(void **state)
+{
+    (void)state;
+    uint64_t hash = hash_rules(false);
+    if (test_inexact() || hash == EXPECTED_RULES) return;
+    hash_rules(true);
+    check_hash(hash, EXPECTED_RULES);
 }
 
 static void hash_of_nystrom(void **state)
@@ -240,8 +322,10 @@ static void hash_of_random_features(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(hash_of_a_fixed_run), TEST(hash_of_favor),   TEST(hash_of_monomials),
-        TEST(hash_of_windows),     TEST(hash_of_nystrom), TEST(hash_of_random_features),
+        TEST(hash_of_a_fixed_run), TEST(hash_of_favor),
+        TEST(hash_of_monomials),   TEST(hash_of_windows),
+        TEST(hash_of_unit),        TEST(hash_of_rules),
+        TEST(hash_of_nystrom),     TEST(hash_of_random_features),
     };
     test_begin();
     return RUN_TESTS("golden", tests);

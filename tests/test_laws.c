@@ -29,7 +29,8 @@ static problem draw_problem(rng *r, int map, int normaliser)
     if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
     size_t n_q, n_k, m = config_features(&config), width = config.dim_value;
     if (map_is_favor(config.map)) width += config.dim_key;
-    double limit = (quick ? 1e5 : 4e6) / (map > LINATTN_MAP_SOFTMAX ? 4 : 1);
+    bool fields = map_has_fields((linattn_feature_map)map);
+    double limit = (quick ? 1e5 : 4e6) / (fields ? 4 : 1);
     do {
         n_q = rng_pick(r, lengths, COUNT_OF(lengths));
         n_k = rng_below(r, 3) ? n_q : rng_pick(r, lengths, COUNT_OF(lengths));
@@ -48,7 +49,8 @@ static void for_all_problems(uint64_t seed, size_t repeats, void (*law)(const pr
     for (size_t i = 0; i < repeats; i++)
         for (int map = 0; map < LINATTN_MAP_COUNT; map++)
             for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
-                if (i % 2 && map > LINATTN_MAP_SOFTMAX && (i / 2 + (size_t)map) % 2) continue;
+                if (i % 2 && map_has_fields((linattn_feature_map)map) && (i / 2 + (size_t)map) % 2)
+                    continue;
                 size_t mark = pool_mark();
                 problem p = draw_problem(&r, map, normaliser);
                 law(&p, &r);
@@ -1302,7 +1304,8 @@ static void single_tokens(void **state)
     for (int map = 0; map < LINATTN_MAP_COUNT; map++)
         for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
             linattn_config config = config_draw(&r, map, normaliser, 1, 50);
-            size_t one_in = test_quick() ? 40 : map > LINATTN_MAP_SOFTMAX ? 6 : 2;
+            bool fields = map_has_fields((linattn_feature_map)map);
+            size_t one_in = test_quick() ? 40 : fields ? 6 : 2;
             for (size_t group = 1; group < 10; group++)
                 for (size_t dim = 1; dim <= 40; dim++)
                     if (rng_below(&r, one_in) == 0) {

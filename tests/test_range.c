@@ -438,7 +438,8 @@ static void long_sequences(void **state)
             size_t mark = pool_mark();
             bool wide = map_is_exponential((linattn_feature_map)map);
             if (heights[h] > 0 && !wide) continue;
-            size_t n = map > LINATTN_MAP_SOFTMAX ? long_length() / 10 : long_length();
+            bool fields = map_has_fields((linattn_feature_map)map);
+            size_t n = fields ? long_length() / 10 : long_length();
             problem p = moving_problem(&r, (linattn_feature_map)map, LINATTN_NORM_SUM,
                                        (course)rng_below(&r, COURSE_COUNT), n, heights[h]);
             /* Otherwise relu would have rows without a denominator. */
@@ -578,6 +579,30 @@ static void sums_near_the_largest_float(void **state)
                 check_both(&p, &p, rounding_linear(&p));
                 pool_release(mark);
             }
+}
+
+/* The unit map takes the norm of any finite vector. */
+static void vectors_of_any_length(void **state)
+{
+    (void)state;
+    static const float sizes[] = {1e-45f, 1e-38f, 1e-20f, 1e-4f, 1e-3f,
+                                  1,      1e18f,  1e20f,  1e30f, 3e38f};
+    rng r = {19};
+    for (size_t i = 0; i < COUNT_OF(sizes) * COUNT_OF(sizes); i++)
+        for (size_t dim = 1; dim < 130; dim = 3 * dim + 1) {
+            size_t mark = pool_mark();
+            linattn_config config = {.dim_key = dim,
+                                     .dim_value = 5,
+                                     .map = LINATTN_MAP_UNIT,
+                                     .normaliser = LINATTN_NORM_NONE};
+            problem p = problem_new(config, 9, 9, &r, 1);
+            for (size_t e = 0; e < 9 * dim; e++) {
+                p.q[e] *= sizes[i % COUNT_OF(sizes)];
+                p.k[e] *= sizes[i / COUNT_OF(sizes)];
+            }
+            check_both(&p, &p, rounding_linear(&p));
+            pool_release(mark);
+        }
 }
 
 /* The same of monomials, whose powers are near the largest float for keys that are not: on one side
@@ -742,6 +767,7 @@ int main(void)
         TEST(unnormalised_outputs_of_favor_saturate),
         TEST(quotients_of_identity_stay_finite),
         TEST(sums_near_the_largest_float),
+        TEST(vectors_of_any_length),
         TEST(sums_of_monomials_near_the_largest_float),
         TEST(quotients_of_monomials_stay_finite),
         TEST(denormal_inputs),

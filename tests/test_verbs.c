@@ -79,7 +79,7 @@ static void check_one(rng *r, const linattn_config *config, double limit)
 static void check_map(int map)
 {
     rng r = {1000u + (uint64_t)map};
-    bool fields = map > LINATTN_MAP_SOFTMAX;
+    bool fields = map_has_fields((linattn_feature_map)map);
     size_t step = test_quick() || fields ? 3 : 1, most = test_quick() ? 500 : 3500;
     double limit = test_quick() ? 5e4 : fields ? 1e6 : 2e6;
     if (test_quick() && fields) step = 9;
@@ -150,6 +150,12 @@ static void expdef(void **state)
     check_map(LINATTN_MAP_EXPDEF);
 }
 
+static void unit(void **state)
+{
+    (void)state;
+    check_map(LINATTN_MAP_UNIT);
+}
+
 /* Every degree, with the few dimensions that keep the features few, and their smallest sets. */
 static void degrees(void **state)
 {
@@ -176,8 +182,9 @@ static void large_dimensions(void **state)
                                       {LINATTN_MAX_DIM, 2}};
     rng r = {2};
     size_t count = test_quick() ? 3 : COUNT_OF(large);
-    for (int map = 0; map <= LINATTN_MAP_SOFTMAX; map++)
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
         for (size_t i = 0; i < count; i++) {
+            if (map_has_fields((linattn_feature_map)map)) continue;
             linattn_config config = {.heads = 2,
                                      .kv_heads = 1,
                                      .dim_key = large[i][0],
@@ -222,7 +229,7 @@ static void relative_error_in_the_norm(void **state)
             bool divides = normaliser == LINATTN_NORM_FEATURE || normaliser == LINATTN_NORM_SUM;
             if (divides && map_has_signs((linattn_feature_map)map)) continue;
             size_t mark = pool_mark();
-            bool fields = map > LINATTN_MAP_SOFTMAX;
+            bool fields = map_has_fields((linattn_feature_map)map);
             linattn_config config = {.heads = fields ? 2 : 4,
                                      .kv_heads = fields ? 1 : 2,
                                      .dim_key = 37,
@@ -461,7 +468,7 @@ static void maps_on_plain_arrays(void **state)
     (void)state;
     rng r = {13};
     size_t repeats = test_quick() ? 8 : 60;
-    for (int map = LINATTN_MAP_FAVOR; map < LINATTN_MAP_COUNT; map++)
+    for (int map = LINATTN_MAP_FAVOR; map <= LINATTN_MAP_EXPDEF; map++)
         for (size_t i = 0; i < repeats; i++) {
             size_t mark = pool_mark(), n = 1 + rng_below(&r, 12);
             linattn_config config = config_draw(&r, map, 0, rng_pick(&r, odd_dims, 30), 2000);
@@ -501,10 +508,10 @@ static void oracles_agree(void **state)
                 config.window = window;
                 problem p = problem_new(config, 14, 14, &r, 2);
                 oracle pairs = oracle_linear(&p, true);
-                double *recurrence = oracle_recurrence(&p);
+                double *values = oracle_recurrence(&p);
                 for (size_t i = 0; i < 14 * output_width(&p); i++)
-                    check(fabs(pairs.value[i] - recurrence[i]) <= 1e-13 * pairs.magnitude[i],
-                          "element %zu: %g and %g, %s", i, pairs.value[i], recurrence[i],
+                    check(fabs(pairs.value[i] - values[i]) <= 1e-13 * pairs.magnitude[i],
+                          "element %zu: %g and %g, %s", i, pairs.value[i], values[i],
                           problem_name(&p));
                 pool_release(mark);
             }
@@ -515,7 +522,7 @@ static void oracles_make_their_kernels(void **state)
 {
     (void)state;
     rng r = {14};
-    for (int map = LINATTN_MAP_FAVOR; map < LINATTN_MAP_COUNT; map++)
+    for (int map = LINATTN_MAP_FAVOR; map <= LINATTN_MAP_EXPDEF; map++)
         for (size_t i = 0; i < 50; i++) {
             size_t mark = pool_mark();
             linattn_config config = config_draw(&r, map, 0, 1 + rng_below(&r, 12), 2000);
@@ -579,6 +586,7 @@ int main(void)
         TEST(favor_hyperbolic),
         TEST(taylor),
         TEST(expdef),
+        TEST(unit),
         TEST(degrees),
         TEST(large_dimensions),
         TEST(many_features),

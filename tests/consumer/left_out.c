@@ -8,7 +8,7 @@
 
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
     defined(LINATTN_ONLY_EXP) || defined(LINATTN_ONLY_SOFTMAX) || defined(LINATTN_ONLY_FAVOR) ||   \
-    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF)
+    defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF) || defined(LINATTN_ONLY_UNIT)
 #define SOME_MAPS 1
 #else
 #define SOME_MAPS 0
@@ -37,6 +37,16 @@
 #define SOFTMAX 1
 #else
 #define SOFTMAX !SOME_MAPS
+#endif
+#ifdef LINATTN_ONLY_UNIT
+#define UNIT 1
+#else
+#define UNIT !SOME_MAPS
+#endif
+#ifdef LINATTN_NO_RECURRENT
+#define RECURRENT 0
+#else
+#define RECURRENT 1
 #endif
 #if defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)
 #define FEATURES 0
@@ -137,6 +147,55 @@ static void check(const char *what, linattn_config config, int works)
     print_hash(what);
 }
 
+/* The same of a rule, with gates that are values of other tokens. */
+static void check_rule(const char *what, linattn_config config, int works)
+{
+    config.dim_key = KEY;
+    config.dim_value = VALUE;
+    if (!expect(what, linattn_config_check(&config), works)) {
+        expect(what, linattn_state_init(&config, memory, sizeof memory), works);
+        if (linattn_state_size(&config) != 0) failed = printf("%s has a size\n", what);
+        return;
+    }
+#if RECURRENT
+    {
+        const linattn_rule rule = config.rule;
+        const linattn_view none = linattn_rows(NULL), gate = linattn_rows(v);
+        const int reads = rule == LINATTN_RULE_GENERAL;
+        linattn_gates gates;
+        float first[VALUE];
+        memset(&gates, 0, sizeof gates);
+        gates.decay = rule == LINATTN_RULE_DELTA ? none : gate;
+        gates.beta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA ? gate : none;
+        gates.read = gates.write = reads ? linattn_rows(k) : none;
+        gates.input = rule == LINATTN_RULE_MLSTM ? gate : none;
+        expect(what, linattn_state_init(&config, memory, sizeof memory), 1);
+        expect(what,
+               linattn_recurrent(memory, linattn_rows(q), linattn_rows(k), linattn_rows(v), &gates,
+                                 linattn_output_rows(out), 1, NULL),
+               1);
+        memcpy(first, out, sizeof first);
+        expect(what, linattn_state_reset(memory), 1);
+        expect(what,
+               linattn_recurrent(memory, linattn_rows(q), linattn_rows(k), linattn_rows(v), &gates,
+                                 linattn_output_rows(out), TOKENS, NULL),
+               1);
+        if (memcmp(first, out, sizeof first) != 0) failed = printf("%s has other bits\n", what);
+        print_hash(what);
+    }
+#endif
+}
+
+static void check_rules(const char *name, linattn_feature_map map, int kept)
+{
+    for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++) {
+        char what[64];
+        snprintf(what, sizeof what, "%s, rule %d", name, rule);
+        check_rule(what, (linattn_config){.map = map, .rule = (linattn_rule)rule},
+                   kept && RECURRENT);
+    }
+}
+
 /* A verb that is left out needs no workspace: there is none that would do. */
 static void check_workspace(const char *what, linattn_workspace verb, int works)
 {
@@ -156,6 +215,13 @@ static void check_all(void)
     check("relu", (linattn_config){.map = LINATTN_MAP_RELU}, RELU);
     check("exp", (linattn_config){.map = LINATTN_MAP_EXP}, EXP);
     check("softmax", (linattn_config){.map = LINATTN_MAP_SOFTMAX}, SOFTMAX);
+    check("unit", (linattn_config){.map = LINATTN_MAP_UNIT}, UNIT);
+    check("unit, window", (linattn_config){.map = LINATTN_MAP_UNIT, .window = 3}, UNIT && WINDOW);
+    check_rules("elu1", LINATTN_MAP_ELU1, ELU1);
+    check_rules("identity", LINATTN_MAP_IDENTITY, IDENTITY);
+    check_rules("relu", LINATTN_MAP_RELU, RELU);
+    check_rules("exp", LINATTN_MAP_EXP, EXP);
+    check_rules("unit", LINATTN_MAP_UNIT, UNIT);
     check("softmax, sum",
           (linattn_config){.map = LINATTN_MAP_SOFTMAX, .normaliser = LINATTN_NORM_SUM}, SOFTMAX);
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)

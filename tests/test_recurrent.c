@@ -1,0 +1,1788 @@
+/* The recurrences: every rule with every map against the formulas in double precision; laws that
+   hold to the bit across instruction sets, cuts, threads, layouts, heads and forms of the gates;
+   sums that come out and go in; what stays finite, and free of denormal numbers. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "oracle.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- Sequences ------------------------------------------------------------------------------ */
+
+/* Query heads, key/value heads, heads of keys (0: as many as of values). */
+static const size_t head_counts[][3] = {{1, 1, 0}, {2, 2, 0}, {4, 2, 0}, {6, 2, 0}, {3, 1, 0},
+                                        {5, 5, 0}, {4, 4, 2}, {6, 6, 3}, {4, 4, 1}, {3, 3, 1}};
+
+/* Heads, scale and, where the rule has one, a normaliser at random. */
+static linattn_config draw_config(rng *r, rule_form form, linattn_feature_map map, size_t m,
+                                  size_t dv)
+{
+    static const float scales[] = {0, 0, 0.25f, 0.125f, 3}, epsilons[] = {0, 0.01f, 2};
+    static const linattn_normaliser normalisers[] = {LINATTN_NORM_DEFAULT, LINATTN_NORM_NONE,
+                                                     LINATTN_NORM_SUM, LINATTN_NORM_LENGTH};
+    const size_t *heads = head_counts[rng_below(r, COUNT_OF(head_counts))];
+    linattn_config config = {.heads = heads[0],
+                             .kv_heads = heads[1],
+                             .key_heads = heads[2],
+                             .dim_key = m,
+                             .dim_value = dv,
+                             .map = map,
+                             .scale = scales[rng_below(r, COUNT_OF(scales))]};
+    if (form == FORM_GATED || form == FORM_GATED_FEATURES) {
+        config.normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
+        config.epsilon = epsilons[rng_below(r, COUNT_OF(epsilons))];
+    }
+    return config;
+}
+
+/* Keys that rise: the rows of the exponential map are rescaled in the middle of a call. Only where
+   nothing reads the state, which keys of such lengths would make explode. (Where they fall, and
+   what was larger has decayed to nothing, rows keep their exponents and lose what is new.) */
+static void add_drift(recurrence *x, float slope, float jump, rng *r)
+{
+    size_t width = operand_floats(x, IN_K) / x->n;
+    if (x->config.map != LINATTN_MAP_EXP || x->config.rule != LINATTN_RULE_GATED) return;
+    for (size_t t = 0; t < x->n; t++)
+        for (size_t i = 0; i < width; i++)
+            x->in[IN_K][t * width + i] += slope * (float)t + (rng_below(r, 40) ? 0 : jump);
+}
+
+static size_t draw_length(rng *r, const linattn_config *config, double limit)
+{
+    static const size_t lengths[] = {1, 2, 3, 5, 8, 9, 16, 17, 24, 33, 40, 70};
+    double token = (double)(config->heads * config->dim_key * config->dim_value);
+    for (int attempt = 0; attempt < 12; attempt++) {
+        size_t n = rng_pick(r, lengths, COUNT_OF(lengths));
+        if ((double)n * token <= limit) return n;
+    }
+    return 2;
+}
+
+typedef void rule_law(const recurrence *x, rng *r);
+
+/* Runs `law` under every form of every rule with every map, on random shapes. */
+static void for_all(uint64_t seed, size_t repeats, rule_law *law)
+{
+    rng r = {seed};
+    if (test_quick()) repeats = (repeats + 3) / 4;
+    for (size_t i = 0; i < repeats; i++)
+        for (int form = 0; form < FORM_COUNT; form++)
+            for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+                size_t mark = pool_mark();
+                size_t m = rng_pick(&r, odd_dims, rng_below(&r, 4) ? 24 : ODD_DIMS);
+                size_t dv = rng_pick(&r, odd_dims, rng_below(&r, 4) ? 24 : ODD_DIMS);
+                linattn_config config = draw_config(&r, (rule_form)form, rule_maps[map], m, dv);
+                size_t n = draw_length(&r, &config, test_quick() ? 5e4 : 4e5);
+                recurrence x = recurrence_new(config, (rule_form)form, n, &r);
+                if (rng_below(&r, 2)) add_drift(&x, 2 + rng_float(&r, 2), 25, &r);
+                law(&x, &r);
+                pool_release(mark);
+            }
+}
+
+/* ---- Accuracy ------------------------------------------------------------------------------- */
+
+/* What is promised beside every figure of speed, of a row's size. */
+#define TOLERANCE 1e-5
+
+static void check_row(const recurrence *x, const char *verb, size_t row, const float *out,
+                      const double *value, double size)
+{
+    for (size_t c = 0; c < x->config.dim_value; c++) {
+        /* What the largest float cannot hold saturates. */
+        double nearest = fmax(-(double)FLT_MAX, fmin((double)FLT_MAX, value[c]));
+        double error = fabs((double)out[c] - nearest);
+        double allowed = TOLERANCE * size + (double)FLT_MIN;
+        check(float_is_finite(out[c]) && error <= allowed,
+              "%s: element %zu of row %zu is %.9g, expected %.9g, off by %.3g of %.3g allowed, %s",
+              verb, c, row, (double)out[c], nearest, error, allowed, recurrence_name(x));
+    }
+}
+
+static void check_rows(const recurrence *x, const char *verb, const float *out,
+                       const rule_oracle *expected, size_t from, size_t to)
+{
+    size_t dv = x->config.dim_value;
+    for (size_t row = from * x->config.heads; row < to * x->config.heads; row++)
+        check_row(x, verb, row, out + row * dv, expected->value + row * dv, expected->size[row]);
+}
+
+static bool has_z(const linattn_config *c)
+{
+    return c->rule == LINATTN_RULE_MLSTM || c->normaliser == LINATTN_NORM_SUM;
+}
+
+/* Sums of float range against those of the oracle. */
+static void check_sums(const recurrence *x, const char *verb, const float *sums,
+                       const rule_oracle *expected)
+{
+    const linattn_config *c = &x->config;
+    size_t matrix = c->dim_key * c->dim_value, all = c->kv_heads * matrix;
+    for (size_t i = 0; i < sums_count(c); i++) {
+        size_t h = i < all ? i / matrix : (i - all) / c->dim_key;
+        double unit = exp(expected->log_scale[h]);
+        double value = (i < all ? expected->sums[i] : expected->z[i - all]) * unit;
+        double size = (i < all ? expected->sums_size[i] : expected->z_size[i - all]) * unit;
+        if (!(fabs(value) < 0.9 * (double)FLT_MAX) || !(size < (double)FLT_MAX)) continue;
+        /* What no normaliser needs may be there nevertheless. */
+        if (i >= all && !has_z(c) && float_bits(sums[i]) == 0) continue;
+        double error = fabs((double)sums[i] - value);
+        check(float_is_finite(sums[i]) && error <= TOLERANCE * size + 0x1p-100,
+              "%s: number %zu of %s is %.9g, expected %.9g, off by %.3g of %.3g, %s", verb, i,
+              i < all ? "S" : "z", (double)sums[i], value, error, TOLERANCE * size,
+              recurrence_name(x));
+    }
+}
+
+static void accuracy_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    rule_oracle expected = oracle_rule(x);
+    recurred actual = recurrence_run(x, NULL);
+    check_rows(x, "recurrent", actual.out, &expected, 0, x->n);
+    check(linattn_state_tokens(actual.state) == x->n, "%s", recurrence_name(x));
+    check_status(linattn_state_check(&x->config, actual.state, actual.state_bytes), LINATTN_OK,
+                 "%s", recurrence_name(x));
+    check_sums(x, "export", run_export(&x->config, actual.state), &expected);
+}
+
+/* Dimensions of every kind in each other's company. */
+static void accuracy(void **state)
+{
+    (void)state;
+    static const size_t dims[] = {1, 3, 8, 16, 17, 33, 64, 100, 128, 300, 600};
+    rng r = {1};
+    size_t repeats = test_quick() ? 3 : 30;
+    for (size_t i = 0; i < repeats; i++)
+        for (int form = 0; form < FORM_COUNT; form++)
+            for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+                size_t mark = pool_mark();
+                size_t m = rng_pick(&r, dims, COUNT_OF(dims));
+                size_t dv = rng_pick(&r, dims, COUNT_OF(dims));
+                linattn_config config = draw_config(&r, (rule_form)form, rule_maps[map], m, dv);
+                size_t n = draw_length(&r, &config, test_quick() ? 2e5 : 2e6);
+                recurrence x = recurrence_new(config, (rule_form)form, n, &r);
+                accuracy_law(&x, &r);
+                pool_release(mark);
+            }
+}
+
+/* A third of the keys, heads apart. */
+static void mask_some(recurrence *x, rng *r)
+{
+    size_t m = x->config.dim_key, rows = operand_floats(x, IN_K) / m;
+    for (size_t row = 0; row < rows; row++) {
+        if (rng_below(r, 3)) continue;
+        for (size_t f = 0; f < m; f++) x->in[IN_K][row * m + f] = -test_infinity;
+    }
+}
+
+static void masked_accuracy_law(const recurrence *x, rng *r)
+{
+    recurrence masked = recurrence_copy(x);
+    mask_some(&masked, r);
+    accuracy_law(&masked, r);
+}
+
+static void accuracy_with_masked_tokens(void **state)
+{
+    (void)state;
+    for_all(2, 5, masked_accuracy_law);
+}
+
+/* Below zero a beta makes what is known grow. */
+static void betas_of_both_signs(void **state)
+{
+    (void)state;
+    rng r = {45};
+    for (size_t i = 0; i < (test_quick() ? 20 : 100); i++) {
+        size_t mark = pool_mark();
+        rule_form form = (rule_form)(FORM_DELTA + rng_below(&r, 3));
+        linattn_config config = draw_config(&r, form, rule_maps[i % COUNT_OF(rule_maps)],
+                                            rng_pick(&r, odd_dims, 26), rng_pick(&r, odd_dims, 26));
+        recurrence x = recurrence_new(config, form, 12, &r);
+        rng_fill(&r, x.in[IN_BETA], operand_floats(&x, IN_BETA), 2);
+        accuracy_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
+/* Thousands of tokens, off by 1e-5 of the row's largest element. */
+static void long_sequences(void **state)
+{
+    (void)state;
+    rng r = {3};
+    for (int form = 0; form < FORM_COUNT; form++) {
+        size_t mark = pool_mark(), dim = test_quick() ? 24 : 64, n = test_quick() ? 1500 : 4096;
+        linattn_config config = {.dim_key = dim, .map = LINATTN_MAP_IDENTITY};
+        if (form % 2) config.map = LINATTN_MAP_UNIT;
+        recurrence x = recurrence_new(config, (rule_form)form, n, &r);
+        rule_oracle expected = oracle_rule(&x);
+        recurred actual = recurrence_run(&x, NULL);
+        for (size_t row = 0; row < n; row++) {
+            double largest = 0, *value = expected.value + row * dim;
+            for (size_t c = 0; c < dim; c++) largest = fmax(largest, fabs(value[c]));
+            /* A row may cancel, for a query that is at right angles to all keys, and so may a
+               denominator of both signs. */
+            double least = form == FORM_MLSTM ? 1 : 0.05;
+            largest = fmax(largest, least * expected.size[row]);
+            check_row(&x, "recurrent", row, actual.out + row * dim, value, largest);
+        }
+        pool_release(mark);
+    }
+}
+
+/* The oracle on a case that is worked out by hand, one number of everything: S after two tokens and
+   what is read. */
+static void oracle_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        rule_form form;
+        double S, out;
+    } cases[FORM_COUNT] = {
+        /* S_1 = 0.5 * 4 = 2; S_2 = 0.5 * 2 - 0.25 * 8 = -1; out = 3 * S_2 */
+        {FORM_GATED, -1, -3},
+        {FORM_GATED_FEATURES, -1, -3},
+        /* 3 (S_1 + 2 * -0.25 * 8) */
+        {FORM_BONUS, -1, -6},
+        /* S_1 = 1.5 * 0.5 * 4 = 3; S_2 = 3 + 1.5 * -0.25 (8 + 0.25 * 3) = -0.28125 */
+        {FORM_DELTA, -0.28125, -0.84375},
+        /* S' = 1.5; 1.5 + 1.5 * -0.25 (8 + 0.25 * 1.5) = -1.640625 */
+        {FORM_GATED_DELTA, -1.640625, -4.921875},
+        {FORM_GATED_DELTA_FEATURES, -1.640625, -4.921875},
+        /* S_1 = 2; 0.5 * 2 + 3 (0.75 * 2) - 2 = 3.5 */
+        {FORM_GENERAL, 3.5, 10.5},
+        {FORM_GENERAL_HEADS, 3.5, 10.5},
+        /* i = e^0: S = -1, z = 0.5 * 0.5 - 0.25 = 0: -3 / max(0, 1) */
+        {FORM_MLSTM, -1, -3},
+    };
+    rng r = {4};
+    for (size_t i = 0; i < FORM_COUNT; i++) {
+        linattn_config config = {.dim_key = 1, .map = LINATTN_MAP_IDENTITY};
+        recurrence x = recurrence_empty(config, cases[i].form, 2, &r);
+        const float keys[] = {0.5f, -0.25f}, values[] = {4, 8};
+        for (size_t t = 0; t < 2; t++) {
+            x.in[IN_Q][t] = 3;
+            x.in[IN_K][t] = keys[t];
+            x.in[IN_V][t] = values[t];
+            if (x.in[IN_DECAY] && (t == 0 || !x.fixed))
+                x.in[IN_DECAY][t] = x.log ? -0.69314718f : 0.5f;
+            if (x.in[IN_BETA]) x.in[IN_BETA][t] = 1.5f;
+            if (x.in[IN_READ]) x.in[IN_READ][t] = 0.75f;
+            if (x.in[IN_WRITE]) x.in[IN_WRITE][t] = 3;
+            if (x.in[IN_INPUT]) x.in[IN_INPUT][t] = 0;
+        }
+        if (x.in[IN_BONUS]) x.in[IN_BONUS][0] = 2;
+        rule_oracle o = oracle_rule(&x);
+        double S = o.sums[0] * exp(o.log_scale[0]);
+        check(fabs(S - cases[i].S) < 1e-6 && fabs(o.value[1] - cases[i].out) < 1e-6,
+              "%g and %g, expected %g and %g, %s", S, o.value[1], cases[i].S, cases[i].out,
+              recurrence_name(&x));
+    }
+}
+
+/* ---- Instruction sets, cuts, threads, layouts ----------------------------------------------- */
+
+/* With keys that go up and down, too. */
+static void isa_law(const recurrence *given, rng *r)
+{
+    recurrence x = recurrence_copy(given);
+    add_drift(&x, rng_float(r, 4), 60, r);
+    recurred actual = recurrence_run(&x, NULL);
+    recurred expected = recurrence_run_on(&x, LINATTN_ISA_SCALAR);
+    check_same_recurred(&x, &actual, &expected, "the bits of scalar");
+}
+
+static void instruction_sets(void **state)
+{
+    (void)state;
+    if (test_inexact() || test_isa() == LINATTN_ISA_SCALAR) return;
+    for_all(5, 12, isa_law);
+}
+
+static void cuts_law(const recurrence *given, rng *r)
+{
+    recurrence drifting = recurrence_copy(given), *x = &drifting;
+    add_drift(x, rng_float(r, 4), 60, r);
+    recurred expected = recurrence_run(x, NULL), steps = {0};
+    recurrence_plan how = {.cuts = r};
+    recurred actual = recurrence_run(x, &how);
+    check_same_recurred(x, &actual, &expected, "random cuts");
+    steps = expected;
+    steps.out = pool_floats(expected.count);
+    steps.state = run_init(&x->config);
+    for (size_t t = 0; t < x->n; t++) recurrence_call(x, steps.state, t, t + 1, steps.out);
+    check_same_recurred(x, &steps, &expected, "one call per token");
+}
+
+static void cuts(void **state)
+{
+    (void)state;
+    for_all(6, 8, cuts_law);
+}
+
+/* Every way to cut seven tokens. */
+static void every_cut(void **state)
+{
+    (void)state;
+    enum { N = 7 };
+    rng r = {7};
+    for (int form = 0; form < FORM_COUNT; form++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+            size_t mark = pool_mark();
+            linattn_config config =
+                draw_config(&r, (rule_form)form, rule_maps[map], rng_pick(&r, odd_dims, 20),
+                            rng_pick(&r, odd_dims, 24));
+            recurrence x = recurrence_new(config, (rule_form)form, N, &r);
+            recurred expected = recurrence_run(&x, NULL), actual = expected;
+            actual.out = pool_floats(expected.count);
+            for (unsigned set = 1; set < 1u << (N - 1); set++) {
+                size_t inner = pool_mark(), from = 0;
+                actual.state = run_init(&x.config);
+                for (size_t t = 1; t <= N; t++)
+                    if (t == N || (set >> (t - 1) & 1)) {
+                        recurrence_call(&x, actual.state, from, t, actual.out);
+                        from = t;
+                    }
+                check_same_recurred(&x, &actual, &expected, "cuts");
+                pool_release(inner);
+            }
+            pool_release(mark);
+        }
+}
+
+static void threads_law(const recurrence *x, rng *r)
+{
+    static const size_t counts[] = {2, 3, 7};
+    recurred expected = recurrence_run(x, NULL);
+    linattn_context context = {parallel_reverse, r, 0};
+    recurrence_plan how = {.context = &context};
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        context.threads = counts[i];
+        how.cuts = i == 1 ? r : NULL;
+        recurred actual = recurrence_run(x, &how);
+        check_same_recurred(x, &actual, &expected, "jobs in reverse order");
+    }
+    if (rng_below(r, 4)) return;
+    context.parallel_for = parallel_threads;
+    how.cuts = NULL;
+    recurred actual = recurrence_run(x, &how);
+    check_same_recurred(x, &actual, &expected, "threads");
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    for_all(8, 5, threads_law);
+}
+
+/* Fewer heads than threads, as many, and more; wide values, which are cut into panels. */
+static void threads_and_heads(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 2, 3, 7, 8, 11};
+    rng r = {9};
+    for (size_t i = 0; i < COUNT_OF(counts); i++)
+        for (int form = 0; form < FORM_COUNT; form++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = counts[i] * (1 + (size_t)form % 2),
+                                     .kv_heads = counts[i],
+                                     .dim_key = 5 + i,
+                                     .dim_value = form % 3 ? 70 : 33,
+                                     .map = rule_maps[(i + (size_t)form) % COUNT_OF(rule_maps)]};
+            recurrence x = recurrence_new(config, (rule_form)form, 9, &r);
+            threads_law(&x, &r);
+            pool_release(mark);
+        }
+}
+
+typedef struct counter {
+    size_t largest;
+} counter;
+
+static void parallel_counted(void *user, size_t count, linattn_job *job, void *arg)
+{
+    counter *c = (counter *)user;
+    if (count > c->largest) c->largest = count;
+    for (size_t i = 0; i < count; i++) job(arg, i);
+}
+
+/* A callback that is never used would keep the law above. */
+static void work_is_shared_out(void **state)
+{
+    (void)state;
+    rng r = {10};
+    for (size_t given = 0; given < 9; given++)
+        for (int form = 0; form < FORM_COUNT; form++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = 8, .dim_key = 20, .map = LINATTN_MAP_UNIT};
+            recurrence x = recurrence_new(config, (rule_form)form, 10, &r);
+            counter count = {0};
+            linattn_context context = {parallel_counted, &count, given};
+            recurrence_plan how = {.context = &context};
+            recurrence_run(&x, &how);
+            check(count.largest <= given, "%zu jobs, %zu threads", count.largest, given);
+            if (given > 1)
+                check(count.largest == given, "%zu jobs at most, %zu threads, %s", count.largest,
+                      given, recurrence_name(&x));
+            pool_release(mark);
+        }
+}
+
+static void layouts_law(const recurrence *x, rng *r)
+{
+    recurred expected = recurrence_run(x, NULL);
+    recurrence_plan how = {.layouts = r, .cuts = rng_below(r, 2) ? r : NULL};
+    for (int i = 0; i < 2; i++) {
+        recurred actual = recurrence_run(x, &how);
+        check_same_recurred(x, &actual, &expected, "strides and alignment");
+    }
+}
+
+static void layouts(void **state)
+{
+    (void)state;
+    for_all(11, 8, layouts_law);
+}
+
+/* All that a token needs in one record, [q | k | v | gates | out], token by token. */
+static void interleaved_operands(void **state)
+{
+    (void)state;
+    rng r = {12};
+    for (int form = 0; form < FORM_COUNT; form++) {
+        size_t mark = pool_mark(), record = 0, at[OPERANDS] = {0};
+        linattn_config config = {
+            .heads = 4, .kv_heads = 2, .dim_key = 6, .dim_value = 19, .map = LINATTN_MAP_UNIT};
+        recurrence x = recurrence_new(config, (rule_form)form, 8, &r);
+        recurred expected = recurrence_run(&x, NULL);
+        for (int i = 0; i < OPERANDS; i++) {
+            axes e = operand_axes(&x, (rule_input)i);
+            at[i] = record;
+            if (x.in[i] && operand_is_of_tokens(&x, (rule_input)i)) record += e.heads * e.dim;
+        }
+        size_t width = recurrence_width(&x), out_at = record;
+        record += width + 1;
+        float *buffer = pool_floats(x.n * record);
+        linattn_view views[OPERANDS];
+        for (int i = 0; i < OPERANDS; i++) {
+            views[i] = recurrence_view(&x, (rule_input)i, 0);
+            if (!x.in[i] || !operand_is_of_tokens(&x, (rule_input)i)) continue;
+            axes e = operand_axes(&x, (rule_input)i);
+            for (size_t t = 0; t < x.n; t++)
+                memcpy(buffer + t * record + at[i], operand_row(&x, (rule_input)i, t, 0),
+                       e.heads * e.dim * sizeof(float));
+            views[i] = strided(buffer + at[i], record, 0);
+        }
+        linattn_gates gates = recurrence_gates(&x, 0);
+        gates.decay = views[IN_DECAY];
+        gates.beta = views[IN_BETA];
+        gates.read = views[IN_READ];
+        gates.write = views[IN_WRITE];
+        gates.input = views[IN_INPUT];
+        void *memory = run_init(&x.config);
+        check_status(linattn_recurrent(memory, views[IN_Q], views[IN_K], views[IN_V], &gates,
+                                       strided_output(buffer + out_at, record, 0), x.n, NULL),
+                     LINATTN_OK, "%s", recurrence_name(&x));
+        for (size_t t = 0; t < x.n; t++)
+            check_same_floats(buffer + t * record + out_at, expected.out + t * width, width, width,
+                              "interleaved, token %zu, %s", t, recurrence_name(&x));
+        check_same_bytes(memory, expected.state, expected.state_bytes, "interleaved, %s",
+                         recurrence_name(&x));
+        pool_release(mark);
+    }
+}
+
+static void silent_law(const recurrence *x, rng *r)
+{
+    recurred expected = recurrence_run(x, NULL);
+    recurrence_plan how = {.silent = true, .cuts = rng_below(r, 2) ? r : NULL};
+    linattn_context context = {parallel_reverse, NULL, 3};
+    if (rng_below(r, 2)) how.context = &context;
+    recurred actual = recurrence_run(x, &how);
+    check_same_recurred(x, &actual, &expected, "without queries");
+}
+
+static void only_the_state_moves(void **state)
+{
+    (void)state;
+    for_all(13, 5, silent_law);
+}
+
+/* A query reads what the last token's read; it changes nothing. */
+static void query_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    if (x->in[IN_BONUS]) return;
+    size_t width = recurrence_width(x), last = x->n - 1;
+    recurred run = recurrence_run(x, NULL);
+    void *before = pool_copy(run.state, run.state_bytes);
+    float *all = pool_floats(x->n * width);
+    check_status(
+        linattn_query(run.state, recurrence_view(x, IN_Q, 0), linattn_output_rows(all), x->n, NULL),
+        LINATTN_OK, "%s", recurrence_name(x));
+    check_same_floats(all + last * width, run.out + last * width, width, width,
+                      "query of all tokens, %s", recurrence_name(x));
+    check_status(
+        linattn_query(run.state, recurrence_view(x, IN_Q, last), linattn_output_rows(all), 1, NULL),
+        LINATTN_OK, "%s", recurrence_name(x));
+    check_same_floats(all, run.out + last * width, width, width, "query of the last token, %s",
+                      recurrence_name(x));
+    check_same_bytes(run.state, before, run.state_bytes, "query, %s", recurrence_name(x));
+}
+
+static void queries_read_the_state(void **state)
+{
+    (void)state;
+    for_all(14, 6, query_law);
+}
+
+/* With a bonus, a query reads the state as the next token's would without its own key. */
+static void queries_read_past_the_bonus(void **state)
+{
+    (void)state;
+    rng r = {15};
+    for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+        linattn_config config = {.heads = 2, .dim_key = 9, .dim_value = 20, .map = rule_maps[map]};
+        recurrence x = recurrence_new(config, FORM_BONUS, 12, &r);
+        size_t width = recurrence_width(&x);
+        memset(x.in[IN_BONUS], 0, operand_floats(&x, IN_BONUS) * sizeof(float));
+        void *memory = run_init(&x.config);
+        float *out = pool_floats(x.n * width), *queried = pool_floats(width);
+        recurrence_call(&x, memory, 0, 11, out);
+        check_status(linattn_query(memory, recurrence_view(&x, IN_Q, 11),
+                                   linattn_output_rows(queried), 1, NULL),
+                     LINATTN_OK, "%s", recurrence_name(&x));
+        recurrence_call(&x, memory, 11, 12, out);
+        for (size_t i = 0; i < width; i++)
+            check(out[11 * width + i] == queried[i], "%g and %g, %s", (double)out[11 * width + i],
+                  (double)queried[i], recurrence_name(&x));
+    }
+}
+
+/* A copy of the state goes on as the original does. */
+static void copies_law(const recurrence *x, rng *r)
+{
+    size_t cut = rng_below(r, x->n + 1), bytes = linattn_state_size(&x->config);
+    recurred expected = recurrence_run(x, NULL), actual = expected;
+    void *memory = run_init(&x->config);
+    actual.out = pool_floats(expected.count);
+    recurrence_call(x, memory, 0, cut, actual.out);
+    actual.state = pool_copy(memory, bytes);
+    recurrence_call(x, memory, cut, x->n, NULL);
+    recurrence_call(x, actual.state, cut, x->n, actual.out);
+    check_same_recurred(x, &actual, &expected, "a copied state");
+    check_same_bytes(memory, expected.state, bytes, "the original, %s", recurrence_name(x));
+    check_status(linattn_state_reset(memory), LINATTN_OK, "%s", recurrence_name(x));
+    check_same_bytes(memory, run_init(&x->config), bytes, "reset, %s", recurrence_name(x));
+}
+
+static void states_are_copied(void **state)
+{
+    (void)state;
+    for_all(16, 4, copies_law);
+}
+
+/* ---- Causality, masked tokens, heads -------------------------------------------------------- */
+
+static const uint32_t spoilers[] = {0x7F61B1E6 /* 3e38 */, 0x7F800000, 0x7FC00000, 0x00000001};
+
+/* Whatever comes later changes no bit of what came before, gates included. */
+static void causality_law(const recurrence *x, rng *r)
+{
+    size_t at = rng_below(r, x->n), width = recurrence_width(x);
+    recurred expected = recurrence_run(x, NULL);
+    for (size_t s = 0; s < COUNT_OF(spoilers); s++) {
+        recurrence spoilt = recurrence_copy(x);
+        for (int i = 0; i < OPERANDS; i++) {
+            if (!x->in[i] || !operand_is_of_tokens(x, (rule_input)i)) continue;
+            size_t each = operand_floats(x, (rule_input)i) / x->n;
+            for (size_t e = at * each; e < x->n * each; e++)
+                spoilt.in[i][e] = float_from_bits(spoilers[s]) * (e % 2 ? 1.0f : -1.0f);
+        }
+        recurred actual = recurrence_run(&spoilt, NULL);
+        check_same_floats(actual.out, expected.out, at * width, width, "later %08x, %s",
+                          (unsigned)spoilers[s], recurrence_name(x));
+    }
+}
+
+static void causality(void **state)
+{
+    (void)state;
+    for_all(17, 4, causality_law);
+}
+
+/* x with masked tokens between its own: some[i] is where its token i went. What else belongs to
+   them is of no use to anyone. */
+static recurrence with_masked_tokens(const recurrence *x, rng *r, size_t *some)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < x->n; t++, n++) {
+        n += rng_below(r, 3) ? 0 : 1 + rng_below(r, 2);
+        some[t] = n;
+    }
+    recurrence masked = *x;
+    masked.n = n += rng_below(r, 3);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (!x->in[i] || !operand_is_of_tokens(x, (rule_input)i)) continue;
+        size_t each = operand_floats(x, (rule_input)i) / x->n;
+        masked.in[i] = pool_floats(n * each);
+        for (size_t e = 0; e < n * each; e++)
+            masked.in[i][e] = i == IN_K ? -test_infinity : i == IN_Q ? 1 : test_nan;
+        for (size_t t = 0; t < x->n; t++)
+            memcpy(masked.in[i] + some[t] * each, x->in[i] + t * each, each * sizeof(float));
+    }
+    return masked;
+}
+
+static void masked_law(const recurrence *x, rng *r)
+{
+    if (x->config.normaliser == LINATTN_NORM_LENGTH) return;
+    size_t *some = (size_t *)pool_take(x->n * sizeof *some), width = recurrence_width(x);
+    recurrence masked = with_masked_tokens(x, r, some);
+    recurred expected = recurrence_run(x, NULL), actual = recurrence_run(&masked, NULL);
+    for (size_t t = 0; t < x->n; t++)
+        check_same_floats(actual.out + some[t] * width, expected.out + t * width, width, width,
+                          "masked tokens, token %zu, %s", t, recurrence_name(x));
+    check_same_floats(run_export(&x->config, actual.state), run_export(&x->config, expected.state),
+                      sums_count(&x->config), x->config.dim_value, "masked tokens: sums, %s",
+                      recurrence_name(x));
+    check(linattn_state_tokens(actual.state) == masked.n, "%s", recurrence_name(&masked));
+}
+
+static void masked_tokens_are_absent(void **state)
+{
+    (void)state;
+    for_all(18, 8, masked_law);
+}
+
+/* The query of a masked token reads what the state is: that of the token before. */
+static void queries_of_masked_tokens(void **state)
+{
+    (void)state;
+    rng r = {19};
+    for (int form = 0; form < FORM_COUNT; form++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+            size_t mark = pool_mark();
+            linattn_config config = {
+                .heads = 2, .dim_key = 13, .dim_value = 18, .map = rule_maps[map]};
+            recurrence x = recurrence_new(config, (rule_form)form, 6, &r);
+            size_t width = recurrence_width(&x);
+            for (size_t i = 0; i < 2 * 13; i++) {
+                x.in[IN_K][4 * 2 * 13 + i] = -test_infinity;
+                x.in[IN_Q][4 * 2 * 13 + i] = x.in[IN_Q][3 * 2 * 13 + i];
+            }
+            float *out = pool_floats(6 * width), *queried = pool_floats(width);
+            void *memory = run_init(&x.config);
+            recurrence_call(&x, memory, 0, 6, out);
+            check_status(linattn_state_reset(memory), LINATTN_OK, "reset");
+            recurrence_call(&x, memory, 0, 4, NULL);
+            check_status(linattn_query(memory, recurrence_view(&x, IN_Q, 4),
+                                       linattn_output_rows(queried), 1, NULL),
+                         LINATTN_OK, "%s", recurrence_name(&x));
+            check_same_floats(out + 4 * width, queried, width, width, "a masked token, %s",
+                              recurrence_name(&x));
+            pool_release(mark);
+        }
+}
+
+/* Heads of one input rotated by `by`. */
+static void rotate(const recurrence *x, recurrence *rotated, rule_input which, size_t by)
+{
+    axes e = operand_axes(x, which);
+    for (size_t t = 0; t < e.tokens; t++)
+        for (size_t h = 0; h < e.heads; h++)
+            memcpy(operand_row(rotated, which, t, h), operand_row(x, which, t, (h + by) % e.heads),
+                   e.dim * sizeof(float));
+}
+
+/* Groups of heads that share a key rotated by one. */
+static void permutation_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    const linattn_config *c = &x->config;
+    recurrence rotated = recurrence_copy(x);
+    size_t groups = c->key_heads ? c->key_heads : c->kv_heads, width = recurrence_width(x);
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(x, (rule_input)i);
+        if (x->in[i] && e.heads % groups == 0) rotate(x, &rotated, (rule_input)i, e.heads / groups);
+    }
+    recurred expected = recurrence_run(x, NULL), actual = recurrence_run(&rotated, NULL);
+    size_t shift = c->heads / groups;
+    for (size_t t = 0; t < x->n; t++)
+        for (size_t h = 0; h < c->heads; h++)
+            check_same_floats(actual.out + t * width + h * c->dim_value,
+                              expected.out + t * width + (h + shift) % c->heads * c->dim_value,
+                              c->dim_value, c->dim_value, "rotated heads, token %zu, head %zu, %s",
+                              t, h, recurrence_name(x));
+}
+
+static void permutation_of_heads(void **state)
+{
+    (void)state;
+    for_all(20, 5, permutation_law);
+}
+
+/* NaN anywhere in one head makes NaN there, if at all, and nowhere else. */
+static void nan_law(const recurrence *x, rng *r)
+{
+    const linattn_config *c = &x->config;
+    size_t groups = c->key_heads ? c->key_heads : c->kv_heads, group = rng_below(r, groups);
+    size_t matrix = c->dim_key * c->dim_value, states = c->kv_heads / groups;
+    recurred clean = recurrence_run(x, NULL);
+    float *sums = run_export(c, clean.state);
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(x, (rule_input)i);
+        if (!x->in[i] || e.heads < groups) continue;
+        size_t mark = pool_mark(), shared = e.heads / groups;
+        recurrence spoilt = recurrence_copy(x);
+        size_t token = rng_below(r, x->n), head = group * shared + rng_below(r, shared);
+        operand_row(&spoilt, (rule_input)i, token, head)[rng_below(r, e.dim)] = test_nan;
+        recurred actual = recurrence_run(&spoilt, NULL);
+        size_t nans = 0;
+        for (size_t at = 0; at < clean.count; at++) {
+            size_t h = at / c->dim_value % c->heads, t = at / recurrence_width(x);
+            bool later = t >= token || !operand_is_of_tokens(x, (rule_input)i);
+            if (float_is_nan(actual.out[at])) nans++;
+            if (h / (c->heads / groups) != group || !later)
+                check(float_same(actual.out[at], clean.out[at]),
+                      "NaN of input %d, token %zu, head %zu reaches token %zu, head %zu, %s", i,
+                      token, head, t, h, recurrence_name(x));
+        }
+        float *now = run_export(c, actual.state);
+        for (size_t at = 0; at < sums_count(c); at++)
+            if (float_is_nan(now[at])) nans++;
+        check(nans > 0, "NaN of input %d, token %zu, head %zu is lost, %s", i, token, head,
+              recurrence_name(x));
+        for (size_t h = 0; h < c->kv_heads; h++)
+            if (h / states != group)
+                check_same_floats(now + h * matrix, sums + h * matrix, matrix, c->dim_value,
+                                  "NaN of input %d, head %zu in the sums of %zu, %s", i, head, h,
+                                  recurrence_name(x));
+        pool_release(mark);
+    }
+}
+
+static void nan_stays_in_its_head(void **state)
+{
+    (void)state;
+    for_all(21, 4, nan_law);
+}
+
+/* Heads of values that share a key: the same as with the key of each. */
+static void grouped_keys(void **state)
+{
+    (void)state;
+    rng r = {22};
+    for (int form = 0; form < FORM_COUNT; form++)
+        for (size_t i = 0; i < (test_quick() ? 6 : 30); i++) {
+            size_t mark = pool_mark(), keys = 1 + rng_below(&r, 3), shared = 2 + rng_below(&r, 3);
+            linattn_config config =
+                draw_config(&r, (rule_form)form, rule_maps[i % COUNT_OF(rule_maps)],
+                            rng_pick(&r, odd_dims, 26), rng_pick(&r, odd_dims, 30));
+            config.kv_heads = keys * shared;
+            config.heads = i % 3 == 0 ? 0 : i % 3 == 1 ? keys : keys * shared;
+            config.key_heads = keys;
+            recurrence x = recurrence_new(config, (rule_form)form, 1 + rng_below(&r, 12), &r);
+            x.config.heads = config.heads; /* in each of the ways to say it */
+            recurrence spelt = x;
+            spelt.config.heads = keys * shared;
+            spelt.config.key_heads = 0;
+            for (int which = 0; which < OPERANDS; which++) {
+                axes few = operand_axes(&x, (rule_input)which);
+                axes many = operand_axes(&spelt, (rule_input)which);
+                if (!x.in[which] || few.heads == many.heads) continue;
+                spelt.in[which] = pool_floats(many.tokens * many.heads * many.dim);
+                for (size_t t = 0; t < many.tokens; t++)
+                    for (size_t h = 0; h < many.heads; h++)
+                        memcpy(operand_row(&spelt, (rule_input)which, t, h),
+                               operand_row(&x, (rule_input)which, t, h / shared),
+                               many.dim * sizeof(float));
+            }
+            recurred expected = recurrence_run(&spelt, NULL), actual = expected;
+            actual.out = pool_floats(expected.count);
+            actual.state = run_init(&x.config);
+            linattn_gates gates = recurrence_gates(&x, 0);
+            check_status(linattn_recurrent(actual.state, recurrence_view(&x, IN_Q, 0),
+                                           recurrence_view(&x, IN_K, 0),
+                                           recurrence_view(&x, IN_V, 0), &gates,
+                                           linattn_output_rows(actual.out), x.n, NULL),
+                         LINATTN_OK, "%s", recurrence_name(&x));
+            check_same_floats(actual.out, expected.out, expected.count, recurrence_width(&spelt),
+                              "grouped keys, %s", recurrence_name(&x));
+            check_same_floats(run_export(&spelt.config, actual.state),
+                              run_export(&spelt.config, expected.state), sums_count(&spelt.config),
+                              config.dim_value, "grouped keys, %s", recurrence_name(&x));
+            pool_release(mark);
+        }
+}
+
+/* ---- Forms of the gates --------------------------------------------------------------------- */
+
+static void check_same_run(const recurrence *x, const recurrence *y, const char *law)
+{
+    recurred actual = recurrence_run(x, NULL), expected = recurrence_run(y, NULL);
+    check_same_floats(actual.out, expected.out, expected.count, recurrence_width(x), "%s, %s", law,
+                      recurrence_name(x));
+    check_same_floats(run_export(&x->config, actual.state), run_export(&y->config, expected.state),
+                      sums_count(&x->config), x->config.dim_value, "%s: sums, %s", law,
+                      recurrence_name(x));
+}
+
+/* x with its decay spelt out for each token, or each feature too. */
+static recurrence spell_decay(const recurrence *x, bool per_feature)
+{
+    recurrence spelt = *x;
+    spelt.fixed = false;
+    spelt.per_feature = x->per_feature || per_feature;
+    axes e = operand_axes(&spelt, IN_DECAY);
+    spelt.in[IN_DECAY] = pool_floats(e.tokens * e.heads * e.dim);
+    for (size_t t = 0; t < e.tokens; t++)
+        for (size_t h = 0; h < e.heads; h++)
+            for (size_t f = 0; f < e.dim; f++)
+                operand_row(&spelt, IN_DECAY, t, h)[f] =
+                    operand_row(x, IN_DECAY, t, h)[x->per_feature ? f : 0];
+    return spelt;
+}
+
+static void forms_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    if (x->in[IN_DECAY]) {
+        recurrence spelt = spell_decay(x, false);
+        check_same_run(x, &spelt, "a decay for each token");
+        if (x->config.rule != LINATTN_RULE_MLSTM) {
+            spelt = spell_decay(x, true);
+            check_same_run(x, &spelt, "a decay for each feature");
+        }
+    }
+    if (x->shared) {
+        recurrence spelt = *x;
+        spelt.shared = false;
+        size_t kv = x->config.kv_heads;
+        spelt.in[IN_BETA] = pool_floats(x->n * kv);
+        for (size_t i = 0; i < x->n * kv; i++) spelt.in[IN_BETA][i] = x->in[IN_BETA][i / kv];
+        check_same_run(x, &spelt, "a beta for each head");
+    }
+}
+
+static void forms_of_gates(void **state)
+{
+    (void)state;
+    for_all(23, 8, forms_law);
+}
+
+/* All heads have one beta. */
+static void one_beta_for_all_heads(void **state)
+{
+    (void)state;
+    rng r = {24};
+    for (int i = 0; i < 12; i++) {
+        size_t mark = pool_mark();
+        linattn_config config = {
+            .heads = 6, .kv_heads = 3, .dim_key = 10, .dim_value = 21, .map = LINATTN_MAP_UNIT};
+        recurrence x = recurrence_new(config, (rule_form)(FORM_DELTA + i % 3), 8, &r);
+        x.shared = true;
+        forms_law(&x, &r);
+        accuracy_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
+/* Factors and their logarithms, off by their rounding. */
+static void logarithms_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    if (!x->in[IN_DECAY]) return;
+    recurrence factors = recurrence_copy(x), logarithms = recurrence_copy(x);
+    factors.log = false;
+    logarithms.log = true;
+    for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++) {
+        double given = (double)x->in[IN_DECAY][i];
+        double log_of = x->log ? given : log(given);
+        logarithms.in[IN_DECAY][i] = log_of < -1e30 ? -1e30f : (float)log_of;
+        factors.in[IN_DECAY][i] = (float)exp((double)logarithms.in[IN_DECAY][i]);
+    }
+    recurred a = recurrence_run(&factors, NULL), b = recurrence_run(&logarithms, NULL);
+    rule_oracle expected = oracle_rule(&logarithms);
+    check_rows(&factors, "factors", a.out, &expected, 0, x->n);
+    check_rows(&logarithms, "logarithms", b.out, &expected, 0, x->n);
+}
+
+static void factors_and_logarithms(void **state)
+{
+    (void)state;
+    for_all(25, 4, logarithms_law);
+}
+
+/* A decay of 1, however it is said, is none. */
+static void set_to_one(recurrence *x)
+{
+    for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
+        x->in[IN_DECAY][i] = x->log ? (i % 2 ? -0.0f : 0.0f) : 1.0f;
+}
+
+/* The bits of linattn_causal, whose keys and queries are the same. */
+static void gated_by_one(void **state)
+{
+    (void)state;
+    static const linattn_normaliser normalisers[] = {LINATTN_NORM_NONE, LINATTN_NORM_SUM,
+                                                     LINATTN_NORM_LENGTH};
+    rng r = {26};
+    for (size_t i = 0; i < (test_quick() ? 3 : 12); i++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++)
+            for (size_t norm = 0; norm < COUNT_OF(normalisers); norm++)
+                for (int way = 0; way < 8; way++) {
+                    size_t mark = pool_mark();
+                    linattn_config config =
+                        draw_config(&r, FORM_GATED, rule_maps[map],
+                                    rng_pick(&r, odd_dims, ODD_DIMS), rng_pick(&r, odd_dims, 30));
+                    config.normaliser = normalisers[norm];
+                    config.key_heads = 0;
+                    if (config.map == LINATTN_MAP_IDENTITY || config.map == LINATTN_MAP_UNIT)
+                        config.scale = 0; /* of queries alone, here */
+                    size_t n = draw_length(&r, &config, test_quick() ? 2e4 : 2e5);
+                    recurrence x =
+                        recurrence_new(config, way & 1 ? FORM_GATED_FEATURES : FORM_GATED, n, &r);
+                    add_drift(&x, rng_float(&r, 4), 60, &r);
+                    x.fixed = way & 2;
+                    x.log = way & 4;
+                    axes e = operand_axes(&x, IN_DECAY);
+                    x.in[IN_DECAY] = pool_floats(e.tokens * e.heads * e.dim);
+                    set_to_one(&x);
+                    recurred actual = recurrence_run(&x, NULL);
+                    problem p = {.config = x.config,
+                                 .n_q = n,
+                                 .n_k = n,
+                                 .q = x.in[IN_Q],
+                                 .k = x.in[IN_K],
+                                 .v = x.in[IN_V]};
+                    p.config.rule = LINATTN_RULE_SUM;
+                    void *memory = run_init(&p.config);
+                    check_same_floats(actual.out, run_causal(&p, memory), actual.count,
+                                      output_width(&p), "a decay of 1, %s", recurrence_name(&x));
+                    if (config.map != LINATTN_MAP_EXP && norm == 1)
+                        check_same_floats(run_export(&x.config, actual.state),
+                                          run_export(&p.config, memory), sums_count(&x.config),
+                                          config.dim_value, "sums, a decay of 1, %s",
+                                          recurrence_name(&x));
+                    pool_release(mark);
+                }
+}
+
+static void delta_gated_by_one_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    if (x->config.rule != LINATTN_RULE_GATED_DELTA) return;
+    recurrence gated = recurrence_copy(x), plain = *x;
+    set_to_one(&gated);
+    plain.config.rule = LINATTN_RULE_DELTA;
+    plain.in[IN_DECAY] = NULL;
+    plain.fixed = plain.log = plain.per_feature = false;
+    check_same_run(&gated, &plain, "a decay of 1");
+}
+
+static void gated_delta_by_one(void **state)
+{
+    (void)state;
+    for_all(27, 8, delta_gated_by_one_law);
+}
+
+/* A beta of zero, and what is written is nothing: the sums stay. */
+static void nothing_is_written_law(const recurrence *x, rng *r)
+{
+    bool delta = x->config.rule == LINATTN_RULE_DELTA;
+    if (!delta && x->config.rule != LINATTN_RULE_GATED_DELTA) return;
+    recurrence still = recurrence_copy(x);
+    for (size_t i = 0; i < operand_floats(x, IN_BETA); i++)
+        still.in[IN_BETA][i] = rng_below(r, 2) ? 0.0f : -0.0f;
+    set_to_one(&still);
+    recurred run = recurrence_run(x, NULL);
+    float *before = run_export(&x->config, run.state);
+    recurrence_call(&still, run.state, 0, x->n, NULL);
+    float *after = run_export(&x->config, run.state);
+    for (size_t i = 0; i < sums_count(&x->config); i++)
+        check(before[i] == after[i], "number %zu was %g, is %g, %s", i, (double)before[i],
+              (double)after[i], recurrence_name(x));
+}
+
+static void a_beta_of_zero(void **state)
+{
+    (void)state;
+    for_all(28, 6, nothing_is_written_law);
+}
+
+/* What is read is the key, with p = -beta k and v scaled: general is gated delta, to rounding; with
+   p = 0 it is gated, to the bit. */
+static void general_contains_the_others(void **state)
+{
+    (void)state;
+    rng r = {29};
+    for (size_t i = 0; i < (test_quick() ? 10 : 40); i++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.heads = 2,
+                                 .dim_key = rng_pick(&r, odd_dims, 30),
+                                 .dim_value = rng_pick(&r, odd_dims, 30),
+                                 .map = LINATTN_MAP_IDENTITY};
+        recurrence x = recurrence_new(config, FORM_GENERAL, 20, &r), gated = x;
+        gated.config.rule = LINATTN_RULE_GATED;
+        gated.in[IN_READ] = gated.in[IN_WRITE] = NULL;
+        recurrence silent = recurrence_copy(&x);
+        for (size_t e = 0; e < operand_floats(&x, IN_WRITE); e++) silent.in[IN_WRITE][e] = 0;
+        recurred actual = recurrence_run(&silent, NULL), expected = recurrence_run(&gated, NULL);
+        check_same_floats(actual.out, expected.out, expected.count, recurrence_width(&x),
+                          "p = 0, %s", recurrence_name(&x));
+
+        recurrence delta = recurrence_new(config, FORM_GATED_DELTA_FEATURES, 20, &r);
+        size_t m = config.dim_key, dv = config.dim_value;
+        delta.fixed = delta.log = delta.shared = x.fixed = x.log = false;
+        delta.in[IN_DECAY] = pool_floats(20 * 2 * m);
+        delta.in[IN_BETA] = pool_floats(20 * 2);
+        x.in[IN_DECAY] = delta.in[IN_DECAY];
+        recurrence same = recurrence_copy(&x);
+        same.in[IN_DECAY] = delta.in[IN_DECAY];
+        same.in[IN_Q] = delta.in[IN_Q];
+        same.in[IN_K] = delta.in[IN_K];
+        for (size_t row = 0; row < 20 * 2; row++) {
+            float beta = delta.in[IN_BETA][row] = 1 + rng_float(&r, 1);
+            for (size_t f = row * m; f < (row + 1) * m; f++) {
+                delta.in[IN_DECAY][f] = 0.8f + rng_float(&r, 0.2f);
+                same.in[IN_READ][f] = delta.in[IN_DECAY][f] * delta.in[IN_K][f];
+                same.in[IN_WRITE][f] = -beta * delta.in[IN_K][f];
+            }
+            for (size_t c = row * dv; c < (row + 1) * dv; c++)
+                same.in[IN_V][c] = beta * delta.in[IN_V][c];
+        }
+        rule_oracle of_delta = oracle_rule(&delta);
+        recurred general = recurrence_run(&same, NULL);
+        check_rows(&same, "general as delta", general.out, &of_delta, 0, 20);
+        pool_release(mark);
+    }
+}
+
+/* ---- The rule of the sum -------------------------------------------------------------------- */
+
+/* linattn_recurrent is linattn_causal, and linattn_update where there are no queries. */
+static void sums_are_a_rule(void **state)
+{
+    (void)state;
+    rng r = {30};
+    const linattn_gates none = {0};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++)
+            for (size_t i = 0; i < 4; i++) {
+                size_t mark = pool_mark(), n = 1 + rng_below(&r, 30);
+                linattn_config config =
+                    config_draw(&r, map, normaliser, rng_pick(&r, odd_dims, 22), 60);
+                if (i == 3) config.window = window_draw(&r, 20);
+                problem p = problem_new(config, n, n, &r, 2);
+                void *expected = run_init(&p.config), *actual = run_init(&p.config);
+                float *causal = run_causal(&p, expected), *out = pool_floats(n * output_width(&p));
+                const linattn_gates *gates = i % 2 ? &none : NULL;
+                check_status(linattn_recurrent(actual, linattn_rows(p.q), linattn_rows(p.k),
+                                               linattn_rows(p.v), gates, linattn_output_rows(out),
+                                               n, NULL),
+                             LINATTN_OK, "%s", problem_name(&p));
+                check_same_floats(out, causal, n * output_width(&p), output_width(&p),
+                                  "recurrent, %s", problem_name(&p));
+                check_same_bytes(actual, expected, linattn_state_size(&p.config), "recurrent, %s",
+                                 problem_name(&p));
+                check_status(linattn_state_reset(actual), LINATTN_OK, "reset");
+                check_status(
+                    linattn_recurrent(actual, linattn_rows(NULL), linattn_rows(p.k),
+                                      linattn_rows(p.v), gates, linattn_output_rows(NULL), n, NULL),
+                    config.window ? LINATTN_ERROR_UNSUPPORTED : LINATTN_OK, "%s", problem_name(&p));
+                if (!config.window)
+                    check_same_bytes(actual, expected, linattn_state_size(&p.config),
+                                     "recurrent without queries, %s", problem_name(&p));
+                pool_release(mark);
+            }
+}
+
+/* ---- Many sequences ------------------------------------------------------------------------- */
+
+/* One call for some sequences against one for each; states have seen tokens of their own. */
+static void check_many(rng *r, rule_form form, linattn_feature_map map, size_t count, size_t n,
+                       const linattn_context *context, bool silent)
+{
+    linattn_config config = draw_config(r, form, map, 1 + rng_below(r, 40), 1 + rng_below(r, 40));
+    recurrence first = recurrence_new(config, form, n, r);
+    recurrence *each = (recurrence *)pool_take(count * sizeof *each);
+    void **states = (void **)pool_take(count * sizeof *states);
+    void **alone = (void **)pool_take(count * sizeof *alone);
+    linattn_view views[OPERANDS];
+    size_t bytes = linattn_state_size(&first.config), width = recurrence_width(&first);
+    unsigned char *block = (unsigned char *)pool_take(count * bytes);
+    for (size_t s = 0; s < count; s++) {
+        recurrence past = first;
+        past.n = s % 3 < n ? s % 3 : n;
+        states[s] = block + (count % 2 ? count - 1 - s : s) * bytes;
+        check_status(linattn_state_init(&first.config, states[s], bytes), LINATTN_OK, "init");
+        recurrence_call(&past, states[s], 0, past.n, NULL);
+        alone[s] = pool_copy(states[s], bytes);
+        each[s] = first;
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        views[i] = linattn_rows(first.in[i]);
+        if (!first.in[i] || !operand_is_of_tokens(&first, (rule_input)i)) continue;
+        size_t floats = operand_floats(&first, (rule_input)i), gap = rng_below(r, 2) * 5;
+        float *all = pool_floats(count * (floats + gap));
+        views[i].data = all;
+        if (gap || rng_below(r, 2)) views[i].stride_sequence = floats + gap;
+        for (size_t s = 0; s < count; s++) {
+            size_t mark = pool_mark();
+            recurrence numbers = recurrence_copy(&first);
+            recurrence_fill(&numbers, r);
+            each[s].in[i] = all + s * (floats + gap);
+            memcpy(each[s].in[i], numbers.in[i], floats * sizeof(float));
+            pool_release(mark);
+        }
+    }
+    linattn_gates gates = recurrence_gates(&first, 0);
+    gates.decay = views[IN_DECAY];
+    gates.beta = views[IN_BETA];
+    gates.read = views[IN_READ];
+    gates.write = views[IN_WRITE];
+    gates.bonus = views[IN_BONUS];
+    gates.input = views[IN_INPUT];
+    float *out = pool_floats(count * n * width), *expected = pool_floats(n * width);
+    check_status(linattn_recurrent_many(states, count, silent ? linattn_rows(NULL) : views[IN_Q],
+                                        views[IN_K], views[IN_V], &gates,
+                                        linattn_output_rows(silent ? NULL : out), n, context),
+                 LINATTN_OK, "%zu sequences, %s", count, recurrence_name(&first));
+    for (size_t s = 0; s < count; s++) {
+        recurrence_call(&each[s], alone[s], 0, n, expected);
+        check_same_bytes(states[s], alone[s], bytes, "state %zu of %zu, %s", s, count,
+                         recurrence_name(&first));
+        if (!silent)
+            check_same_floats(out + s * n * width, expected, n * width, width,
+                              "sequence %zu of %zu, %s", s, count, recurrence_name(&first));
+    }
+}
+
+static void many_sequences(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1, 1, 1, 2, 3, 9};
+    rng r = {31};
+    for (size_t i = 0; i < (test_quick() ? 2 : 10); i++)
+        for (int form = 0; form < FORM_COUNT; form++)
+            for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+                size_t mark = pool_mark();
+                linattn_context context = {parallel_reverse, &r, rng_below(&r, 9)};
+                if (rng_below(&r, 6) == 0) context.parallel_for = parallel_threads;
+                check_many(&r, (rule_form)form, rule_maps[map], 1 + rng_below(&r, 9),
+                           rng_pick(&r, lengths, COUNT_OF(lengths)),
+                           rng_below(&r, 2) ? &context : NULL, rng_below(&r, 6) == 0);
+                pool_release(mark);
+            }
+}
+
+/* ---- Merge ---------------------------------------------------------------------------------- */
+
+static bool merges(const recurrence *x)
+{
+    return x->config.rule == LINATTN_RULE_GATED || x->config.rule == LINATTN_RULE_MLSTM;
+}
+
+static void *state_of(const recurrence *x, size_t from, size_t to)
+{
+    void *memory = run_init(&x->config);
+    recurrence_call(x, memory, from, to, NULL);
+    return memory;
+}
+
+static void *merged(const recurrence *x, void *dst, const void *src)
+{
+    check_status(linattn_merge(dst, src), LINATTN_OK, "%s", recurrence_name(x));
+    check_status(linattn_state_check(&x->config, dst, linattn_state_size(&x->config)), LINATTN_OK,
+                 "%s", recurrence_name(x));
+    return dst;
+}
+
+/* What two or three states make together is what one pass makes, and it goes on like that. */
+static void merge_law(const recurrence *x, rng *r)
+{
+    size_t first = rng_below(r, x->n + 1), bytes = linattn_state_size(&x->config);
+    if (!merges(x)) {
+        void *a = state_of(x, 0, first), *b = state_of(x, first, x->n);
+        void *before = pool_copy(a, bytes);
+        check_status(linattn_merge(a, b), LINATTN_ERROR_UNSUPPORTED, "%s", recurrence_name(x));
+        check_same_bytes(a, before, bytes, "a merge that is refused, %s", recurrence_name(x));
+        return;
+    }
+    size_t second = first + rng_below(r, x->n + 1 - first);
+    size_t third = second + rng_below(r, x->n + 1 - second);
+    rule_oracle expected = oracle_rule(x);
+    for (int order = 0; order < 2; order++) {
+        void *a = state_of(x, 0, first), *b = state_of(x, first, second);
+        void *c = state_of(x, second, third);
+        void *all = order ? merged(x, a, merged(x, b, c)) : merged(x, merged(x, a, b), c);
+        float *out = pool_floats(x->n * recurrence_width(x));
+        check(linattn_state_tokens(all) == third, "%s", recurrence_name(x));
+        recurrence_call(x, all, third, x->n, out);
+        check_rows(x, "after a merge", out, &expected, third, x->n);
+        check_sums(x, "after a merge", run_export(&x->config, all), &expected);
+    }
+}
+
+static void merges_in_order(void **state)
+{
+    (void)state;
+    for_all(32, 12, merge_law);
+}
+
+/* Read out after a merge, nothing in between. */
+static void merge_and_query_law(const recurrence *x, rng *r)
+{
+    if (!merges(x) || x->in[IN_BONUS]) return;
+    size_t cut = rng_below(r, x->n + 1), last = x->n - 1, width = recurrence_width(x);
+    rule_oracle expected = oracle_rule(x);
+    void *all = merged(x, state_of(x, 0, cut), state_of(x, cut, x->n));
+    float *out = pool_floats(x->n * width);
+    check_status(linattn_query(all, recurrence_view(x, IN_Q, last),
+                               linattn_output_rows(out + last * width), 1, NULL),
+                 LINATTN_OK, "%s", recurrence_name(x));
+    check_rows(x, "query of a merge", out, &expected, last, x->n);
+    if (test_inexact()) return;
+    void *a = state_of(x, 0, cut), *b = state_of(x, cut, x->n);
+    linattn_isa_select(LINATTN_ISA_SCALAR);
+    merged(x, a, b);
+    linattn_isa_select(test_isa());
+    check_same_bytes(all, a, linattn_state_size(&x->config), "merge by scalar code, %s",
+                     recurrence_name(x));
+}
+
+static void merges_are_read(void **state)
+{
+    (void)state;
+    for_all(33, 8, merge_and_query_law);
+}
+
+/* Nothing before or after changes no sum, but for the sign of a zero. */
+static void merge_with_nothing_law(const recurrence *x, rng *r)
+{
+    (void)r;
+    if (!merges(x)) return;
+    void *nothing = run_init(&x->config), *all = state_of(x, 0, x->n);
+    float *sums = run_export(&x->config, all);
+    float *after = run_export(&x->config, merged(x, all, nothing));
+    float *before = run_export(&x->config, merged(x, nothing, all));
+    for (size_t i = 0; i < sums_count(&x->config); i++)
+        check(after[i] == sums[i] && before[i] == sums[i],
+              "number %zu is %g, before nothing %g, after it %g, %s", i, (double)sums[i],
+              (double)after[i], (double)before[i], recurrence_name(x));
+}
+
+static void merges_with_nothing(void **state)
+{
+    (void)state;
+    for_all(34, 4, merge_with_nothing_law);
+}
+
+/* ---- Sums that come out and go in ----------------------------------------------------------- */
+
+static bool comes_back_to_the_bit(const linattn_config *c)
+{
+    return c->map != LINATTN_MAP_EXP && c->rule != LINATTN_RULE_MLSTM;
+}
+
+/* Off by rounding, a zero on either side included. */
+static void check_near(const float *actual, const float *expected, size_t count, double tolerance,
+                       const char *what, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        double error = fabs((double)actual[i] - (double)expected[i]);
+        check(error <= tolerance * fabs((double)expected[i]) + 0x1p-100,
+              "%s: number %zu is %.9g, was %.9g, %s", what, i, (double)actual[i],
+              (double)expected[i], name);
+    }
+}
+
+static void check_back(const linattn_config *c, const float *actual, const float *expected,
+                       size_t count, const char *what)
+{
+    if (comes_back_to_the_bit(c))
+        check_same_floats(actual, expected, count, c->dim_value, "%s, %s", what, config_name(c));
+    else
+        check_near(actual, expected, count, 1e-6, what, config_name(c));
+}
+
+/* Into a state that has seen something else, in both orders, and on with the same bits. */
+static void export_law(const recurrence *x, rng *r)
+{
+    const linattn_config *c = &x->config;
+    size_t m = c->dim_key, dv = c->dim_value, cut = rng_below(r, x->n + 1);
+    void *memory = state_of(x, 0, cut), *other = run_init(c);
+    float *sums = run_export(c, memory), *z = sums + c->kv_heads * m * dv;
+    /* (Exponents of rows are moved by what z would be.) */
+    bool none = c->normaliser == LINATTN_NORM_NONE && !has_z(c) && c->map != LINATTN_MAP_EXP;
+    float *turned = pool_floats(m * dv), *back = pool_floats(m * dv), *back_z = pool_floats(m);
+    recurrence_call(x, other, 0, x->n - cut, NULL);
+    for (size_t h = 0; h < c->kv_heads; h++) {
+        const float *S = sums + h * m * dv;
+        check_status(linattn_state_export(memory, h, 1, turned, NULL), LINATTN_OK, "%s",
+                     recurrence_name(x));
+        for (size_t i = 0; i < m * dv; i++)
+            check(float_same(turned[i % dv * m + i / dv], S[i]), "transposed %zu, %s", i,
+                  recurrence_name(x));
+        for (size_t f = 0; none && f < m; f++)
+            check(float_bits(z[h * m + f]) == 0, "z without a normaliser: %g, %s",
+                  (double)z[h * m + f], recurrence_name(x));
+        bool transposed = rng_below(r, 2) != 0, with_z = has_z(c) || rng_below(r, 2);
+        check_status(linattn_state_import(other, h, transposed, transposed ? turned : S,
+                                          with_z ? z + h * m : NULL),
+                     LINATTN_OK, "%s", recurrence_name(x));
+        check_status(linattn_state_export(other, h, 0, back, back_z), LINATTN_OK, "%s",
+                     recurrence_name(x));
+        check_back(c, back, S, m * dv, "S that went in");
+        if (has_z(c)) check_back(c, back_z, z + h * m, m, "z that went in");
+    }
+    check(linattn_state_tokens(other) == x->n - cut, "import counts, %s", recurrence_name(x));
+    check_status(linattn_state_check(c, other, linattn_state_size(c)), LINATTN_OK, "%s",
+                 recurrence_name(x));
+    /* z of both signs has low parts, which numbers do not hold. */
+    bool exact =
+        comes_back_to_the_bit(c) && !(map_has_signs(c->map) && c->normaliser == LINATTN_NORM_SUM);
+    if (c->normaliser == LINATTN_NORM_LENGTH) return; /* which counts */
+    for (size_t i = 0; i < operand_floats(x, IN_K); i++)
+        if (fabsf(x->in[IN_K][i]) > 20) return; /* sums beyond floats */
+    float *expected = pool_floats(x->n * recurrence_width(x));
+    float *actual = pool_floats(x->n * recurrence_width(x));
+    size_t from = cut * recurrence_width(x), count = x->n * recurrence_width(x) - from;
+    recurrence_call(x, memory, cut, x->n, expected);
+    recurrence_call(x, other, cut, x->n, actual);
+    if (exact) {
+        check_same_floats(actual + from, expected + from, count, recurrence_width(x),
+                          "after an import, %s", recurrence_name(x));
+    } else {
+        rule_oracle o = oracle_rule(x);
+        check_rows(x, "after an import", actual, &o, cut, x->n);
+    }
+}
+
+static void sums_come_out_and_go_in(void **state)
+{
+    (void)state;
+    for_all(35, 10, export_law);
+}
+
+/* Sums of no particular origin come back, for the sum and every rule, whatever the scale is. */
+static void foreign_sums(void **state)
+{
+    (void)state;
+    static const float scales[] = {0, 0.3f, 5};
+    rng r = {36};
+    for (int rule = 0; rule < LINATTN_RULE_COUNT; rule++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++)
+            for (size_t i = 0; i < COUNT_OF(scales); i++) {
+                size_t mark = pool_mark(), m = 1 + rng_below(&r, 40), dv = 1 + rng_below(&r, 40);
+                linattn_config config = {.heads = 3,
+                                         .dim_key = m,
+                                         .dim_value = dv,
+                                         .map = rule_maps[map],
+                                         .scale = scales[i],
+                                         .rule = (linattn_rule)rule};
+                config = config_resolved(config);
+                void *memory = run_init(&config);
+                float *S = pool_floats(m * dv), *z = pool_floats(m);
+                float *back = pool_floats(m * dv), *back_z = pool_floats(m);
+                rng_fill(&r, S, m * dv, 3);
+                rng_fill(&r, z, m, 3);
+                for (size_t f = 0; f < m; f++) z[f] = fabsf(z[f]);
+                check_status(linattn_state_import(memory, 1, 0, S, z), LINATTN_OK, "%s",
+                             config_name(&config));
+                check_status(linattn_state_export(memory, 1, 0, back, back_z), LINATTN_OK, "%s",
+                             config_name(&config));
+                check_back(&config, back, S, m * dv, "S that went in");
+                if (has_z(&config)) check_back(&config, back_z, z, m, "z that went in");
+                for (size_t h = 0; h < 3; h += 2) { /* the others are as they were */
+                    check_status(linattn_state_export(memory, h, 0, back, back_z), LINATTN_OK, "%s",
+                                 config_name(&config));
+                    for (size_t e = 0; e < m * dv; e++)
+                        check(back[e] == 0, "head %zu, %s", h, config_name(&config));
+                }
+                check_status(linattn_state_import(memory, 1, 1, S, NULL), LINATTN_OK, "%s",
+                             config_name(&config));
+                check_status(linattn_state_export(memory, 1, 1, back, back_z), LINATTN_OK, "%s",
+                             config_name(&config));
+                check_back(&config, back, S, m * dv, "S that went in, transposed");
+                for (size_t f = 0; f < m; f++)
+                    check(back_z[f] == 0, "no z went in: %g, %s", (double)back_z[f],
+                          config_name(&config));
+                pool_release(mark);
+            }
+}
+
+/* The plain sums of the rule of the sum, whatever the scale: of keys times values. */
+static void sums_of_the_sum(void **state)
+{
+    (void)state;
+    static const float scales[] = {0, 0.3f, 7};
+    rng r = {37};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++)
+        for (size_t i = 0; i < COUNT_OF(scales); i++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = 4,
+                                     .kv_heads = 2,
+                                     .dim_key = 9,
+                                     .dim_value = 20,
+                                     .map = (linattn_feature_map)map,
+                                     .scale = scales[i],
+                                     .features = 11};
+            problem p = problem_new(config, 0, 25, &r, 1);
+            size_t m = config_features(&p.config), dv = 20;
+            void *memory = run_init(&p.config);
+            run_update(&p, memory);
+            double *phi = pool_doubles(m), *sums = pool_doubles(m * dv), *z = pool_doubles(m);
+            double *sizes = pool_doubles(m * dv);
+            float *S = pool_floats(m * dv), *Z = pool_floats(m);
+            for (size_t h = 0; h < 2; h++) {
+                for (size_t e = 0; e < m * dv; e++) sums[e] = sizes[e] = 0;
+                for (size_t f = 0; f < m; f++) z[f] = 0;
+                for (size_t t = 0; t < 25; t++) {
+                    const float *k = p.k + (t * 2 + h) * 9, *v = p.v + (t * 2 + h) * dv;
+                    oracle_map(&p.config, true, k, phi, NULL);
+                    for (size_t f = 0; f < m; f++) {
+                        if (map == LINATTN_MAP_IDENTITY) phi[f] = (double)k[f];
+                        z[f] += phi[f];
+                        for (size_t c = 0; c < dv; c++) {
+                            sums[f * dv + c] += phi[f] * (double)v[c];
+                            sizes[f * dv + c] += fabs(phi[f] * (double)v[c]);
+                        }
+                    }
+                }
+                check_status(linattn_state_export(memory, h, 0, S, Z), LINATTN_OK, "%s",
+                             problem_name(&p));
+                if (map_is_monomial(p.config.map)) continue; /* in an order of their own */
+                for (size_t e = 0; e < m * dv; e++)
+                    check(fabs((double)S[e] - sums[e]) <= 1e-5 * sizes[e] + 1e-30,
+                          "S[%zu] is %g, expected %g, %s", e, (double)S[e], sums[e],
+                          problem_name(&p));
+                for (size_t f = 0; f < m; f++)
+                    check(fabs((double)Z[f] - z[f]) <= 1e-5 * (fabs(z[f]) + 1),
+                          "z[%zu] is %g, expected %g, %s", f, (double)Z[f], z[f], problem_name(&p));
+            }
+            pool_release(mark);
+        }
+}
+
+/* An initial state that was trained: the sums go on from there. */
+static void sequences_from_imported_sums(void **state)
+{
+    (void)state;
+    rng r = {38};
+    enum { M = 7, DV = 5, N = 6 };
+    linattn_config config = {.dim_key = M, .dim_value = DV, .map = LINATTN_MAP_IDENTITY};
+    float S[M * DV];
+    rng_fill(&r, S, M * DV, 1);
+    recurrence x = recurrence_new(config, FORM_GATED, N, &r);
+    void *memory = run_init(&x.config);
+    float out[N * DV];
+    check_status(linattn_state_import(memory, 0, 0, S, NULL), LINATTN_OK, "import");
+    recurrence_call(&x, memory, 0, N, out);
+    double now[M * DV];
+    for (size_t i = 0; i < M * DV; i++) now[i] = (double)S[i];
+    for (size_t t = 0; t < N; t++) {
+        double a = (double)*operand_row(&x, IN_DECAY, t, 0);
+        if (x.log) a = exp(a);
+        for (size_t i = 0; i < M * DV; i++)
+            now[i] = a * now[i] +
+                     (double)x.in[IN_K][t * M + i / DV] * (double)x.in[IN_V][t * DV + i % DV];
+        for (size_t c = 0; c < DV; c++) {
+            double expected = 0;
+            for (size_t f = 0; f < M; f++)
+                expected += (double)x.in[IN_Q][t * M + f] * now[f * DV + c];
+            check(fabs(expected - (double)out[t * DV + c]) < 1e-5 * 10, "token %zu: %g, not %g", t,
+                  (double)out[t * DV + c], expected);
+        }
+    }
+    /* It has no product of decays since it was empty. */
+    void *first = state_of(&x, 0, 2), *before = pool_copy(first, linattn_state_size(&x.config));
+    linattn_status status = linattn_merge(first, memory);
+    check(status == LINATTN_ERROR_STATE || status == LINATTN_ERROR_UNSUPPORTED, "status %d",
+          (int)status);
+    check_same_bytes(first, before, linattn_state_size(&x.config), "a merge that is refused");
+    merged(&x, memory, first);
+}
+
+/* Beyond floats: the largest. */
+static void sums_saturate(void **state)
+{
+    (void)state;
+    enum { M = 3, DV = 4 };
+    const linattn_config of_exp = {.dim_key = M, .dim_value = DV, .map = LINATTN_MAP_EXP};
+    float k[M] = {0, 300, -300}, v[DV] = {1, -1, 0, 2}, S[M * DV], z[M];
+    void *memory = run_init(&of_exp);
+    check_status(linattn_update(memory, linattn_rows(k), linattn_rows(v), 1, NULL), LINATTN_OK,
+                 "update");
+    check_status(linattn_state_export(memory, 0, 0, S, z), LINATTN_OK, "export");
+    const float expected[M * DV] = {1, -1, 0, 2, FLT_MAX, -FLT_MAX, 0, FLT_MAX, 0, 0, 0, 0};
+    for (size_t i = 0; i < M * DV; i++)
+        check(S[i] == expected[i], "S[%zu] is %g, expected %g", i, (double)S[i],
+              (double)expected[i]);
+    check(z[0] == 1 && z[1] == FLT_MAX && z[2] == 0, "%g %g %g", (double)z[0], (double)z[1],
+          (double)z[2]);
+    rng r = {39};
+    recurrence x =
+        recurrence_new((linattn_config){.dim_key = M, .dim_value = DV, .map = LINATTN_MAP_IDENTITY},
+                       FORM_MLSTM, 1, &r);
+    memcpy(x.in[IN_V], v, sizeof v);
+    x.in[IN_INPUT][0] = 1e4f;
+    float *sums = run_export(&x.config, recurrence_run(&x, NULL).state);
+    for (size_t i = 0; i < M * DV; i++) {
+        float sign = x.in[IN_K][i / DV] * v[i % DV];
+        check(sums[i] == (sign == 0  ? 0
+                          : sign > 0 ? FLT_MAX
+                                     : -FLT_MAX),
+              "S[%zu] is %g", i, (double)sums[i]);
+    }
+}
+
+/* ---- Finite, and no denormal numbers -------------------------------------------------------- */
+
+static void check_finite(const recurrence *x, const float *numbers, size_t count, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        check(float_is_finite(numbers[i]), "%s: number %zu is %g, %s", what, i, (double)numbers[i],
+              recurrence_name(x));
+}
+
+static void check_finite_sums(const recurrence *x, const void *memory)
+{
+    size_t mark = pool_mark();
+    check_finite(x, run_export(&x->config, memory), sums_count(&x->config), "sums");
+    pool_release(mark);
+}
+
+static void check_no_denormals(const recurrence *x, const void *memory, size_t t)
+{
+    size_t mark = pool_mark();
+    float *sums = run_export(&x->config, memory);
+    check_finite(x, sums, sums_count(&x->config), "sums");
+    for (size_t i = 0; i < sums_count(&x->config); i++)
+        check(sums[i] == 0 || fabsf(sums[i]) >= FLT_MIN, "number %zu is %g after token %zu, %s", i,
+              (double)sums[i], t, recurrence_name(x));
+    pool_release(mark);
+}
+
+/* Values, and then none: the state decays, at one pace or at that of each feature. Now and then a
+   key has components that are small. */
+static void check_decaying(rng *r, rule_form form, linattn_feature_map map, size_t n)
+{
+    static const float paces[] = {0, 1, 1e-30f, 1e-3f, 0.5f, 0.9f, 0.97f, 0.99f};
+    linattn_config config = {
+        .heads = 8, .dim_key = 1 + rng_below(r, 20), .dim_value = 1 + rng_below(r, 34), .map = map};
+    recurrence x = recurrence_new(config, form, n, r);
+    size_t m = config.dim_key, each = x.per_feature ? 8 * m : 8;
+    for (size_t i = 0; i < operand_floats(&x, IN_DECAY); i++) {
+        size_t at = x.per_feature ? i % each / m + i % m : i % each;
+        float pace = paces[at % COUNT_OF(paces)];
+        x.in[IN_DECAY][i] = !x.log ? pace : pace > 0 ? (float)log((double)pace) : -1e30f;
+    }
+    for (size_t t = 0; t < n; t++) {
+        for (size_t i = 0; i < 8 * config.dim_value; i++)
+            if (t > 8) x.in[IN_V][t * 8 * config.dim_value + i] = i % 7 == 6 ? -0.0f : 0.0f;
+        for (size_t i = 0; i < 8 * m; i++)
+            if (map == LINATTN_MAP_IDENTITY && rng_below(r, 5) == 0)
+                x.in[IN_K][t * 8 * m + i] *= rng_below(r, 2) ? 1e-12f : 0;
+    }
+    void *memory = run_init(&x.config);
+    float *out = pool_floats(n * recurrence_width(&x));
+    for (size_t t = 0, step; t < n; t += step) {
+        step = 1 + rng_below(r, 60);
+        if (step > n - t) step = n - t;
+        recurrence_call(&x, memory, t, t + step, out);
+        if (form == FORM_DELTA) /* which has no decay */
+            check_finite_sums(&x, memory);
+        else
+            check_no_denormals(&x, memory, t + step);
+    }
+    check_finite(&x, out, n * recurrence_width(&x), "outputs");
+}
+
+static void states_decay_to_zero(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {LINATTN_MAP_IDENTITY, LINATTN_MAP_UNIT,
+                                               LINATTN_MAP_RELU};
+    rng r = {40};
+    for (int form = 0; form < FORM_MLSTM; form++)
+        for (size_t map = 0; map < COUNT_OF(maps); map++) {
+            size_t mark = pool_mark();
+            check_decaying(&r, (rule_form)form, maps[map], test_quick() ? 1000 : 12000);
+            pool_release(mark);
+        }
+}
+
+/* Under the normaliser of the sum z decays, too, down to zero: then zeros come out. */
+static void denominators_decay_to_zero(void **state)
+{
+    (void)state;
+    rng r = {41};
+    enum { N = 3000 };
+    for (int form = FORM_GATED; form <= FORM_GATED_FEATURES; form++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.dim_key = 5,
+                                     .dim_value = 3,
+                                     .map = rule_maps[map],
+                                     .normaliser = LINATTN_NORM_SUM};
+            recurrence x = recurrence_new(config, (rule_form)form, N, &r);
+            for (size_t i = 0; i < operand_floats(&x, IN_DECAY); i++)
+                x.in[IN_DECAY][i] = x.log ? -0.3f : 0.7f;
+            bool exponents = config.map == LINATTN_MAP_EXP;
+            for (size_t i = 5; i < N * 5; i++)
+                x.in[IN_K][i] = exponents || config.map == LINATTN_MAP_ELU1 ? -1e30f : 0;
+            void *memory = run_init(&x.config);
+            float *out = pool_floats(N * 3);
+            recurrence_call(&x, memory, 0, N, out);
+            check_finite(&x, out, N * 3, "outputs");
+            for (size_t i = 0; i < 3 && !exponents; i++)
+                check(out[(N - 1) * 3 + i] == 0, "%g, %s", (double)out[(N - 1) * 3 + i],
+                      recurrence_name(&x));
+            pool_release(mark);
+        }
+}
+
+/* Any finite input gate, decays from 0 to 1, in all successions. */
+static void mlstm_with_wild_gates(void **state)
+{
+    (void)state;
+    static const float inputs[] = {3e38f, -3e38f, 1e30f, 1e4f, -1e4f, 100, -100, 0, 1, 1e-40f};
+    static const float decays[] = {-1e30f, 0, -1e-3f, -0.5f, -90, -1e4f};
+    static const float factors[] = {0, 1, 0.999f, 0.5f, 1e-38f, 1e-45f};
+    rng r = {42};
+    for (size_t i = 0; i < (test_quick() ? 40 : 400); i++) {
+        size_t mark = pool_mark(), n = 1 + rng_below(&r, 60);
+        linattn_config config = {.heads = 2,
+                                 .dim_key = 1 + rng_below(&r, 20),
+                                 .dim_value = 1 + rng_below(&r, 20),
+                                 .map = rule_maps[i % COUNT_OF(rule_maps)]};
+        recurrence x = recurrence_new(config, FORM_MLSTM, n, &r);
+        size_t kinds = 1 + rng_below(&r, COUNT_OF(inputs));
+        for (size_t e = 0; e < operand_floats(&x, IN_INPUT); e++)
+            x.in[IN_INPUT][e] = inputs[COUNT_OF(inputs) - 1 - rng_below(&r, kinds)];
+        for (size_t e = 0; e < operand_floats(&x, IN_DECAY); e++)
+            x.in[IN_DECAY][e] = (x.log ? decays : factors)[rng_below(&r, COUNT_OF(decays))];
+        recurred run = recurrence_run(&x, NULL);
+        check_finite(&x, run.out, run.count, "outputs");
+        check_finite_sums(&x, run.state);
+        check_status(linattn_state_check(&x.config, run.state, run.state_bytes), LINATTN_OK, "%s",
+                     recurrence_name(&x));
+        void *merged_state = merged(&x, state_of(&x, 0, n / 2), state_of(&x, n / 2, n));
+        check_finite_sums(&x, merged_state);
+        cuts_law(&x, &r);
+        if (!test_inexact()) isa_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
+/* Gates far outside the range of floats against the oracle, whose stabiliser is another. */
+static void mlstm_across_scales(void **state)
+{
+    (void)state;
+    static const float heights[] = {20, 200, 1000};
+    rng r = {43};
+    for (size_t i = 0; i < (test_quick() ? 30 : 150); i++) {
+        size_t mark = pool_mark(), n = 40;
+        linattn_feature_map map = rule_maps[i % COUNT_OF(rule_maps)];
+        /* One stabiliser for all features of a head: where the largest token has none of one, what
+           others have of it must be in the range of floats. */
+        float height = map == LINATTN_MAP_RELU ? 15 : heights[i % COUNT_OF(heights)];
+        float slope = map == LINATTN_MAP_RELU ? 0.5f : rng_float(&r, height / 10);
+        linattn_config config = {.heads = 2,
+                                 .dim_key = 1 + rng_below(&r, 30),
+                                 .dim_value = 1 + rng_below(&r, 30),
+                                 .map = map};
+        recurrence x = recurrence_new(config, FORM_MLSTM, n, &r);
+        for (size_t e = 0; e < operand_floats(&x, IN_INPUT); e++)
+            x.in[IN_INPUT][e] = rng_float(&r, height) + slope * (float)(e / 2);
+        accuracy_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
+/* Nothing of a key that is masked counts, in one head as in all. */
+static void masked_in_one_head(void **state)
+{
+    (void)state;
+    rng r = {44};
+    for (int form = 0; form < FORM_COUNT; form++)
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+            size_t mark = pool_mark(), m = 1 + rng_below(&r, 20), dv = 1 + rng_below(&r, 20);
+            linattn_config config = {
+                .heads = 3, .dim_key = m, .dim_value = dv, .map = rule_maps[map]};
+            recurrence x = recurrence_new(config, (rule_form)form, 4, &r);
+            recurrence spoilt = recurrence_copy(&x);
+            for (size_t f = 0; f < m; f++)
+                operand_row(&spoilt, IN_K, 3, 1)[f] = operand_row(&x, IN_K, 3, 1)[f] =
+                    -test_infinity;
+            for (int i = IN_V; i < OPERANDS; i++) {
+                axes e = operand_axes(&x, (rule_input)i);
+                if (!x.in[i] || !operand_is_of_tokens(&x, (rule_input)i) || e.heads < 3) continue;
+                for (size_t f = 0; f < e.dim; f++)
+                    operand_row(&spoilt, (rule_input)i, 3, 1)[f] = f % 2 ? test_nan : test_infinity;
+            }
+            check_same_run(&spoilt, &x, "what belongs to a masked key");
+            pool_release(mark);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(oracle_by_hand),
+        TEST(accuracy),
+        TEST(accuracy_with_masked_tokens),
+        TEST(betas_of_both_signs),
+        TEST(long_sequences),
+        TEST(instruction_sets),
+        TEST(cuts),
+        TEST(every_cut),
+        TEST(threads),
+        TEST(threads_and_heads),
+        TEST(work_is_shared_out),
+        TEST(layouts),
+        TEST(interleaved_operands),
+        TEST(only_the_state_moves),
+        TEST(queries_read_the_state),
+        TEST(queries_read_past_the_bonus),
+        TEST(states_are_copied),
+        TEST(causality),
+        TEST(masked_tokens_are_absent),
+        TEST(queries_of_masked_tokens),
+        TEST(masked_in_one_head),
+        TEST(permutation_of_heads),
+        TEST(nan_stays_in_its_head),
+        TEST(grouped_keys),
+        TEST(forms_of_gates),
+        TEST(one_beta_for_all_heads),
+        TEST(factors_and_logarithms),
+        TEST(gated_by_one),
+        TEST(gated_delta_by_one),
+        TEST(a_beta_of_zero),
+        TEST(general_contains_the_others),
+        TEST(sums_are_a_rule),
+        TEST(many_sequences),
+        TEST(merges_in_order),
+        TEST(merges_are_read),
+        TEST(merges_with_nothing),
+        TEST(sums_come_out_and_go_in),
+        TEST(foreign_sums),
+        TEST(sums_of_the_sum),
+        TEST(sequences_from_imported_sums),
+        TEST(sums_saturate),
+        TEST(states_decay_to_zero),
+        TEST(denominators_decay_to_zero),
+        TEST(mlstm_with_wild_gates),
+        TEST(mlstm_across_scales),
+    };
+    test_begin();
+    return RUN_TESTS("recurrent", tests);
+}
