@@ -29,7 +29,8 @@
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
      scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
-     token (not for identity, taylor, expdef). NaN in one head makes NaN in that head only.
+     token (not for identity, unit, taylor, expdef, but under a rule for all). NaN in one head makes
+     NaN in that head only.
    - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
      feature that follows the keys as they come.
    - No allocation, no stdio, no libm, no global state but one atomic int: the instruction set.
@@ -408,7 +409,8 @@ typedef struct linattn_gates {
     linattn_view read;     /* r and p, of the shape of k: [n][key_heads][dim_key]. Needed by */
     linattn_view write;    /* GENERAL */
     linattn_view bonus;    /* u: [kv_heads][dim_key], for all tokens. For GATED, which then reads
-                              before it writes: o_t = (S_{t-1} + Diag(u) k_t v_t^T)^T q_t */
+                              before it writes: o_t = (S_{t-1} + Diag(u) k_t v_t^T)^T q_t; not with
+                              the normaliser sum */
     linattn_view input;    /* i, any finite number: [n][kv_heads]. Needed by MLSTM */
 } linattn_gates;
 
@@ -419,9 +421,9 @@ typedef struct linattn_gates {
    map) leaves the state as it is, decay included, and its query reads that state.
    Shapes: as for causal, with key_heads heads of q and k where config.key_heads is set.
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
-   Finite: for decays in [0, 1], |beta| <= 2 and |k| <= 1 (delta rules) or sums below 1e37 (GATED),
-   whatever the length; MLSTM for any finite gates. Beyond these what the formula gives. What decays
-   is flushed to zero before it is denormal, once it is below 2^-94 in size.
+   Finite: for decays in [0, 1], beta in [0, 2] and |k| <= 1 (delta rules) or sums below 1e37
+   (GATED), whatever the length; MLSTM for any finite gates. Beyond these what the formula gives.
+   What decays is flushed to zero before it is denormal, once it is below 2^-78 in size.
    The bits are those of n calls of one token, on every instruction set and with all threads; a = 1
    gives the bits of the rule without decay. MATHS: Sun et al. 2023 (RetNet), Yang et al. 2024
    (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
@@ -444,11 +446,11 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
    state, of any rule and any map without a window: S = sum phi(k) v^T (decayed, corrected), dense
    [m][dim_value], or transposed [dim_value][m] as ggml and RWKV have it; and z = sum phi(k) [m],
    which may be NULL. For the maps identity and unit they do not depend on the scale. Numbers beyond
-   floats saturate at +-FLT_MAX. Rules without a normaliser have no z: zeros.
-   import replaces them (z by zeros where it is NULL) and leaves the token count; what it read
-   export gives back, to the bit but for the maps with exponents. A state that was imported into
-   cannot be the later one of a merge. Errors: NULL, ALIGNMENT, STATE, SIZE (no such head),
-   UNSUPPORTED (a window), OVERLAP. */
+   floats saturate at +-FLT_MAX. Rules without a normaliser have no z: zeros, but for exp.
+   import replaces them (z, where it is NULL, by zeros; GATED with exp: as if of one key) and leaves
+   the token count; what it read export gives back, to the bit but for the maps with exponents. A
+   state that was imported into cannot be the later one of a merge. Errors: NULL, ALIGNMENT, STATE,
+   SIZE (no such head), UNSUPPORTED (a window), OVERLAP. */
 LINATTN_API linattn_status linattn_state_export(const void *state, size_t head, int transposed,
                                                 float *sums, float *z);
 LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int transposed,
@@ -458,7 +460,8 @@ LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int tr
    differs from that of one pass, so the bits do, too. Rules GATED and MLSTM: src is the later one
    of the two, over tokens that follow those of dst, and began empty; what dst holds decays by all
    of its decays. Errors: NULL, ALIGNMENT, STATE, OVERLAP (the two blocks overlap), UNSUPPORTED (a
-   window; the delta rules and GENERAL, which do not merge). */
+   window; the delta rules and GENERAL, which do not merge; a src of a rule that was imported into).
+   */
 LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
@@ -2177,7 +2180,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
         while (linattn__scales_keys(s) && power * 0.75 > root) power = power * 0.5;
         p->root = (float)power;
         p->rest = (float)(root * root / (power * power));
-        p->rest_root = (float)(root / power);
+        p->rest_root = s->source == LINATTN__UNIT ? p->rest : (float)(root / power);
         p->epsilon = linattn__clamp((float)((double)s->epsilon / (root * root / (power * power))));
     }
 }
@@ -2215,6 +2218,7 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     if (LINATTN__IS_SIGNED(p->map) && s->source != LINATTN__MONOMIALS && !linattn__scales_keys(s) &&
         s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
+        if (s->source == LINATTN__UNIT) p->rest_root = p->rest;
         return;
     }
     linattn__read_root(s, p);
@@ -3323,6 +3327,7 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 #if LINATTN__HAS_RECURRENT
 LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
                                              int rule);
+LINATTN__COLD static int linattn__imported(const void *state, const linattn__shape *s);
 #endif
 
 /* Do two states of one config have the same projection? */
@@ -3348,6 +3353,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     if (status != LINATTN_OK) return status;
     if (s.window || (s.rule && s.rule != LINATTN_RULE_GATED && s.rule != LINATTN_RULE_MLSTM))
         return LINATTN_ERROR_UNSUPPORTED;
+#if LINATTN__HAS_RECURRENT
+    if (s.rule && linattn__imported(src, &s)) return LINATTN_ERROR_UNSUPPORTED;
+#endif
     if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
@@ -3621,6 +3629,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
         }
         x.z[f] = z ? z[f] * x.factor : 0.0f;
         if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
+        /* under a decay z tells what a row holds: as if of one key */
+        if (!z && x.s.rule && x.exponents && x.e[f] > LINATTN__LOWEST) x.z[f] = 9.5367432e-7f;
     }
     linattn__leave(environment);
     return LINATTN_OK;
@@ -3640,11 +3650,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
 #define LINATTN__KEPT_EXPONENT 3 /* 2^ this */
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
-#define LINATTN__SPENT 2.3283064e-10f /* 2^-32: when credit is below, rows are flushed at 2^-94, */
-#define LINATTN__FLUSHED                                                                           \
-    5.0487098e-29f                  /* so that nothing between is denormal. Rows of 16 at once, */
-#define LINATTN__FAST 2.4414062e-4f /* but for those that decay by less than 2^-12. What keys */
-#define LINATTN__READ_SHARE 0.95f   /* read lessens sums, too: as if by this */
+#define LINATTN__IMPORTED 6
+#define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
+#define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
+#define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {
@@ -3676,7 +3685,7 @@ LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *h
     for (i = 0; i < m16; i++) head[3 * m16 + i] = LINATTN__SPENT;
     scalars[LINATTN__CREDIT] = 1.0f;
     scalars[LINATTN__EXPONENT] = 0.0f;
-    scalars[LINATTN__DRIFT] = 1.0f;
+    scalars[LINATTN__DRIFT] = scalars[LINATTN__IMPORTED] = 1.0f;
 }
 
 /* A gate of a call: that of token t and head h is at[t * token + h * head]. */
@@ -3713,7 +3722,7 @@ typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
 LINATTN__DECLARE(linattn__recurrent_kernel, recurrent)
 
 /* What a rule needs and takes. */
-static linattn_status linattn__check_gates(int rule, const linattn_gates *g)
+static linattn_status linattn__check_gates(int rule, int norm, const linattn_gates *g)
 {
     const int delta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA;
     const int decays = rule != LINATTN_RULE_SUM && rule != LINATTN_RULE_DELTA;
@@ -3727,7 +3736,8 @@ static linattn_status linattn__check_gates(int rule, const linattn_gates *g)
     if (delta != (g->beta.data != NULL)) return LINATTN_ERROR_BETA;
     if (general != (g->read.data != NULL) || general != (g->write.data != NULL))
         return LINATTN_ERROR_READ_WRITE;
-    if (g->bonus.data && rule != LINATTN_RULE_GATED) return LINATTN_ERROR_BONUS;
+    if (g->bonus.data && (rule != LINATTN_RULE_GATED || norm == LINATTN_NORM_SUM))
+        return LINATTN_ERROR_BONUS;
     if (mlstm != (g->input.data != NULL)) return LINATTN_ERROR_INPUT_GATE;
     return LINATTN_OK;
 }
@@ -3886,7 +3896,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     linattn__extent e[LINATTN__GATES];
     const linattn_view to = linattn__view_of(*out);
     linattn_status status = linattn__read_state(state, &h, &s);
-    if (status == LINATTN_OK) status = linattn__check_gates(s.rule, gates);
+    if (status == LINATTN_OK) status = linattn__check_gates(s.rule, s.norm, gates);
     if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
     if (status != LINATTN_OK) return status;
@@ -3916,7 +3926,7 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
     linattn_status status = linattn__read_header(state, &h);
     if (status != LINATTN_OK) return status;
     if (h.rule == LINATTN_RULE_SUM) {
-        status = linattn__check_gates(LINATTN_RULE_SUM, gates);
+        status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
         if (status != LINATTN_OK) return status;
         return q.data || out.data ? linattn_causal(state, q, k, v, out, n, context)
                                   : linattn_update(state, k, v, n, context);
@@ -3962,7 +3972,7 @@ static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
 {
     linattn__extent e[LINATTN__GATES];
     size_t i;
-    linattn_status status = linattn__check_gates(s->rule, gates);
+    linattn_status status = linattn__check_gates(s->rule, s->norm, gates);
     if (status == LINATTN_OK)
         status = linattn__read_gates(s, gates, c->crowd.count, c->crowd.n, e, &c->gating);
     if (status != LINATTN_OK) return status;
@@ -3991,7 +4001,7 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
     status = linattn__read_header(states[0], &h);
     if (status != LINATTN_OK) return status;
     if (h.rule == LINATTN_RULE_SUM) {
-        status = linattn__check_gates(LINATTN_RULE_SUM, gates);
+        status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
         if (status != LINATTN_OK) return status;
         return q.data || out.data ? linattn_causal_many(states, count, q, k, v, out, n, context)
                                   : linattn_update_many(states, count, k, v, n, context);
@@ -4017,6 +4027,17 @@ static float linattn__decayed(float x, float factor, float n)
     x = x * factor;
     if (n != 0.0f) linattn__saturating_ldexp(&x, n);
     return linattn__flush(x);
+}
+
+/* Was any of its heads imported into? */
+LINATTN__COLD static int linattn__imported(const void *state, const linattn__shape *s)
+{
+    size_t head;
+    for (head = 0; head < s->kv_heads; head++) {
+        float *const at = linattn__head((void *)(uintptr_t)state, s, head);
+        if (linattn__scalars(at, s)[LINATTN__IMPORTED] == 1.0f) return 1;
+    }
+    return 0;
 }
 
 /* Keeps the factor that all has decayed by near 1. Within range, whatever the gates. */
@@ -4045,10 +4066,11 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
     float e_dst = to[LINATTN__EXPONENT], e_src = from[LINATTN__EXPONENT], e;
     size_t i;
     e_dst = e_dst + from[LINATTN__KEPT_EXPONENT];
+    if (!(e_dst > -2097152.0f)) e_dst = -LINATTN__INF; /* nothing is left */
     e = e_dst > e_src ? e_dst : e_src;
     if (e > LINATTN__LOWEST) {
-        const float n_dst = e_dst > LINATTN__LOWEST ? e_dst - e : 0.0f;
-        const float n_src = e_src > LINATTN__LOWEST ? e_src - e : 0.0f;
+        const float n_dst = e_dst > LINATTN__LOWEST ? e_dst - e : LINATTN__LOWEST;
+        const float n_src = e_src > LINATTN__LOWEST ? e_src - e : LINATTN__LOWEST;
         for (i = 0; i < dst->m; i++)
             dst->z[i] =
                 linattn__decayed(dst->z[i], kept, n_dst) + linattn__decayed(src->z[i], 1.0f, n_src);
@@ -4990,6 +5012,9 @@ LINATTN__DECLARE(linattn__map_kernel, map)
 #if LINATTN__HAS_SOFTMAX
 LINATTN__DECLARE(linattn__row_kernel, map_softmax)
 #endif
+#if LINATTN__HAS_UNIT
+LINATTN__DECLARE(linattn__row_kernel, map_unit)
+#endif
 #if LINATTN__HAS_FEATURES
 LINATTN__DECLARE(linattn__features_kernel, map_features)
 #endif
@@ -5077,7 +5102,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     (void)row;
     (void)keys;
 #if LINATTN__HAS_FEATURES
-    if (s.source != LINATTN__DIRECT) {
+    if (s.source != LINATTN__DIRECT && s.source != LINATTN__UNIT) {
         row.k = x;
         row.k_token = s.d;
         row.out = y;
@@ -5088,6 +5113,14 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
             linattn__map_projected(&s, config->projection, &row);
         else
             linattn__map_monomials(&s, &row);
+        linattn__leave(environment);
+        return LINATTN_OK;
+    }
+#endif
+#if LINATTN__HAS_UNIT
+    if (s.source == LINATTN__UNIT) {
+        row.lag = keys == 0;
+        for (i = 0; i < n; i++) LINATTN__KERNEL(map_unit)(&row, x + i * s.m, y + i * s.m);
         linattn__leave(environment);
         return LINATTN_OK;
     }
@@ -5548,6 +5581,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HEADER_FLOATS
 #undef LINATTN__HEADROOM
 #undef LINATTN__HOT
+#undef LINATTN__IMPORTED
 #undef LINATTN__INF
 #undef LINATTN__INLINE
 #undef LINATTN__INPUT
@@ -5586,7 +5620,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__PROJECTED
 #undef LINATTN__QUERIES
 #undef LINATTN__READ
-#undef LINATTN__READ_SHARE
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SOME_MAPS

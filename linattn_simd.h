@@ -138,6 +138,7 @@
 #define la_map_features LA_NAME(map_features)
 #define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
+#define la_map_unit LA_NAME(map_unit)
 #define la_map_vector LA_NAME(map_vector)
 #define la_masked_tokens LA_NAME(masked_tokens)
 #define la_mass LA_NAME(mass)
@@ -196,6 +197,7 @@
 #define la_rows LA_NAME(rows)
 #define la_rule LA_NAME(rule)
 #define la_rule_alike LA_NAME(rule_alike)
+#define la_rule_apart LA_NAME(rule_apart)
 #define la_rule_begin LA_NAME(rule_begin)
 #define la_rule_block LA_NAME(rule_block)
 #define la_rule_chunk LA_NAME(rule_chunk)
@@ -213,6 +215,7 @@
 #define la_rule_keys LA_NAME(rule_keys)
 #define la_rule_ldexp LA_NAME(rule_ldexp)
 #define la_rule_lead LA_NAME(rule_lead)
+#define la_rule_left LA_NAME(rule_left)
 #define la_rule_load LA_NAME(rule_load)
 #define la_rule_lower LA_NAME(rule_lower)
 #define la_rule_map LA_NAME(rule_map)
@@ -2819,7 +2822,8 @@ static void la_step(linattn__span *s)
 typedef struct la_tokens {
     float made[LA_RULE_FLOATS];
     float decay[LA_RULE_TOKENS + 16], gain[LA_RULE_TOKENS + 16]; /* gain: of the values */
-    float lead[LA_RULE_TOKENS];                                  /* of the bonus */
+    float share[LA_RULE_TOKENS]; /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];  /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
@@ -2949,7 +2953,7 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
 static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
 {
     float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
-    const float a = b->w->decay[t], by = b->reads ? a * LINATTN__READ_SHARE : a;
+    const float a = b->w->decay[t], by = a * b->w->share[t];
     float left = *credit * by;
     b->w->any[t] = 0;
     if (by == 0.0f) {
@@ -2960,6 +2964,18 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
     }
     *credit = left > 1.0f ? 1.0f : left;
     if (b->rule == LINATTN_RULE_GATED) *kept = linattn__flush(*kept * a);
+}
+
+/* By how much what a key reads may lessen the sums: along a unit key to 1 - beta, where that is
+   known. Some of them shrink faster, but not for long. */
+LINATTN__INLINE float la_rule_left(const la_rule *b, float beta)
+{
+    float left = 1.0f - beta;
+    if (!b->reads) return 1.0f;
+    if (b->rule == LINATTN_RULE_GENERAL) return 0.5f;
+    if (left < 0.0f) left = 0.0f - left;
+    if (beta > 1.0f && left > 0.5f) left = 0.5f;
+    return left > 0.0625f ? left : 0.0625f;
 }
 
 /* The gates that are one number for each head. */
@@ -2975,6 +2991,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
         if (b->gate[LINATTN__DECAY] && !b->per_feature)
             w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
         if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
+        w->share[t] = la_rule_left(b, w->gain[t]);
     }
     for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
@@ -3019,7 +3036,8 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
                                       la_vec *kept, const int logs, const int reads)
 {
-    const la_vec one = la_set1(1.0f), share = la_set1(b->reads ? LINATTN__READ_SHARE : 1.0f);
+    const la_vec one = la_set1(1.0f);
+    const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
     const float *a_at = b->a.at + at, *k_at = b->k.at + at;
     float *a_to = b->a_made + (logs ? at : 0), *r_to = b->r_made + (reads ? at : 0);
@@ -3037,7 +3055,7 @@ LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lan
         }
         if (lanes < LA_W) a = la_first(a, one, lanes);
         high = la_max(a, high);
-        *credit = la_mul(*credit, la_mul(a, share));
+        *credit = la_mul(*credit, la_mul(a, la_set1(share[t])));
         *kept = la_mul(*kept, a);
     }
     return la_select(la_gt(high, one), one, la_zero());
@@ -3089,7 +3107,7 @@ static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const floa
                                                 size_t end)
 {
     const size_t groups = (b->f1 - b->f0 + 15) / 16;
-    const float share = b->reads ? LINATTN__READ_SHARE : 1.0f;
+    const float share = b->w->share[t];
     unsigned flags = 0;
     int all = 0;
     size_t i;
@@ -3120,7 +3138,6 @@ static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
     const la_vec least = la_set1(LINATTN__FLT_MIN);
-    const la_vec share = la_set1(b->reads ? LINATTN__READ_SHARE : 1.0f);
     const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
     const int gated = b->rule == LINATTN_RULE_GATED;
     size_t t, i;
@@ -3131,7 +3148,7 @@ static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
         int usual = 1;
         for (i = f; i < end; i += LA_W) {
             const int lanes = la_lanes_left(end, i);
-            const la_vec by = la_mul(la_load_part(a + (i - f), lanes), share);
+            const la_vec by = la_mul(la_load_part(a + (i - f), lanes), la_set1(b->w->share[t]));
             la_vec *const at = left + (i - f) / LA_W;
             *at = la_first(la_mul(la_load(b->credit + i), by), one, lanes);
             /* neither spent nor more than 1, nor 0 */
@@ -3210,8 +3227,8 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
             la_store(lost_at, lost);
         }
         if (!keys) continue;
-        la_store(b->s.z + f, z);
-        if (LINATTN__IS_SIGNED(map)) la_store(b->s.e + f, low);
+        la_store_part(b->s.z + f, z, lanes);
+        if (LINATTN__IS_SIGNED(map)) la_store_part(b->s.e + f, low, lanes);
     }
 }
 
@@ -3362,7 +3379,8 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u
     for (g = 0; g < groups; g++) {
         const unsigned flags = all ? all : b->w->flagged[t * groups + g];
         for (f = 16 * g; flags >> (f - 16 * g) && f < count && f < 16 * (g + 1); f++) {
-            float least = LINATTN__FLT_MIN / a[f * b->a_step];
+            const float by = a[f * b->a_step];
+            float least = by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
             if (!(flags >> (f - 16 * g) & 1)) continue;
             if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
             for (j = 0; j < NR; j++) {
@@ -3460,6 +3478,18 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     }
 }
 
+/* Rows that are read before they are flushed and written. */
+LINATTN__INLINE void la_rule_apart(const la_rule *b, size_t t, size_t u, const la_vec *v, la_vec *o,
+                                   const size_t NR)
+{
+    la_vec none[4];
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) none[j] = la_zero();
+    la_rule_read_rows(b, b->q.at + t * b->q.row, u, o, NR);
+    la_rule_flush(b, t, u, NR);
+    la_rule_rows(b, t, u, v, none, none, none, LA_WRITE, NR);
+}
+
 /* Loads or stores NR vectors of columns, of which the last one may be partial. */
 LINATTN__INLINE void la_rule_load(la_vec *x, const float *from, int lanes, const size_t NR)
 {
@@ -3543,7 +3573,6 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
     for (t = 0; t < b->count; t++) {
         const int more = t + 1 < b->count;
         la_vec o[4], v[4];
-        if (b->w->any[t]) la_rule_flush(b, t, u, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
             c[j] = next[j];
@@ -3551,7 +3580,10 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-        if (kind == LA_BEFORE)
+        if (b->w->any[t] && kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
+        if (b->w->any[t] && kind == LA_BEFORE)
+            la_rule_apart(b, t, u, v, o, NR);
+        else if (kind == LA_BEFORE)
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
         else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA)
             la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
@@ -3577,12 +3609,15 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
     for (t = 0; t < b->count; t += count) {
         la_vec o[8], v[8], *const none = v;
         count = t + 1 < b->count && !any[t + 1] ? 2 : 1;
-        if (any[t]) la_rule_flush(b, t, u, NR);
+        if (any[t] && b->before) count = 1;
+        if (any[t] && !b->before) la_rule_flush(b, t, u, NR);
         for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
         la_rule_values(b, t, u, none, v, lanes, 0, NR);
         if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         if (count == 1) {
-            if (b->before)
+            if (any[t] && b->before)
+                la_rule_apart(b, t, u, v, o, NR);
+            else if (b->before)
                 la_rule_rows(b, t, u, v, none, o, none, LA_BEFORE, NR);
             else
                 la_rule_rows(b, t, u, v, none, o, none, LA_WRITE, NR);
@@ -3862,15 +3897,12 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
     return count;
 }
 
-/* Columns beyond dv, where what is not finite has left NaN, are to be zero. */
+/* Columns beyond dv are zero, whatever gates and keys held. */
 static LINATTN__NOINLINE void la_rule_padding(const la_rule *b)
 {
     float *const row = la_column(&b->s, b->s.dv / LA_W);
     const int lanes = (int)(b->s.dv % LA_W);
-    la_vec sum = la_zero();
     size_t f;
-    for (f = 0; f < b->s.m; f++) sum = la_add(sum, la_load(row + f * 16));
-    if (!la_any(la_unordered(la_first(la_zero(), sum, lanes)))) return;
     for (f = 0; f < b->s.m; f++)
         la_store(row + f * 16, la_first(la_load(row + f * 16), la_zero(), lanes));
 }
@@ -5392,6 +5424,22 @@ LINATTN__COLD static void la_map_features(linattn__span *s)
 }
 #endif
 
+#if LINATTN__HAS_UNIT
+/* y = the unit map of one key, or of a query where s->lag is set. */
+LINATTN__COLD static void la_map_unit(const linattn__span *s, const float *x, float *y)
+{
+    const float scale = s->lag ? s->params->rest : 1.0f;
+    float root;
+    size_t f;
+    la_unit_root(x, s->d, &root);
+    for (f = 0; f < s->m; f += LA_W) {
+        const int lanes = la_lanes_left(s->m, f);
+        const la_vec phi = la_mul(la_load_part(x + f, lanes), la_set1(root));
+        la_store_part(y + f, la_mul(phi, la_set1(scale)), lanes);
+    }
+}
+#endif
+
 #if LINATTN__HAS_SOFTMAX
 /* y = softmax over the span's m features of one query. */
 LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x, float *y)
@@ -5516,6 +5564,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_map_features
 #undef la_map_pairs
 #undef la_map_softmax
+#undef la_map_unit
 #undef la_map_vector
 #undef la_masked_tokens
 #undef la_mass
@@ -5574,6 +5623,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rows
 #undef la_rule
 #undef la_rule_alike
+#undef la_rule_apart
 #undef la_rule_begin
 #undef la_rule_block
 #undef la_rule_chunk
@@ -5591,6 +5641,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_keys
 #undef la_rule_ldexp
 #undef la_rule_lead
+#undef la_rule_left
 #undef la_rule_load
 #undef la_rule_lower
 #undef la_rule_map
