@@ -207,6 +207,7 @@
 #define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decays LA_NAME(rule_decays)
 #define la_rule_exponents LA_NAME(rule_exponents)
+#define la_rule_factors LA_NAME(rule_factors)
 #define la_rule_finish LA_NAME(rule_finish)
 #define la_rule_floor LA_NAME(rule_floor)
 #define la_rule_flush LA_NAME(rule_flush)
@@ -2975,6 +2976,7 @@ LINATTN__INLINE float la_rule_left(const la_rule *b, float beta)
     if (b->rule == LINATTN_RULE_GENERAL) return 0.5f;
     if (left < 0.0f) left = 0.0f - left;
     if (beta > 1.0f && left > 0.5f) left = 0.5f;
+    if (left > 1.0f) left = 1.0f;
     return left > 0.0625f ? left : 0.0625f;
 }
 
@@ -3032,7 +3034,7 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 }
 
 /* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the
-   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay exceeds 1. */
+   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay is not in [0, 1]. */
 LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
                                       la_vec *kept, const int logs, const int reads)
 {
@@ -3041,7 +3043,7 @@ LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lan
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
     const float *a_at = b->a.at + at, *k_at = b->k.at + at;
     float *a_to = b->a_made + (logs ? at : 0), *r_to = b->r_made + (reads ? at : 0);
-    la_vec high = one;
+    la_vec high = one, low = one;
     size_t t;
     for (t = 0; t < count; t++, a_at += a_row, k_at += k_row, a_to += logs ? row : 0) {
         la_vec a = la_load_part(a_at, lanes);
@@ -3055,10 +3057,11 @@ LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lan
         }
         if (lanes < LA_W) a = la_first(a, one, lanes);
         high = la_max(a, high);
+        low = la_min(a, low);
         *credit = la_mul(*credit, la_mul(a, la_set1(share[t])));
         *kept = la_mul(*kept, a);
     }
-    return la_select(la_gt(high, one), one, la_zero());
+    return la_select(la_gt(la_zero(), low), one, la_select(la_gt(high, one), one, la_zero()));
 }
 
 /* 16 rows, where they decay by numbers in (0, 1] and by so little that none is spent: that is the
@@ -3179,6 +3182,17 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
     if (!b->a_made) return;
     b->a.at = b->a_made;
     b->a.row = b->row;
+}
+
+/* The decays of a block of one token once more. */
+static void la_rule_factors(la_rule *b)
+{
+    size_t f;
+    if (!b->a_made) return;
+    for (f = 0; f < b->f1 - b->f0; f += LA_W)
+        la_store(b->a_made + f,
+                 la_exp_full(la_load_part(b->a.at + f, la_lanes_left(b->f1 - b->f0, f))));
+    b->a.at = b->a_made;
 }
 
 /* r = a k, of the gated delta rule. */
@@ -3566,13 +3580,20 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
     la_vec c[4], next[4];
     size_t t, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++) c[j] = next[j] = la_zero();
-    if (b->reads && b->whole)
+    if (b->reads && b->whole && !b->w->any[0])
         la_rule_read_rows(b, b->r.at, u, next, NR);
-    else if (b->reads)
+    else if (b->reads && !b->whole)
         la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
     for (t = 0; t < b->count; t++) {
         const int more = t + 1 < b->count;
         la_vec o[4], v[4];
+        if (b->w->any[t] && kind != LA_BEFORE) {
+            la_rule_flush(b, t, u, NR);
+            if (b->reads) { /* what is read is what is left */
+                LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
+                la_rule_read_rows(b, b->r.at + t * b->r.row, u, next, NR);
+            }
+        }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
             c[j] = next[j];
@@ -3580,7 +3601,6 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-        if (b->w->any[t] && kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
         if (b->w->any[t] && kind == LA_BEFORE)
             la_rule_apart(b, t, u, v, o, NR);
         else if (kind == LA_BEFORE)
@@ -3734,20 +3754,17 @@ static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
     for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
         la_rule_keys(b);
+        if (b->per_feature) la_rule_decays(b);
+        for (c = b->s.column_begin; b->w->any[0] && c < end; c += LA_W)
+            la_rule_flush(b, 0, c / LA_W, 1);
         if (b->rule == LINATTN_RULE_GATED_DELTA) {
-            const float *const logs = b->a.at;
-            size_t f;
-            for (f = 0; f < b->f1 - b->f0 && b->a_made; f += LA_W) {
-                const int lanes = la_lanes_left(b->f1 - b->f0, f);
-                la_store(b->a_made + f, la_exp_full(la_load_part(logs + f, lanes)));
-            }
-            if (b->a_made) b->a.at = b->a_made;
-            la_rule_reads(b);
+            if (!b->per_feature) la_rule_reads(b);
             b->r.at = b->r_made;
         }
         b->q = b->r;
         la_rule_columns(b);
     }
+    b->w->any[0] = 0;
     b->kind = kind;
     b->out = out;
     b->signs = signs;
@@ -3758,7 +3775,10 @@ static void la_rule_chunk(la_rule *b)
 {
     if (LINATTN__IS_EXP(b->s.params->map)) la_rule_exponents(b, b->s.k + b->t0 * b->s.k_token);
     la_rule_keys(b);
-    if (b->per_feature) la_rule_decays(b);
+    if (b->per_feature && b->reads && !b->whole)
+        la_rule_factors(b);
+    else if (b->per_feature)
+        la_rule_decays(b);
     if (b->rule == LINATTN_RULE_GATED_DELTA) {
         if (!b->per_feature) la_rule_reads(b);
         b->r.at = b->r_made;
@@ -5633,6 +5653,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_decay
 #undef la_rule_decays
 #undef la_rule_exponents
+#undef la_rule_factors
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
