@@ -39,8 +39,8 @@
 
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
-   - A call uses up to 48 KiB of stack, 54 with favor, 68 with a window; scalar code 4, a
-     window beside vector code 4.5.
+   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code
+     4, a window beside vector code 4.5.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For

@@ -2801,11 +2801,11 @@ static void la_step(linattn__span *s)
 #if LA_W > 1
 #define LA_RULE_TOKENS 64
 #define LA_RULE_ROWS 512
-#define LA_RULE_FLOATS 10240
+#define LA_RULE_FLOATS 8192
 #else
 #define LA_RULE_TOKENS 4
-#define LA_RULE_ROWS 128
-#define LA_RULE_FLOATS 512
+#define LA_RULE_ROWS 96 /* exp takes up to 128, one token at a time and with an array less */
+#define LA_RULE_FLOATS 384
 #endif
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 
@@ -3034,7 +3034,8 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 }
 
 /* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the
-   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay is not in [0, 1]. */
+   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay is not in [0, 1].
+   */
 LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
                                       la_vec *kept, const int logs, const int reads)
 {

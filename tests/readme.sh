@@ -37,11 +37,39 @@ readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
 }
 
+# The example of a layer of Gated DeltaNet: the second value corrects what the first one left.
+readme_rules() {
+    {
+        printf '#define LINATTN_IMPLEMENTATION\n#include "linattn.h"\n#include <stdlib.h>\n'
+        readme_block c 2
+        cat <<'EOF'
+static float q[2][KEY_HEADS][DIM], v[2][VALUE_HEADS][DIM], out[2][VALUE_HEADS][DIM];
+static float log_decay[2][VALUE_HEADS], beta[2][VALUE_HEADS];
+int main(void)
+{
+    float last;
+    for (int h = 0; h < VALUE_HEADS; h++) {
+        q[0][h / 2][0] = q[1][h / 2][0] = 1;
+        v[0][h][0] = 3;
+        v[1][h][0] = 5;
+        beta[0][h] = beta[1][h] = 1;
+    }
+    if (begin() != LINATTN_OK || layer(**q, **q, **v, *log_decay, *beta, **out, 2) != LINATTN_OK)
+        return 1;
+    last = out[1][VALUE_HEADS - 1][0] / config.scale;
+    return linattn_state_tokens(state) != 2 || last < 4.999f || last > 5.001f;
+}
+EOF
+    } >"$work/rules.c"
+    gcc -std=c99 -O1 $warnings -DLINATTN_SCALAR_ONLY -I . "$work/rules.c" -o "$work/rules"
+    "$work/rules"
+}
+
 # The example of many states, in a program that calls what it defines.
 readme_many() {
     {
         printf '#define LINATTN_IMPLEMENTATION\n#include "linattn.h"\n'
-        readme_block c 2
+        readme_block c 3
         cat <<'EOF'
 int main(void)
 {
@@ -60,7 +88,7 @@ EOF
 # What is said to be enough for a microcontroller, on this machine.
 readme_small() {
     {
-        readme_block c 3
+        readme_block c 4
         cat <<'EOF'
 static unsigned state[LINATTN_STATE_BYTES(1, 8, 8) / sizeof(unsigned)];
 static float x[8], y[8];
@@ -105,6 +133,7 @@ job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
 job 'readme / sizes are measured' readme_sizes
 job 'readme / quickstart.c is the one printed' readme_quickstart
+job 'readme / rules' readme_rules
 job 'readme / many states' readme_many
 job 'readme / a microcontroller' readme_small
 if [[ -n $python ]]; then
