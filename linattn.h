@@ -3704,7 +3704,8 @@ typedef struct linattn__gate {
 
 typedef struct linattn__gating {
     linattn__gate gate[LINATTN__GATES];
-    int per_feature, logs; /* of the decay */
+    int count, given[LINATTN__GATES]; /* those that are not NULL */
+    int per_feature, logs;            /* of the decay */
 } linattn__gating;
 
 /* Some heads and columns of a call. */
@@ -3742,52 +3743,51 @@ static linattn_status linattn__check_gates(int rule, int norm, const linattn_gat
     return LINATTN_OK;
 }
 
-static linattn_status linattn__read_gate(const linattn_view *view, size_t sequences, size_t n,
-                                         size_t heads, size_t dim, linattn__extent *e,
-                                         linattn__gate *gate)
+/* e: what memory the given gates take, one after the other. */
+static linattn_status linattn__read_gate(linattn__gating *to, int which, const linattn_view *view,
+                                         size_t sequences, size_t n, size_t heads, size_t dim,
+                                         linattn__extent *e)
 {
-    linattn_status status;
+    linattn__gate *const gate = to->gate + which;
+    linattn__extent *const extent = e + to->count;
+    const linattn_status status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->at = view->data;
-    gate->token = gate->head = gate->sequence = 0;
-    e->floats = 0;
-    if (!view->data) return LINATTN_OK;
-    status = linattn__read_view(e, view, sequences, n, heads, dim);
-    gate->token = e->stride[LINATTN__TOKEN];
-    gate->head = e->stride[LINATTN__HEAD];
-    gate->sequence = e->stride[LINATTN__SEQUENCE];
+    gate->token = extent->stride[LINATTN__TOKEN];
+    gate->head = extent->stride[LINATTN__HEAD];
+    gate->sequence = extent->stride[LINATTN__SEQUENCE];
+    to->given[to->count++] = which;
     return status;
 }
 
-/* The gates of a call for `sequences` sequences, and what memory they take. */
+/* The gates of a call for `sequences` sequences. What they are has been checked. */
 static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape *s,
                                                             const linattn_gates *g,
                                                             size_t sequences, size_t n,
                                                             linattn__extent *e, linattn__gating *to)
 {
-    const size_t kv = s->kv_heads, dim = g->decay_per_feature ? s->d : 1;
-    const size_t some = n ? 1 : 0; /* without tokens nothing is read */
-    linattn_status status;
+    const size_t kv = s->kv_heads, some = n ? 1 : 0; /* without tokens nothing is read */
+    linattn_status status = LINATTN_OK;
+    int i;
+    for (i = 0; i < LINATTN__GATES; i++) to->gate[i].at = NULL;
+    to->count = 0;
     to->per_feature = g->decay_per_feature != 0;
     to->logs = g->decay_log != 0;
-    if (g->decay_fixed)
-        status = linattn__read_gate(&g->decay, 1, some, kv, dim, e, to->gate);
-    else
-        status = linattn__read_gate(&g->decay, sequences, n, kv, dim, e, to->gate);
-    if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->beta, sequences, n, g->beta_shared ? 1 : kv, 1,
-                                    e + LINATTN__BETA, to->gate + LINATTN__BETA);
-    if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->read, sequences, n, s->key_heads, s->d, e + LINATTN__READ,
-                                    to->gate + LINATTN__READ);
-    if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->write, sequences, n, s->key_heads, s->d, e + LINATTN__WRITE,
-                                    to->gate + LINATTN__WRITE);
-    if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->bonus, 1, some, kv, s->d, e + LINATTN__BONUS,
-                                    to->gate + LINATTN__BONUS);
-    if (status == LINATTN_OK)
-        status = linattn__read_gate(&g->input, sequences, n, kv, 1, e + LINATTN__INPUT,
-                                    to->gate + LINATTN__INPUT);
+    if (g->decay.data)
+        status = linattn__read_gate(to, LINATTN__DECAY, &g->decay, g->decay_fixed ? 1 : sequences,
+                                    g->decay_fixed ? some : n, kv, to->per_feature ? s->d : 1, e);
+    if (status == LINATTN_OK && g->beta.data)
+        status = linattn__read_gate(to, LINATTN__BETA, &g->beta, sequences, n,
+                                    g->beta_shared ? 1 : kv, 1, e);
+    if (status == LINATTN_OK && g->read.data)
+        status =
+            linattn__read_gate(to, LINATTN__READ, &g->read, sequences, n, s->key_heads, s->d, e);
+    if (status == LINATTN_OK && g->write.data)
+        status =
+            linattn__read_gate(to, LINATTN__WRITE, &g->write, sequences, n, s->key_heads, s->d, e);
+    if (status == LINATTN_OK && g->bonus.data)
+        status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, e);
+    if (status == LINATTN_OK && g->input.data)
+        status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, e);
     return status;
 }
 
@@ -3861,19 +3861,21 @@ static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
 }
 
 /* Do the gates lie apart from a block that is written? */
-static int linattn__gates_apart(const linattn__extent *e, const void *block, size_t bytes)
+static int linattn__gates_apart(const linattn__gating *g, const linattn__extent *e,
+                                const void *block, size_t bytes)
 {
     int i;
-    for (i = 0; i < LINATTN__GATES; i++)
+    for (i = 0; i < g->count; i++)
         if (!linattn__apart(e + i, block, bytes)) return 0;
     return 1;
 }
 
-static int linattn__gates_clear(const linattn__extent *e, const linattn__extent *out)
+static int linattn__gates_clear(const linattn__gating *g, const linattn__extent *e,
+                                const linattn__extent *out)
 {
     int i;
-    for (i = 0; i < LINATTN__GATES; i++)
-        if (e[i].floats && !linattn__clear_of(out, e + i)) return 0;
+    for (i = 0; i < g->count; i++)
+        if (!linattn__clear_of(out, e + i)) return 0;
     return 1;
 }
 
@@ -3902,9 +3904,10 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes) ||
-        !linattn__gates_apart(e, state, s.state_bytes))
+        !linattn__gates_apart(gating, e, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
-    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(e, &x.out)) return LINATTN_ERROR_OVERLAP;
+    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, e, &x.out))
+        return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
     linattn__start(w, &s, &h, state);
@@ -3956,9 +3959,10 @@ static void linattn__rule_crowd_job(void *arg, size_t index)
     w.gates = &gating;
     linattn__share(c->crowd.count, 1, index, c->crowd.jobs, &i, &end);
     for (; i < end; i++) {
-        for (g = 0; g < LINATTN__GATES; g++)
-            if (gating.gate[g].at)
-                gating.gate[g].at = c->gating.gate[g].at + i * gating.gate[g].sequence;
+        for (g = 0; g < gating.count; g++) {
+            linattn__gate *const gate = gating.gate + gating.given[g];
+            gate->at = c->gating.gate[gating.given[g]].at + i * gate->sequence;
+        }
         if (c->crowd.from_memory && i + 1 < end)
             linattn__fetch_state(c->crowd.states[i + 1], c->crowd.bytes);
         linattn__crowd_one(&c->crowd, &w, i);
@@ -3976,13 +3980,13 @@ static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
     if (status == LINATTN_OK)
         status = linattn__read_gates(s, gates, c->crowd.count, c->crowd.n, e, &c->gating);
     if (status != LINATTN_OK) return status;
-    if ((c->crowd.verb & LINATTN__QUERIES) && !linattn__gates_clear(e, out))
+    if ((c->crowd.verb & LINATTN__QUERIES) && !linattn__gates_clear(&c->gating, e, out))
         return LINATTN_ERROR_OVERLAP;
     for (i = 0; i < c->crowd.count; i++) {
         int g;
-        if (linattn__gates_apart(e, c->crowd.states[i], s->state_bytes)) continue;
-        for (g = 0; g < LINATTN__GATES; g++)
-            if (e[g].floats && !linattn__state_apart(e + g, c->crowd.states[i], s->state_bytes))
+        if (linattn__gates_apart(&c->gating, e, c->crowd.states[i], s->state_bytes)) continue;
+        for (g = 0; g < c->gating.count; g++)
+            if (!linattn__state_apart(e + g, c->crowd.states[i], s->state_bytes))
                 return LINATTN_ERROR_OVERLAP;
     }
     return LINATTN_OK;

@@ -3107,8 +3107,8 @@ static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
 /* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
    so that they are not looked at one by one, but for those that decay so fast that they would be
    all the time. */
-static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const float *a, size_t f,
-                                                size_t end)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const float *a,
+                                                              size_t f, size_t end)
 {
     const size_t groups = (b->f1 - b->f0 + 15) / 16;
     const float share = b->w->share[t];
@@ -3138,7 +3138,7 @@ static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const floa
 }
 
 /* The same for all of them, token by token. */
-static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
     const la_vec least = la_set1(LINATTN__FLT_MIN);
@@ -3186,7 +3186,7 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 }
 
 /* The decays of a block of one token once more. */
-static void la_rule_factors(la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 {
     size_t f;
     if (!b->a_made) return;
@@ -3270,7 +3270,7 @@ static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 
 /* The exponential map under decays: a row whose z has become small is brought back to what new
    keys are near, and one that is gone starts anew. Without decays no row is. */
-static LINATTN__NOINLINE void la_rule_lower(la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_lower(la_rule *b)
 {
     size_t f, c, i;
     for (f = b->f0; f < b->f1; f++) {
@@ -3742,7 +3742,7 @@ static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, 
 
 /* What the keys of a block of one token read, over all features: for the delta rules, and then
    what k multiplies; kept where the state has room for it. */
-static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
 {
     float *const out = b->out;
     const size_t end = b->s.column_end;
@@ -3822,7 +3822,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
 {
     const linattn__params *const p = x->span->params;
     const size_t m = x->span->m;
-    size_t arrays;
+    size_t arrays, i;
     b->s = *x->span;
     b->s.column_begin = x->begin;
     b->s.column_end = x->end;
@@ -3844,6 +3844,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
               : x->rule == LINATTN_RULE_GENERAL ? LA_GENERAL
               : b->reads                        ? LA_DELTA
                                                 : LA_WRITE;
+    for (i = 0; i < LINATTN__GATES; i++) b->gate[i] = NULL;
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
     b->row = m < b->step ? linattn__round16(m) : b->step;
@@ -3869,7 +3870,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
 }
 
 /* Decays that all rows shared so far count for each of them from now on. */
-static LINATTN__NOINLINE void la_rule_share(la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_share(la_rule *b)
 {
     float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
     size_t f;
@@ -3900,9 +3901,10 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
     b->s.v = all->v ? all->v + head * all->v_head : NULL;
     b->s.q = all->q ? all->q + (b->x->key_group > 1 ? key : head * all->group) * all->q_head : NULL;
     b->s.out = all->q ? all->out + head * all->group * all->out_head : NULL;
-    for (i = 0; i < LINATTN__GATES; i++) {
-        const size_t h = i == LINATTN__READ || i == LINATTN__WRITE ? key : head;
-        b->gate[i] = g && g->gate[i].at ? g->gate[i].at + h * g->gate[i].head : NULL;
+    for (i = 0; g && i < g->count; i++) {
+        const int which = g->given[i];
+        const size_t h = which == LINATTN__READ || which == LINATTN__WRITE ? key : head;
+        b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
     if (b->per_feature) la_rule_share(b);
 }
