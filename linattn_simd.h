@@ -226,6 +226,7 @@
 #define la_rule_padding LA_NAME(rule_padding)
 #define la_rule_pair LA_NAME(rule_pair)
 #define la_rule_pair2 LA_NAME(rule_pair2)
+#define la_rule_pair3 LA_NAME(rule_pair3)
 #define la_rule_pairs LA_NAME(rule_pairs)
 #define la_rule_powers LA_NAME(rule_powers)
 #define la_rule_queries LA_NAME(rule_queries)
@@ -245,9 +246,11 @@
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
+#define la_rule_tile3 LA_NAME(rule_tile3)
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
 #define la_rule_vector LA_NAME(rule_vector)
+#define la_rule_width LA_NAME(rule_width)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
@@ -3654,8 +3657,12 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
     }
 }
 
+#if LA_W == 16
+static LINATTN__NOINLINE void la_rule_pair3(const la_rule *b, size_t u) { la_rule_pairs(b, u, 3); }
 static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
+#endif
 static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u) { la_rule_tile(b, u, 4); }
+static LINATTN__NOINLINE void la_rule_tile3(const la_rule *b, size_t u) { la_rule_tile(b, u, 3); }
 static LINATTN__NOINLINE void la_rule_tile2(const la_rule *b, size_t u) { la_rule_tile(b, u, 2); }
 #endif
 static LINATTN__NOINLINE void la_rule_tile1(const la_rule *b, size_t u) { la_rule_tile(b, u, 1); }
@@ -3671,27 +3678,54 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
     la_rule_read_tile(b, u, 1);
 }
 
+#if LA_W > 1
+/* How many vectors of columns a tile takes where so many are left: as many as stay in L1 and in
+   registers, but none is left alone, which would take as long as three. A tile starts a panel, or
+   stays within one. */
+LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
+{
+    const size_t most = LA_W == 16 && b->s.m > 160 ? 2
+                        : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
+                                                   : 4;
+    if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
+    if (left == 3 && !(LA_W == 8 && most == 2)) return 3;
+    return left < most ? (left < 2 ? 1 : 2) : most;
+}
+#endif
+
 /* All columns of this job. */
 static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
 {
     const size_t end = (b->s.column_end + LA_W - 1) / LA_W;
     size_t u = b->s.column_begin / LA_W;
 #if LA_W > 1
-    /* a tile's columns are to stay in L1 */
-    const size_t most = LA_W == 16 && b->s.m > 160 ? 2
-                        : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
-                                                   : 4;
-    if (LA_W == 16 && !b->reads && b->kind != LA_READ && b->count > 1)
-        for (; end - u >= 2; u += 2) la_rule_pair2(b, u);
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
-    for (; b->kind != LA_READ && most == 4 && end - u >= 4; u += 4) la_rule_tile4(b, u);
-    for (; b->kind != LA_READ && end - u >= 2; u += 2) la_rule_tile2(b, u);
 #endif
-    for (; u < end; u++) {
-        if (b->kind == LA_READ)
-            la_rule_read1(b, u);
+    for (; b->kind == LA_READ && u < end; u++) la_rule_read1(b, u);
+#if LA_W == 16
+    while (!b->reads && b->count > 1 && end - u >= 2) {
+        if (end - u == 3)
+            la_rule_pair3(b, u);
+        else
+            la_rule_pair2(b, u);
+        u += end - u == 3 ? 3 : 2;
+    }
+#endif
+    while (u < end) {
+#if LA_W > 1
+        const size_t width = la_rule_width(b, end - u);
+        if (width == 4)
+            la_rule_tile4(b, u);
+        else if (width == 3)
+            la_rule_tile3(b, u);
+        else if (width == 2)
+            la_rule_tile2(b, u);
         else
             la_rule_tile1(b, u);
+        u += width;
+#else
+        la_rule_tile1(b, u++);
+#endif
     }
 }
 
@@ -5675,6 +5709,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_padding
 #undef la_rule_pair
 #undef la_rule_pair2
+#undef la_rule_pair3
 #undef la_rule_pairs
 #undef la_rule_powers
 #undef la_rule_queries
@@ -5694,9 +5729,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile
 #undef la_rule_tile1
 #undef la_rule_tile2
+#undef la_rule_tile3
 #undef la_rule_tile4
 #undef la_rule_values
 #undef la_rule_vector
+#undef la_rule_width
 #undef la_run
 #undef la_scalable
 #undef la_scale
