@@ -2813,14 +2813,12 @@ static void la_step(linattn__span *s)
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, without a decay, with one, or with a product more; that without the next
-   token; only read. */
+   read for the next token, without a decay, with one, or with a product more; only read. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
 #define LA_PLAIN_DELTA 6
 #define LA_DELTA 2
 #define LA_GENERAL 3
-#define LA_GENERAL_LAST 4
 #define LA_READ 5
 
 typedef struct la_tokens {
@@ -3419,10 +3417,11 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
     const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
-    const int general = kind == LA_GENERAL || kind == LA_GENERAL_LAST;
+    const int general = kind == LA_GENERAL;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
     const float *const p = general ? b->p.at + t * b->p.row : k;
-    const float *const r = reads ? b->r.at + (t + 1) * b->r.row : k;
+    /* the last token of a block may have no next one, and then reads for itself, for nothing */
+    const float *const r = reads ? b->r.at + (t + (t + 1 < b->count)) * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
     float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, j;
@@ -3496,18 +3495,6 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     }
 }
 
-/* Rows that are read before they are flushed and written. */
-LINATTN__INLINE void la_rule_apart(const la_rule *b, size_t t, size_t u, const la_vec *v, la_vec *o,
-                                   const size_t NR)
-{
-    la_vec none[4];
-    size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++) none[j] = la_zero();
-    la_rule_read_rows(b, b->q.at + t * b->q.row, u, o, NR);
-    la_rule_flush(b, t, u, NR);
-    la_rule_rows(b, t, u, v, none, none, none, LA_WRITE, NR);
-}
-
 /* Loads or stores NR vectors of columns, of which the last one may be partial. */
 LINATTN__INLINE void la_rule_load(la_vec *x, const float *from, int lanes, const size_t NR)
 {
@@ -3576,27 +3563,40 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
     }
 }
 
-/* NR vectors of columns from u, token by token. */
-LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
+/* Rows that queries read before they are flushed: then the token is as one of a rule that reads
+   after it has written, into nothing. */
+static LINATTN__NOINLINE void la_rule_apart(const la_rule *b, size_t t, size_t u, size_t NR,
+                                            float *out)
+{
+    size_t j;
+    for (j = 0; j < NR; j++) {
+        la_vec o = la_load(out + j * LA_W), none = la_zero(), v;
+        la_rule_read_rows(b, b->q.at + t * b->q.row, u + j, &o, 1);
+        la_store(out + j * LA_W, o);
+        la_rule_flush(b, t, u + j, 1);
+        la_rule_values(b, t, u + j, &none, &v, la_lanes_left(b->s.dv, (u + j) * LA_W), 0, 1);
+        la_rule_rows(b, t, u + j, &v, &none, &none, &none, LA_WRITE, 1);
+    }
+}
+
+/* NR vectors of columns from u, tokens [t, end) of the block one by one. */
+LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t end, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W), kind = b->kind;
-    const int delta = kind == LA_DELTA;
+    const int delta = kind == LA_DELTA, here = b->reads && b->whole;
     la_vec c[4], next[4];
-    size_t t, j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++) c[j] = next[j] = la_zero();
-    if (b->reads && b->whole && !b->w->any[0])
-        la_rule_read_rows(b, b->r.at, u, next, NR);
-    else if (b->reads && !b->whole)
-        la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
-    for (t = 0; t < b->count; t++) {
-        const int more = t + 1 < b->count;
+    size_t j;
+    int fresh = here;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
+    if (b->reads && !b->whole) la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
+    for (; t < end; t++) {
+        const int more = t + 1 < end, flush = b->w->any[t];
         la_vec o[4], v[4];
-        if (b->w->any[t] && kind != LA_BEFORE) {
-            la_rule_flush(b, t, u, NR);
-            if (b->reads) { /* what is read is what is left */
-                LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
-                la_rule_read_rows(b, b->r.at + t * b->r.row, u, next, NR);
-            }
+        if (flush && kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
+        if (fresh || (here && flush)) { /* what is read is what is left */
+            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
+            la_rule_read_rows(b, b->r.at + t * b->r.row, u, next, NR);
+            fresh = 0;
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
@@ -3605,67 +3605,78 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, const size_t NR)
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-        if (b->w->any[t] && kind == LA_BEFORE)
-            la_rule_apart(b, t, u, v, o, NR);
-        else if (kind == LA_BEFORE)
+        if (kind == LA_BEFORE && flush) {
+            float out[4 * LA_W];
+            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(out + j * LA_W, o[j]);
+            la_rule_apart(b, t, u, NR, out);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_load(out + j * LA_W);
+        } else if (kind == LA_BEFORE) {
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
-        else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA)
+        } else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA) {
             la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
-        else if (delta && more)
+        } else if (delta && more) {
             la_rule_rows(b, t, u, v, c, o, next, LA_DELTA, NR);
-        else if (kind == LA_GENERAL && more)
+        } else if (kind == LA_GENERAL) {
             la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL, NR);
-        else if (kind == LA_GENERAL)
-            la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL_LAST, NR);
-        else
+        } else {
             la_rule_rows(b, t, u, v, c, o, next, LA_WRITE, NR);
+        }
         if (b->out) la_rule_out(b, t, u, o, v, lanes, NR);
     }
 }
 
 #if LA_W > 1
-/* Pairs of tokens, of rules without reads; a token before which rows are flushed begins a pair. */
+static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u, size_t t, size_t end)
+{
+    la_rule_tile(b, u, t, end, 4);
+}
+
+static LINATTN__NOINLINE void la_rule_tile3(const la_rule *b, size_t u, size_t t, size_t end)
+{
+    la_rule_tile(b, u, t, end, 3);
+}
+
+static LINATTN__NOINLINE void la_rule_tile2(const la_rule *b, size_t u, size_t t, size_t end)
+{
+    la_rule_tile(b, u, t, end, 2);
+}
+#endif
+static LINATTN__NOINLINE void la_rule_tile1(const la_rule *b, size_t u, size_t t, size_t end)
+{
+    la_rule_tile(b, u, t, end, 1);
+}
+
+/* Tokens two by two, of rules without reads, but for those that rows are flushed before. */
+#if LA_W == 16
 LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
     const unsigned char *const any = b->w->any;
-    size_t t, i, count;
-    for (t = 0; t < b->count; t += count) {
+    size_t t, i;
+    for (t = 0; t < b->count; t += 2) {
         la_vec o[8], v[8], *const none = v;
-        count = t + 1 < b->count && !any[t + 1] ? 2 : 1;
-        if (any[t] && b->before) count = 1;
-        if (any[t] && !b->before) la_rule_flush(b, t, u, NR);
-        for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
-        la_rule_values(b, t, u, none, v, lanes, 0, NR);
-        if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-        if (count == 1) {
-            if (any[t] && b->before)
-                la_rule_apart(b, t, u, v, o, NR);
-            else if (b->before)
-                la_rule_rows(b, t, u, v, none, o, none, LA_BEFORE, NR);
+        if (t + 1 == b->count || any[t] || any[t + 1]) {
+            const size_t end = t + 1 < b->count ? t + 2 : t + 1;
+            if (NR == 3)
+                la_rule_tile3(b, u, t, end);
             else
-                la_rule_rows(b, t, u, v, none, o, none, LA_WRITE, NR);
-        } else {
-            la_rule_values(b, t + 1, u, none, v + NR, lanes, 0, NR);
-            if (b->before)
-                la_rule_pair(b, t, u, v, o, 1, NR);
-            else
-                la_rule_pair(b, t, u, v, o, 0, NR);
+                la_rule_tile2(b, u, t, end);
+            continue;
         }
-        for (i = 0; b->out && i < count; i++)
+        for (i = 0; i < 2; i++) la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
+        for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
+        if (b->before)
+            la_rule_pair(b, t, u, v, o, 1, NR);
+        else
+            la_rule_pair(b, t, u, v, o, 0, NR);
+        for (i = 0; b->out && i < 2; i++)
             la_rule_out(b, t + i, u, o + i * NR, v + i * NR, lanes, NR);
     }
 }
 
-#if LA_W == 16
 static LINATTN__NOINLINE void la_rule_pair3(const la_rule *b, size_t u) { la_rule_pairs(b, u, 3); }
 static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
 #endif
-static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u) { la_rule_tile(b, u, 4); }
-static LINATTN__NOINLINE void la_rule_tile3(const la_rule *b, size_t u) { la_rule_tile(b, u, 3); }
-static LINATTN__NOINLINE void la_rule_tile2(const la_rule *b, size_t u) { la_rule_tile(b, u, 2); }
-#endif
-static LINATTN__NOINLINE void la_rule_tile1(const la_rule *b, size_t u) { la_rule_tile(b, u, 1); }
 
 #if LA_W > 1
 static LINATTN__NOINLINE void la_rule_read4(const la_rule *b, size_t u)
@@ -3715,16 +3726,16 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
 #if LA_W > 1
         const size_t width = la_rule_width(b, end - u);
         if (width == 4)
-            la_rule_tile4(b, u);
+            la_rule_tile4(b, u, 0, b->count);
         else if (width == 3)
-            la_rule_tile3(b, u);
+            la_rule_tile3(b, u, 0, b->count);
         else if (width == 2)
-            la_rule_tile2(b, u);
+            la_rule_tile2(b, u, 0, b->count);
         else
-            la_rule_tile1(b, u);
+            la_rule_tile1(b, u, 0, b->count);
         u += width;
 #else
-        la_rule_tile1(b, u++);
+        la_rule_tile1(b, u++, 0, b->count);
 #endif
     }
 }
@@ -5814,7 +5825,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EXACT_LANES
 #undef LA_EXACT_VECS
 #undef LA_GENERAL
-#undef LA_GENERAL_LAST
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_PANEL_VECS
