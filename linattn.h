@@ -886,9 +886,10 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #elif defined(__GNUC__)
 #pragma GCC push_options
-/* no-ipa-ra: or gcc leaves the upper halves of registers in use where kernels call scalar code,
-   which then takes 100 ns more */
-#pragma GCC optimize("no-fast-math", "fp-contract=off", "no-ipa-ra")
+#pragma GCC optimize("no-fast-math", "fp-contract=off")
+#ifdef __x86_64__ /* or the upper halves of registers stay in use where kernels call scalar code, */
+#pragma GCC optimize("no-ipa-ra") /* which then takes 100 ns more */
+#endif
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -1772,7 +1773,7 @@ typedef enum linattn__refusal {
 typedef struct linattn__shape {
     linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
-    size_t key_heads, key_group; /* of q and k, and how many states read each */
+    size_t key_group; /* states that read each head of q and k */
     int rule, map, norm, source;
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
@@ -1803,6 +1804,12 @@ static linattn_status linattn__read_features(linattn__shape *s);
 #if LINATTN__HAS_WINDOW
 static size_t linattn__band_floats(const linattn__shape *s, size_t window);
 #endif
+
+/* Heads of queries; and of keys, where they are not those of values. */
+LINATTN__INLINE size_t linattn__key_heads(const linattn__shape *s)
+{
+    return s->key_group > 1 ? s->kv_heads / s->key_group : s->kv_heads;
+}
 
 /* The floats of z, exponents and S in panels, of one head. */
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
@@ -1911,51 +1918,55 @@ static linattn_status linattn__check_map(linattn__shape *s)
     return LINATTN_OK;
 }
 
-/* The part that exact attention reads. */
-static linattn_status linattn__read_heads(const linattn_config *c, linattn__shape *s)
+/* Heads and dimensions. */
+static linattn_status linattn__take_heads(const linattn_config *c, size_t heads, linattn__shape *s)
 {
-    if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
-    s->heads = c->heads ? c->heads : 1;
-    s->kv_heads = c->kv_heads ? c->kv_heads : s->heads;
+    s->heads = heads;
+    s->kv_heads = c->kv_heads ? c->kv_heads : heads;
     s->d = c->dim_key;
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->scale = c->scale;
     s->rule = LINATTN_RULE_SUM;
-    s->key_heads = s->kv_heads;
     s->key_group = 1;
     if (c->landmarks > LINATTN_MAX_DIM)
         return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
     return linattn__check_heads(s);
 }
 
-/* Fewer heads of queries and keys than of values: the output has as many as these. */
-static linattn_status linattn__read_key_heads(const linattn_config *c, linattn__shape *s)
+#if LINATTN__HAS_EXACT
+/* The part that exact attention reads. */
+static linattn_status linattn__read_heads(const linattn_config *c, linattn__shape *s)
 {
-    const size_t kv = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
-    if (c->key_heads == 0 || c->key_heads == kv) return LINATTN_OK;
-    if (kv % c->key_heads)
+    if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
+    return linattn__take_heads(c, c->heads ? c->heads : 1, s);
+}
+#endif
+
+/* Fewer heads of queries and keys than of values: the output has as many as these. */
+static linattn_status linattn__read_key_heads(size_t key_heads, linattn__shape *s)
+{
+    s->key_group = s->kv_heads / key_heads;
+    if (s->key_group * key_heads != s->kv_heads)
         return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS, LINATTN_ERROR_CONFIG);
-    if (c->heads && c->heads != c->key_heads && c->heads != kv)
+    if (s->key_group > 1 && s->heads != s->kv_heads)
         return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS_HEADS, LINATTN_ERROR_CONFIG);
-    if (c->rule == LINATTN_RULE_SUM)
+    if (s->key_group > 1 && s->rule == LINATTN_RULE_SUM)
         return linattn__refuse(s, LINATTN__REFUSED_KEY_HEADS_RULE, LINATTN_ERROR_UNSUPPORTED);
-    s->key_heads = c->key_heads;
-    s->key_group = kv / c->key_heads;
     return LINATTN_OK;
 }
 
 static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
-    linattn_config own;
+    size_t heads;
     linattn_status status;
     if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
-    own = *c;
-    if (c->key_heads && c->key_heads == c->heads && c->kv_heads) own.heads = c->kv_heads;
-    if (c->key_heads && !c->heads) own.heads = c->kv_heads;
-    status = linattn__read_heads(&own, s);
-    if (status == LINATTN_OK) status = linattn__read_key_heads(c, s);
+    heads = c->heads;
+    if (c->key_heads && c->kv_heads && (heads == c->key_heads || !heads)) heads = c->kv_heads;
+    status = linattn__take_heads(c, heads ? heads : 1, s);
     if (status != LINATTN_OK) return status;
     s->rule = (int)c->rule;
+    if (c->key_heads) status = linattn__read_key_heads(c->key_heads, s);
+    if (status != LINATTN_OK) return status;
     s->map = (int)c->map;
     s->norm = (int)c->normaliser;
     s->epsilon = c->epsilon;
@@ -2260,7 +2271,7 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
     h->rule = (uint32_t)s->rule;
-    h->key_heads = s->key_group > 1 ? (uint32_t)s->key_heads : 0;
+    h->key_heads = s->key_group > 1 ? (uint32_t)(s->kv_heads / s->key_group) : 0;
 }
 
 LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
@@ -2273,6 +2284,14 @@ static void linattn__set_tokens(void *state, uint64_t tokens)
     const uint32_t low = (uint32_t)tokens, high = (uint32_t)(tokens >> 32);
     linattn__copy((char *)state + offsetof(linattn__header, tokens_low), &low, sizeof low);
     linattn__copy((char *)state + offsetof(linattn__header, tokens_high), &high, sizeof high);
+}
+
+static uint64_t linattn__seen(const void *state)
+{
+    uint32_t low, high;
+    linattn__copy(&low, (const char *)state + offsetof(linattn__header, tokens_low), sizeof low);
+    linattn__copy(&high, (const char *)state + offsetof(linattn__header, tokens_high), sizeof high);
+    return (uint64_t)high << 32 | low;
 }
 
 /* Same config, whatever the tokens seen. */
@@ -2315,19 +2334,24 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     s->degree = h->degree;
     s->window = h->window;
     s->rule = (int)h->rule;
-    s->key_heads = s->kv_heads;
     s->key_group = 1;
     if (h->key_heads) {
         if (s->rule == LINATTN_RULE_SUM || h->key_heads >= h->kv_heads ||
             h->kv_heads % h->key_heads || h->heads != h->kv_heads)
             return LINATTN_ERROR_STATE;
-        s->key_heads = h->key_heads;
-        s->key_group = s->kv_heads / s->key_heads;
+        s->key_group = s->kv_heads / h->key_heads;
     }
     if (linattn__check_heads(s) != LINATTN_OK || linattn__check_map(s) != LINATTN_OK ||
         s->state_bytes == 0 || ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
     return LINATTN_OK;
+}
+
+/* A function of its own for the header's place on the stack. */
+static LINATTN__NOINLINE linattn_status linattn__read_shape(const void *state, linattn__shape *s)
+{
+    linattn__header h;
+    return linattn__read_state(state, &h, s);
 }
 
 static float *linattn__shared(void *state) { return (float *)state + LINATTN__HEADER_FLOATS; }
@@ -2581,11 +2605,6 @@ typedef struct linattn__operands {
 typedef struct linattn__work {
     linattn__span span; /* of all heads */
     linattn__params params;
-#if LINATTN__HAS_RECURRENT
-    int rule;
-    size_t key_group;
-    const struct linattn__gating *gates;
-#endif
     linattn__environment environment; /* of the caller */
     size_t jobs;
 #if LINATTN__HAS_PREFILL
@@ -2634,17 +2653,11 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 #endif
 }
 
-static void linattn__start(linattn__work *w, const linattn__shape *s, const linattn__header *h,
-                           void *state)
+static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t seen, void *state)
 {
     linattn__span *const span = &w->span;
     linattn__read_params(s, &w->params);
     linattn__use_state(span, s, state);
-#if LINATTN__HAS_RECURRENT
-    w->rule = s->rule;
-    w->key_group = s->key_group;
-    w->gates = NULL;
-#endif
     span->params = &w->params;
 #if LINATTN__HAS_FEATURES
     span->shared_begin = span->rows = 0;
@@ -2661,7 +2674,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, const lina
     span->row_begin = span->column_begin = 0;
     span->row_end = s->m;
     span->column_end = s->dv;
-    span->seen = linattn__tokens(h);
+    span->seen = seen;
     span->fetch = span->stream = 0;
     span->window = s->window;
     span->band = NULL;
@@ -2878,6 +2891,7 @@ static void linattn__do_band(linattn__work *w, const linattn_context *context);
 #endif
 #if LINATTN__HAS_RECURRENT
 static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
+                                                    const struct linattn__gating *gates,
                                                     const linattn_context *context);
 #endif
 
@@ -2907,12 +2921,23 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
 
+#if LINATTN__HAS_RECURRENT
+/* The rule of a call's state, which lies before what its heads share. */
+static int linattn__rule(const linattn__work *w)
+{
+    linattn__header h;
+    linattn__copy(&h, w->span.shared - LINATTN__HEADER_FLOATS, sizeof h);
+    return (int)h.rule;
+}
+#endif
+
 LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
                                       const linattn_context *context)
 {
 #if LINATTN__HAS_RECURRENT
-    if (w->rule) {
-        linattn__do_recurrent(w, context);
+    if (verb == LINATTN__QUERIES &&
+        linattn__rule(w)) { /* and programs without queries are without rules */
+        linattn__do_recurrent(w, NULL, context);
         return;
     }
 #endif
@@ -2933,14 +2958,14 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 {
     linattn_status status = LINATTN_OK;
     if (verb & LINATTN__KEYS) {
-        status = linattn__read_view(&x->k, k, sequences, n_k, s->key_heads, s->d);
+        status = linattn__read_view(&x->k, k, sequences, n_k, linattn__key_heads(s), s->d);
         if (status != LINATTN_OK) return status;
         status = linattn__read_view(&x->v, v, sequences, n_k, s->kv_heads, s->dv);
         if (status != LINATTN_OK) return status;
     }
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
     status = linattn__read_view(&x->q, q, sequences, n_q,
-                                s->key_group > 1 ? s->key_heads : s->heads, s->d);
+                                s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
     if (status != LINATTN_OK) return status;
     status = linattn__read_view(&x->out, out, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
@@ -2971,10 +2996,9 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
                                               const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
-    linattn__header h;
     linattn__operands x;
     linattn_view to;
-    linattn_status status = linattn__read_state(state, &h, &s);
+    linattn_status status = linattn__read_shape(state, &s);
     if (status != LINATTN_OK) return status;
     /* windows forget by tokens: sums without the tokens cannot; rules other than the sum need gates
        */
@@ -2988,7 +3012,7 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
-    linattn__start(w, &s, &h, state);
+    linattn__start(w, &s, linattn__seen(state), state);
     if (verb & LINATTN__KEYS) linattn__use_keys(w, &x.k, &x.v);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
@@ -3040,6 +3064,7 @@ typedef struct linattn__crowd {
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
     struct linattn__rule_crowd *rules; /* of a rule other than the sum */
+    void (*run)(linattn__work *w);     /* what the verb does with one state */
 } linattn__crowd;
 
 /* Fetches the state that comes next: its lines do not follow from those of this one. */
@@ -3050,15 +3075,7 @@ static void linattn__fetch_state(const void *state, size_t bytes)
     for (i = 0; i < bytes && i < 16384; i += 64) LINATTN__FETCH(at + i);
 }
 
-static uint64_t linattn__seen(const void *state)
-{
-    uint32_t low, high;
-    linattn__copy(&low, (const char *)state + offsetof(linattn__header, tokens_low), sizeof low);
-    linattn__copy(&high, (const char *)state + offsetof(linattn__header, tokens_high), sizeof high);
-    return (uint64_t)high << 32 | low;
-}
-
-/* One of the states, in the calling thread. */
+/* Makes one of the states, and its operands, those of `w`. */
 static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t index)
 {
     void *const state = c->states[index];
@@ -3078,8 +3095,12 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
         span->q = first->q + index * c->q;
         span->out = first->out + index * c->out;
     }
-    linattn__do_verb(w, c->verb, NULL);
-    if (c->verb & LINATTN__KEYS) linattn__set_tokens(state, span->seen + c->n);
+}
+
+/* It has seen its tokens. */
+static void linattn__crowd_end(const linattn__crowd *c, const linattn__work *w, size_t index)
+{
+    if (c->verb & LINATTN__KEYS) linattn__set_tokens(c->states[index], w->span.seen + c->n);
 }
 
 static void linattn__crowd_job(void *arg, size_t index)
@@ -3092,7 +3113,16 @@ static void linattn__crowd_job(void *arg, size_t index)
     for (; i < end; i++) {
         if (c->from_memory && i + 1 < end) linattn__fetch_state(c->states[i + 1], c->bytes);
         linattn__crowd_one(c, &w, i);
+        c->run(&w);
+        linattn__crowd_end(c, &w, i);
     }
+}
+
+static void linattn__run_update(linattn__work *w) { linattn__do_verb(w, LINATTN__KEYS, NULL); }
+static void linattn__run_query(linattn__work *w) { linattn__do_verb(w, LINATTN__QUERIES, NULL); }
+static void linattn__run_causal(linattn__work *w)
+{
+    linattn__do_verb(w, LINATTN__KEYS | LINATTN__QUERIES, NULL);
 }
 
 #define LINATTN__CROWD 128 /* states that are sorted at a time */
@@ -3261,7 +3291,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
 #endif
     if (status != LINATTN_OK || c->n == 0) return status;
     c->work.environment = linattn__enter();
-    linattn__start(&c->work, &s, &h, c->states[0]);
+    linattn__start(&c->work, &s, linattn__tokens(&h), c->states[0]);
     c->k = c->v = c->q = c->out = 0;
     if (verb & LINATTN__KEYS) {
         linattn__use_keys(&c->work, &x.k, &x.v);
@@ -3278,8 +3308,9 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
 }
 
 static linattn_status linattn__call_many(void *const *states, size_t count, int verb,
-                                         const linattn_view *q, const linattn_view *k,
-                                         const linattn_view *v, const linattn_output *out, size_t n,
+                                         void (*run)(linattn__work *w), const linattn_view *q,
+                                         const linattn_view *k, const linattn_view *v,
+                                         const linattn_output *out, size_t n,
                                          const linattn_context *context)
 {
     linattn__crowd c;
@@ -3290,6 +3321,7 @@ static linattn_status linattn__call_many(void *const *states, size_t count, int 
     c.n = n;
     c.verb = verb;
     c.rules = NULL;
+    c.run = run;
     status = linattn__open_many(&c, q, k, v, NULL, out, context);
     if (status != LINATTN_OK || n == 0) return status;
     c.from_memory = c.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
@@ -3303,23 +3335,24 @@ LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count
                                                linattn_view v, size_t n,
                                                const linattn_context *context)
 {
-    return linattn__call_many(states, count, LINATTN__KEYS, NULL, &k, &v, NULL, n, context);
+    return linattn__call_many(states, count, LINATTN__KEYS, linattn__run_update, NULL, &k, &v, NULL,
+                              n, context);
 }
 
 LINATTN_API linattn_status linattn_query_many(const void *const *states, size_t count,
                                               linattn_view q, linattn_output out, size_t n,
                                               const linattn_context *context)
 {
-    return linattn__call_many((void *const *)(uintptr_t)states, count, LINATTN__QUERIES, &q, NULL,
-                              NULL, &out, n, context);
+    return linattn__call_many((void *const *)(uintptr_t)states, count, LINATTN__QUERIES,
+                              linattn__run_query, &q, NULL, NULL, &out, n, context);
 }
 
 LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count, linattn_view q,
                                                linattn_view k, linattn_view v, linattn_output out,
                                                size_t n, const linattn_context *context)
 {
-    return linattn__call_many(states, count, LINATTN__KEYS | LINATTN__QUERIES, &q, &k, &v, &out, n,
-                              context);
+    return linattn__call_many(states, count, LINATTN__KEYS | LINATTN__QUERIES, linattn__run_causal,
+                              &q, &k, &v, &out, n, context);
 }
 
 /* ---- Merging --------------------------------------------------------------------------------- */
@@ -3360,7 +3393,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
-    linattn__start(&w, &s, &to, dst);
+    linattn__start(&w, &s, linattn__tokens(&to), dst);
     other = w.span;
     linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
@@ -3436,7 +3469,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     state = linattn__align(workspace);
     w->environment = linattn__enter();
     linattn__make_state(config, &s, &h, state);
-    linattn__start(w, &s, &h, state);
+    linattn__start(w, &s, linattn__seen(state), state);
     linattn__use_query(w, &x.q, &x.out);
     linattn__use_keys(w, &x.k, &x.v);
     return LINATTN_OK;
@@ -3779,11 +3812,11 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
         status = linattn__read_gate(to, LINATTN__BETA, &g->beta, sequences, n,
                                     g->beta_shared ? 1 : kv, 1, e);
     if (status == LINATTN_OK && g->read.data)
-        status =
-            linattn__read_gate(to, LINATTN__READ, &g->read, sequences, n, s->key_heads, s->d, e);
+        status = linattn__read_gate(to, LINATTN__READ, &g->read, sequences, n,
+                                    linattn__key_heads(s), s->d, e);
     if (status == LINATTN_OK && g->write.data)
-        status =
-            linattn__read_gate(to, LINATTN__WRITE, &g->write, sequences, n, s->key_heads, s->d, e);
+        status = linattn__read_gate(to, LINATTN__WRITE, &g->write, sequences, n,
+                                    linattn__key_heads(s), s->d, e);
     if (status == LINATTN_OK && g->bonus.data)
         status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, e);
     if (status == LINATTN_OK && g->input.data)
@@ -3842,14 +3875,16 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
                       own * sizeof(float));
 }
 
-static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
+static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const linattn__gating *gates,
                                                     const linattn_context *context)
 {
     linattn__recurrence x;
+    linattn__header h;
+    linattn__copy(&h, w->span.shared - LINATTN__HEADER_FLOATS, sizeof h);
     x.span = &w->span;
-    x.gates = w->gates;
-    x.rule = w->rule;
-    x.key_group = w->key_group;
+    x.gates = gates;
+    x.rule = (int)h.rule;
+    x.key_group = h.key_heads ? h.kv_heads / h.key_heads : 1;
     x.head = x.begin = 0;
     x.head_end = w->span.heads;
     x.end = w->span.dv;
@@ -3893,11 +3928,10 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
 {
     const int verb = linattn__rule_verb(q, out);
     linattn__shape s;
-    linattn__header h;
     linattn__operands x;
     linattn__extent e[LINATTN__GATES];
     const linattn_view to = linattn__view_of(*out);
-    linattn_status status = linattn__read_state(state, &h, &s);
+    linattn_status status = linattn__read_shape(state, &s);
     if (status == LINATTN_OK) status = linattn__check_gates(s.rule, s.norm, gates);
     if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
     if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
@@ -3910,8 +3944,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
         return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
-    linattn__start(w, &s, &h, state);
-    w->gates = gating;
+    linattn__start(w, &s, linattn__seen(state), state);
     linattn__use_keys(w, &x.k, &x.v);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
@@ -3936,7 +3969,7 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
     }
     status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
     if (status != LINATTN_OK || n == 0) return status;
-    linattn__do_recurrent(&w, context);
+    linattn__do_recurrent(&w, &gating, context);
     linattn__leave(w.environment);
     linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
@@ -3956,7 +3989,6 @@ static void linattn__rule_crowd_job(void *arg, size_t index)
     size_t i, end;
     int g;
     w.span.params = &w.params;
-    w.gates = &gating;
     linattn__share(c->crowd.count, 1, index, c->crowd.jobs, &i, &end);
     for (; i < end; i++) {
         for (g = 0; g < gating.count; g++) {
@@ -3966,6 +3998,8 @@ static void linattn__rule_crowd_job(void *arg, size_t index)
         if (c->crowd.from_memory && i + 1 < end)
             linattn__fetch_state(c->crowd.states[i + 1], c->crowd.bytes);
         linattn__crowd_one(&c->crowd, &w, i);
+        linattn__do_recurrent(&w, &gating, NULL);
+        linattn__crowd_end(&c->crowd, &w, i);
     }
 }
 
@@ -4017,7 +4051,6 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
     c.crowd.rules = &c;
     status = linattn__open_many(&c.crowd, &q, &k, &v, gates, &out, context);
     if (status != LINATTN_OK || n == 0) return status;
-    c.crowd.work.gates = &c.gating;
     c.crowd.from_memory = c.crowd.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
     c.crowd.jobs = linattn__threads(context, count);
     linattn__run_jobs(linattn__rule_crowd_job, &c, c.crowd.jobs, context);

@@ -230,6 +230,7 @@
 #define la_rule_pairs LA_NAME(rule_pairs)
 #define la_rule_powers LA_NAME(rule_powers)
 #define la_rule_queries LA_NAME(rule_queries)
+#define la_rule_quiet LA_NAME(rule_quiet)
 #define la_rule_read LA_NAME(rule_read)
 #define la_rule_read1 LA_NAME(rule_read1)
 #define la_rule_read4 LA_NAME(rule_read4)
@@ -1166,9 +1167,9 @@ LINATTN__INLINE la_vec la_key_exponent(la_vec e)
     return la_add(la_max(la_set1(LINATTN__LOWEST), e), la_set1(LINATTN__BIAS));
 }
 
-/* phi(k) as it enters S and z, 0 in lanes beyond the features. root: sqrt(s) of the map. */
+/* phi(k) as it enters S and z, 0 in lanes beyond the features. */
 LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, int lanes,
-                                  la_vec e_keys, float root, const int map)
+                                  la_vec e_keys, const int map)
 {
     const la_vec x = la_load_part(key, lanes);
     la_vec n, phi;
@@ -1176,14 +1177,14 @@ LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, in
         phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(n, e_keys));
     } else {
-        phi = la_plain(la_mul(x, la_set1(root)), p, map);
+        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
 /* phi(q), for exp times 2^(E - top). */
 LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query, int lanes,
-                                    la_vec e, float top, float root, const int map)
+                                    la_vec e, float top, const int map)
 {
     const la_vec x = la_load_part(query, lanes);
     la_vec n, phi;
@@ -1191,7 +1192,7 @@ LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query
         phi = la_split(x, p, &n);
         phi = la_scale(phi, la_sub(la_add(n, e), la_set1(top)));
     } else {
-        phi = la_plain(la_mul(x, la_set1(root)), p, map);
+        phi = la_plain(la_mul(x, la_set1(p->root)), p, map);
     }
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
@@ -1432,7 +1433,7 @@ LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, fl
 {
     la_vec phi;
     if (!fresh) return la_load(at);
-    phi = la_phi_key(p, k, lanes, la_key_exponent(e), p->root, map);
+    phi = la_phi_key(p, k, lanes, la_key_exponent(e), map);
     la_store(at, phi);
     return phi;
 }
@@ -1475,8 +1476,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                                    e[j], map);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
-            phi =
-                la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, p->root, map);
+            phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
             phi =
                 la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
@@ -2305,7 +2305,7 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
     for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
-            const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], p->root, map);
+            const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], map);
             la_store(phi + j * LA_W, y);
             z[j] = la_add_key(z[j], y, &low[j], map);
         }
@@ -2475,19 +2475,27 @@ typedef struct la_token {
 #if LINATTN__HAS_SIGNED
     float lost[16]; /* and what its rounding lost, for the identity */
 #endif
-    float top, scale, power;    /* as in la_scratch */
-    float key_root, query_root; /* sqrt(s), or of the unit map */
+    float top, scale, power; /* as in la_scratch */
 } la_token;
 
 /* What the loops over a head need. A copy that no store can change. */
 typedef struct la_head {
     const linattn__params *params;
+#if LINATTN__HAS_UNIT
+    const linattn__params *key_params; /* the same, but for the unit map */
+#endif
     float *z, *e, *s;
     size_t m, dv, begin, end; /* columns */
     size_t group, q_head, out_head;
-    int map, feature, plain, stream, unit;
+    int map, feature, plain, stream;
     int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
+
+#if LINATTN__HAS_UNIT
+#define LA_KEY_PARAMS(h) (h)->key_params
+#else
+#define LA_KEY_PARAMS(h) (h)->params
+#endif
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
 static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const float *key,
@@ -2525,8 +2533,7 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                 la_vec z = la_load(h->z + at), low = la_load(h->e + at), phi;
                 const la_vec e = low;
                 if (key) {
-                    phi = la_phi_key(h->params, key + at, lanes, la_key_exponent(e), w->key_root,
-                                     map);
+                    phi = la_phi_key(LA_KEY_PARAMS(h), key + at, lanes, la_key_exponent(e), map);
                     la_store(w->k + (at - f0), phi);
                     z = la_add_key(z, phi, &low, map);
                     la_store(h->z + at, z);
@@ -2534,7 +2541,7 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
                 }
                 if (query) {
                     phi = la_phi_query(h->params, query + at, lanes, feature ? la_zero() : e, top,
-                                       w->query_root, map);
+                                       map);
                     phi = la_weigh_query(phi, z, low, &den[j], &lost[j], map, feature);
                     la_store(w->q + (at - f0), phi);
                 }
@@ -2730,13 +2737,24 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
                                    const float *key, const float *value, const float *query,
                                    float *out, uint64_t seen)
 {
+#if LINATTN__HAS_UNIT
+    linattn__params own[2];
+    la_head unit;
+#endif
     size_t g = h->group;
     if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
     if (!query) g = key ? 1 : 0;
     for (; g > 0; g--) {
 #if LINATTN__HAS_UNIT
-        if (h->unit && key) la_unit_root(key, h->m, &w->key_root);
-        if (h->unit && query) la_unit_root(query, h->m, &w->query_root);
+        if (s->params->source == LINATTN__UNIT) {
+            unit = *h;
+            own[0] = own[1] = *s->params;
+            if (key) la_unit_root(key, h->m, &own[0].root);
+            if (query) la_unit_root(query, h->m, &own[1].root);
+            unit.key_params = own;
+            unit.params = own + 1;
+            h = &unit;
+        }
 #endif
 #if LA_W > 1
         if (h->whole) {
@@ -2765,8 +2783,9 @@ static void la_step(linattn__span *s)
     h.map = s->params->map;
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
-    h.unit = s->params->source == LINATTN__UNIT;
-    w.key_root = w.query_root = s->params->root;
+#if LINATTN__HAS_UNIT
+    h.key_params = s->params;
+#endif
     h.plain = la_plain_factor(s->params);
     h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
     h.group = s->group;
@@ -2968,12 +2987,26 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
     if (b->rule == LINATTN_RULE_GATED) *kept = linattn__flush(*kept * a);
 }
 
-/* By how much what a key reads may lessen the sums: along a unit key to 1 - beta, where that is
-   known. Some of them shrink faster, but not for long. */
-LINATTN__INLINE float la_rule_left(const la_rule *b, float beta)
+/* Are the values of token t all so small that they do not make up for what its key reads? */
+static int la_rule_quiet(const la_rule *b, size_t t)
+{
+    const float *const v = b->s.v + (b->t0 + t) * b->s.v_token;
+    const la_vec least = la_set1(LINATTN__FLUSHED);
+    size_t c;
+    for (c = 0; c < b->s.dv; c += LA_W) {
+        const la_vec x = la_load_part(v + c, la_lanes_left(b->s.dv, c));
+        if (la_any(la_gt(la_max(la_sub(la_zero(), x), x), least))) return 0;
+    }
+    return 1;
+}
+
+/* By how much what a key reads may lessen the sums. Where values are nought: along a unit key to
+   1 - beta, where that is known; some sums shrink faster, but not for long. Else little. */
+LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
 {
     float left = 1.0f - beta;
     if (!b->reads) return 1.0f;
+    if (!la_rule_quiet(b, t)) return 0.96f;
     if (b->rule == LINATTN_RULE_GENERAL) return 0.5f;
     if (left < 0.0f) left = 0.0f - left;
     if (beta > 1.0f && left > 0.5f) left = 0.5f;
@@ -2994,7 +3027,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
         if (b->gate[LINATTN__DECAY] && !b->per_feature)
             w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
         if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
-        w->share[t] = la_rule_left(b, w->gain[t]);
+        w->share[t] = la_rule_left(b, t, w->gain[t]);
     }
     for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
@@ -3009,13 +3042,14 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
 static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_token, float *to,
                                           int keys)
 {
-    const linattn__params local = *b->s.params, *p = &local; /* which no store can change */
+    linattn__params local = *b->s.params, *const p = &local; /* which no store can change */
     size_t t, f;
     for (t = 0; t < b->count; t++, x += x_token, to += b->row) {
         float root = p->root, top = 0.0f;
         if (!keys && LINATTN__IS_EXP(p->map) && b->w->top[t] > -LINATTN__INF) top = b->w->top[t];
 #if LINATTN__HAS_UNIT
         if (p->source == LINATTN__UNIT) la_unit_root(x, b->s.d, &root);
+        local.root = root;
 #endif
         for (f = b->f0; f < b->f1; f += LA_W) {
             const int lanes = la_lanes_left(b->f1, f);
@@ -3025,9 +3059,9 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
                 phi = la_exp_full(la_mul(la_load_part(x + f, lanes), la_set1(root)));
                 if (lanes < LA_W) phi = la_first(phi, la_zero(), lanes);
             } else if (keys) {
-                phi = la_phi_key(p, x + f, lanes, la_key_exponent(e), root, p->map);
+                phi = la_phi_key(p, x + f, lanes, la_key_exponent(e), p->map);
             } else {
-                phi = la_phi_query(p, x + f, lanes, e, top, root, p->map);
+                phi = la_phi_query(p, x + f, lanes, e, top, p->map);
             }
             la_store(to + (f - b->f0), phi);
         }
@@ -4087,9 +4121,8 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         for (t = c->t; t < c->end; t++)
-            la_store(
-                k + t * LA_ROW + (f - c->f0),
-                la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->root, p->map));
+            la_store(k + t * LA_ROW + (f - c->f0),
+                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
     }
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
@@ -5724,6 +5757,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_pairs
 #undef la_rule_powers
 #undef la_rule_queries
+#undef la_rule_quiet
 #undef la_rule_read
 #undef la_rule_read1
 #undef la_rule_read4
@@ -5827,6 +5861,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
+#undef LA_KEY_PARAMS
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PLAIN_DELTA

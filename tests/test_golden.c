@@ -14,7 +14,7 @@ static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
 static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
 static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
 static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
-static const uint64_t EXPECTED_RULES = UINT64_C(0xf0a60f0aa640eeeb);
+static const uint64_t EXPECTED_RULES = UINT64_C(0xfde7b32996dcbd91);
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
