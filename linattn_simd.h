@@ -3007,7 +3007,7 @@ LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
     float left = 1.0f - beta;
     if (!b->reads) return 1.0f;
     if (!la_rule_quiet(b, t)) return 0.96f;
-    if (b->rule == LINATTN_RULE_GENERAL) return 0.5f;
+    if (b->rule == LINATTN_RULE_GENERAL) return 0.0625f;
     if (left < 0.0f) left = 0.0f - left;
     if (beta > 1.0f && left > 0.5f) left = 0.5f;
     if (left > 1.0f) left = 1.0f;
