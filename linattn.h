@@ -423,7 +423,25 @@ typedef struct linattn_gates {
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
    Finite: for decays in [0, 1], beta in [0, 2] and |k| <= 1 (delta rules) or sums below 1e37
    (GATED), whatever the length; MLSTM for any finite gates. Beyond these what the formula gives.
-   What decays is flushed to zero before it is denormal, once it is below 2^-78 in size.
+   What decays is flushed to zero before it is denormal, once it is below 2^-78 in size (what the
+   keys of the delta rules and of GENERAL read may cancel to less, for some tokens). exp under
+   GATED: a key whose e^x is 2^-100 of what its feature has held may be lost until the rest has
+   decayed. A layer of Gated DeltaNet (Qwen3-Next: 16 key heads, 32 value heads, 128 each):
+       linattn_config config = {0};
+       config.rule = LINATTN_RULE_GATED_DELTA;
+       config.map = LINATTN_MAP_UNIT;          // q / |q|, k / |k|
+       config.key_heads = 16;
+       config.kv_heads = 32;
+       config.dim_key = 128;
+       config.scale = 0.08838835f;             // 1 / sqrt(128), of q
+       ...                                     // linattn_state_size, linattn_state_init
+       linattn_gates gates = {0};
+       gates.decay = linattn_rows(log_decay);  // [n][32]: -exp(A_log) softplus(a + dt_bias)
+       gates.decay_log = 1;
+       gates.beta = linattn_rows(beta);        // [n][32]: sigmoid(b)
+       linattn_recurrent(state, linattn_rows(q), linattn_rows(k), linattn_rows(v), &gates,
+                         linattn_output_rows(out), n, NULL);
+   with q, k [n][16][128], v, out [n][32][128]: n > 1 is a prefill, n = 1 a decode step.
    The bits are those of n calls of one token, on every instruction set and with all threads; a = 1
    gives the bits of the rule without decay. MATHS: Sun et al. 2023 (RetNet), Yang et al. 2024
    (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
@@ -1864,7 +1882,7 @@ static linattn_status linattn__check_heads(linattn__shape *s)
 }
 
 /* What a rule other than the sum goes with. */
-LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
+static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
 {
     const unsigned maps = 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_IDENTITY |
                           1u << LINATTN_MAP_RELU | 1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT;

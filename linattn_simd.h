@@ -3902,10 +3902,22 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     const linattn__params *const p = x->span->params;
     const size_t m = x->span->m;
     size_t arrays, i;
-    b->s = *x->span;
+    /* one by one: a copy in vectors would wait for what has just been written in numbers */
+    b->s.params = p;
+    b->s.q_token = x->span->q_token;
+    b->s.q_head = x->span->q_head;
+    b->s.k_token = x->span->k_token;
+    b->s.v_token = x->span->v_token;
+    b->s.out_token = x->span->out_token;
+    b->s.out_head = x->span->out_head;
+    b->s.group = x->span->group;
+    b->s.n = x->span->n;
+    b->s.d = x->span->d;
+    b->s.m = m;
+    b->s.dv = x->span->dv;
+    b->s.seen = x->span->seen;
     b->s.column_begin = x->begin;
     b->s.column_end = x->end;
-    b->s.heads = 1;
     b->x = x;
     b->w = w;
     b->rule = x->rule;
