@@ -39,8 +39,8 @@
 
    LIMITS
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
-   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code
-     4, a window beside vector code 4.5.
+   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 4, a
+     window beside vector code 4.5, a rule 5.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
@@ -844,12 +844,6 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
 #define LINATTN__COLD
-#endif
-/* Inline where neither code nor stack is to be small. */
-#if LINATTN__COUNT == LINATTN__HAS_SCALAR && LINATTN__GNU
-#define LINATTN__OPENING static __attribute__((noinline, unused))
-#else
-#define LINATTN__OPENING LINATTN__INLINE
 #endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
@@ -3008,10 +3002,12 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
    anything to do enters the environment. A function of its own, so that its locals are gone from
    the stack when kernels run. */
-LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
-                                              const linattn_view *k, const linattn_view *v,
-                                              const linattn_output *out, size_t n,
-                                              const linattn_context *context, linattn__work *w)
+static LINATTN__NOINLINE linattn_status linattn__open(void *state, const int verb,
+                                                      const linattn_view *q, const linattn_view *k,
+                                                      const linattn_view *v,
+                                                      const linattn_output *out, size_t n,
+                                                      const linattn_context *context,
+                                                      linattn__work *w)
 {
     linattn__shape s;
     linattn__operands x;

@@ -2825,7 +2825,7 @@ static void la_step(linattn__span *s)
 #define LA_RULE_ROWS 512
 #define LA_RULE_FLOATS 8192
 #else
-#define LA_RULE_TOKENS 4
+#define LA_RULE_TOKENS 2
 #define LA_RULE_ROWS 96 /* exp takes up to 128, one token at a time and with an array less */
 #define LA_RULE_FLOATS 384
 #endif
@@ -2842,9 +2842,9 @@ static void la_step(linattn__span *s)
 
 typedef struct la_tokens {
     float made[LA_RULE_FLOATS];
-    float decay[LA_RULE_TOKENS + 16], gain[LA_RULE_TOKENS + 16]; /* gain: of the values */
-    float share[LA_RULE_TOKENS]; /* what reads may leave of the sums */
-    float lead[LA_RULE_TOKENS];  /* of the bonus */
+    float decay[LA_RULE_TOKENS + LA_W], gain[LA_RULE_TOKENS]; /* gain: of the values */
+    float share[LA_RULE_TOKENS];                              /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];                               /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */

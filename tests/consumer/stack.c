@@ -156,6 +156,47 @@ static void exact(size_t *worst)
     }
 }
 
+#ifndef LINATTN_NO_RECURRENT
+static linattn_gates gates;
+
+static void call_recurrent(void)
+{
+    linattn_recurrent(state, linattn_rows(q), linattn_rows(k), linattn_rows(v), &gates,
+                      linattn_output_rows(out), tokens, NULL);
+}
+
+/* All gates that a rule takes, of each feature where they may be. */
+static void rules(size_t *worst)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++)
+            for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+                memset(&config, 0, sizeof config);
+                config.heads = HEADS;
+                config.kv_heads = HEADS / shapes[i][0];
+                config.dim_key = shapes[i][1];
+                config.dim_value = shapes[i][2];
+                config.map = (linattn_feature_map)map;
+                config.rule = (linattn_rule)rule;
+                memset(&gates, 0, sizeof gates);
+                gates.decay_log = 1;
+                gates.decay_per_feature = rule != LINATTN_RULE_MLSTM;
+                if (rule != LINATTN_RULE_DELTA) gates.decay.data = q;
+                if (rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA)
+                    gates.beta.data = v;
+                if (rule == LINATTN_RULE_GATED) gates.bonus.data = v;
+                if (rule == LINATTN_RULE_GENERAL) gates.read.data = gates.write.data = k;
+                if (rule == LINATTN_RULE_MLSTM) gates.input.data = v;
+                if (linattn_state_size(&config) == 0) continue;
+                most(worst, call_init);
+                for (tokens = 1; tokens <= TOKENS; tokens += TOKENS - 1) {
+                    most(worst, call_recurrent);
+                    most(worst, call_query);
+                }
+            }
+}
+#endif
+
 int main(void)
 {
     bytes = (size_t)1 << 26;
@@ -163,15 +204,18 @@ int main(void)
     workspace = malloc(bytes);
     if (!state || !workspace) return 1;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
-        size_t worst[4] = {0, 0, 0, 0};
+        size_t worst[5] = {0, 0, 0, 0, 0};
         const char *name = linattn_isa_name((linattn_isa)isa);
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
         maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
         maps(&worst[1], LINATTN_MAP_FAVOR, LINATTN_MAP_EXPDEF, 0);
         maps(&worst[2], LINATTN_MAP_ELU1, LINATTN_MAP_EXPDEF, 20);
         exact(&worst[3]);
-        printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n", name, worst[0], name,
-               worst[1], name, worst[2], name, worst[3]);
+#ifndef LINATTN_NO_RECURRENT
+        rules(&worst[4]);
+#endif
+        printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n", name,
+               worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4]);
     }
     return 0;
 }
