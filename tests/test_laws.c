@@ -526,7 +526,7 @@ static void windows_of_groups(void **state)
 {
     (void)state;
     rng r = {29};
-    for (size_t heads = 1; heads < 32; heads += test_quick() ? 4 : 1)
+    for (size_t heads = 1; heads < 32; heads += test_quick() ? 10 : 1)
         for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
             size_t mark = pool_mark();
             linattn_config config = config_draw(&r, map, LINATTN_NORM_SUM, 1 + heads % 5, 20);
@@ -1307,7 +1307,7 @@ static void single_tokens(void **state)
         for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
             linattn_config config = config_draw(&r, map, normaliser, 1, 50);
             bool fields = map_has_fields((linattn_feature_map)map);
-            size_t one_in = test_quick() ? 40 : fields ? 6 : 2;
+            size_t one_in = test_quick() ? 100 : fields ? 6 : 2;
             for (size_t group = 1; group < 10; group++)
                 for (size_t dim = 1; dim <= 40; dim++)
                     if (rng_below(&r, one_in) == 0) {
@@ -1318,7 +1318,7 @@ static void single_tokens(void **state)
                         check_steps(&r, config, group, other, dim);
                     }
             config.degree = 1;
-            for (size_t i = 0; i < COUNT_OF(large); i++)
+            for (size_t i = 0; i < COUNT_OF(large); i += test_quick() ? 4 : 1)
                 check_steps(&r, config, 1 + rng_below(&r, 9), large[i][0], large[i][1]);
         }
 }
