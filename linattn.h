@@ -845,6 +845,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #define LINATTN__COLD
 #endif
+/* Not inline, but a copy for what it is called with may be made. */
+#if LINATTN__GNU
+#define LINATTN__OPENING static __attribute__((noinline, unused))
+#else
+#define LINATTN__OPENING static
+#endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
 #define LINATTN__HOT static LINATTN__UNUSED
@@ -3002,12 +3008,10 @@ LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int v
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
    anything to do enters the environment. A function of its own, so that its locals are gone from
    the stack when kernels run. */
-static LINATTN__NOINLINE linattn_status linattn__open(void *state, const int verb,
-                                                      const linattn_view *q, const linattn_view *k,
-                                                      const linattn_view *v,
-                                                      const linattn_output *out, size_t n,
-                                                      const linattn_context *context,
-                                                      linattn__work *w)
+LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
+                                              const linattn_view *k, const linattn_view *v,
+                                              const linattn_output *out, size_t n,
+                                              const linattn_context *context, linattn__work *w)
 {
     linattn__shape s;
     linattn__operands x;
@@ -5667,6 +5671,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ON_FUSED
 #undef LINATTN__ON_NEON
 #undef LINATTN__ON_SCALAR
+#undef LINATTN__OPENING
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
 #undef LINATTN__QUERIES
