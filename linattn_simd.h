@@ -2835,9 +2835,9 @@ static void la_step(linattn__span *s)
    read for the next token, without a decay, with one, or with a product more; only read. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
-#define LA_PLAIN_DELTA 6
-#define LA_DELTA 2
-#define LA_GENERAL 3
+#define LA_PLAIN_DELTA 2
+#define LA_DELTA 3
+#define LA_GENERAL 4
 #define LA_READ 5
 
 typedef struct la_tokens {
@@ -2869,9 +2869,9 @@ typedef struct la_rule {
     float *k_made, *q_made, *a_made, *r_made;
     size_t t0, count, f0, f1;
     int first, last;    /* of the features */
-    int kind;           /* of the tiles; LA_READ: of these rows, to here */
+    int kind;           /* what tiles do */
     const float *query; /* of token t0 */
-    float *out;         /* NULL: none */
+    float *out;         /* likewise; NULL: none */
     size_t out_token;
     la_rows k, q, a, r, p; /* from feature f0 on */
     size_t a_step;         /* 0: one decay for all rows */
@@ -3819,8 +3819,8 @@ static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, 
     b->kind = kind;
 }
 
-/* What the keys of a block of one token read, over all features: for the delta rules, and then
-   what k multiplies; kept where the state has room for it. */
+/* What the key of a block of one token reads, over all features: kept where the state has room for
+   it. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
 {
     float *const out = b->out;
