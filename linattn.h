@@ -101,8 +101,9 @@
    Implementation   what methods share: options, scalar arithmetic, instruction sets, the
                     floating-point environment, operands, threads, configs, states
                     methods, one section each, in the same order here and in linattn_simd.h: sums
-                    (update, query, causal, many states, merge, bidirectional), windows, features,
-                    exact attention, Nystroem, maps on arrays, random features
+                    (update, query, causal, many states, merge, bidirectional), recurrences, sums as
+                    plain numbers, windows, features, exact attention, Nystroem, maps on arrays,
+                    random features
                     the kernels: linattn_simd.h, once per instruction set
 */
 #ifndef LINATTN_H
@@ -1096,6 +1097,13 @@ LINATTN__INLINE float linattn__inverse(float x)
     return linattn__clamp(1.0f / x);
 }
 
+/* The exponent of the size of a float's bits, 0 for what has none. */
+static float linattn__exponent_of(uint32_t bits)
+{
+    const int exponent = (int)(bits >> 23 & 0xff);
+    return exponent == 0 || exponent == 0xff ? 0.0f : (float)(exponent - 127);
+}
+
 /* 2^delta, delta <= 0, as two factors that are in range; rescale applies them. */
 LINATTN__INLINE void linattn__two_factors(float delta, float *factor)
 {
@@ -1121,6 +1129,12 @@ LINATTN__INLINE float linattn__rescale(float x, const float *factor)
 #define LINATTN__UNIT 3                            /* or divided by their norms */
 #define LINATTN__MAP_POSITIVE LINATTN_MAP_COUNT    /* x, as the identity, but sums do not cancel */
 #define LINATTN__MAP_POWER (LINATTN_MAP_COUNT + 1) /* e^x without exponents: sums in range */
+
+/* Does the map act on the operands as they are, or divided by their norms? */
+LINATTN__INLINE int linattn__is_direct(int source)
+{
+    return source == LINATTN__DIRECT || source == LINATTN__UNIT;
+}
 
 typedef struct linattn__params {
     int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
@@ -1840,9 +1854,7 @@ LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 /* What a rule other than the sum adds to a head: see the recurrences. */
 #if LINATTN__HAS_RECURRENT
 static size_t linattn__rule_floats(const linattn__shape *s);
-static float *linattn__scalars(float *z, const linattn__shape *s);
 LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16);
-LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *head);
 #endif
 
 /* The floats of a head, and the bytes of the state. */
@@ -1904,6 +1916,7 @@ static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
 /* The map, the normaliser and the rule, and what a state of these takes. */
 static linattn_status linattn__check_map(linattn__shape *s)
 {
+    const int made = s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF;
     if ((unsigned)s->map >= LINATTN_MAP_COUNT)
         return linattn__refuse(s, LINATTN__REFUSED_MAP, LINATTN_ERROR_CONFIG);
     if ((unsigned)s->norm >= LINATTN_NORM_COUNT)
@@ -1923,9 +1936,9 @@ static linattn_status linattn__check_map(linattn__shape *s)
     s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
     s->m = s->d;
     s->shared_floats = 0;
-    if (s->map < LINATTN_MAP_FAVOR || s->map == LINATTN_MAP_UNIT) s->features = s->degree = 0;
+    if (!made) s->features = s->degree = 0;
 #if LINATTN__HAS_FEATURES
-    if (s->map >= LINATTN_MAP_FAVOR && s->map != LINATTN_MAP_UNIT) {
+    if (made) {
         const linattn_status status = linattn__read_features(s);
         if (status != LINATTN_OK) return status;
     }
@@ -2135,7 +2148,7 @@ static float linattn__exact_scale(const linattn__shape *s)
 static float linattn__scale(const linattn__shape *s)
 {
     if (linattn__to_bits(s->scale) << 1) return s->scale;
-    if (s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT) return 1.0f;
+    if (linattn__is_direct(s->source)) return 1.0f;
 #if LINATTN__HAS_FEATURES
     return linattn__exact_scale(s);
 #else
@@ -2187,7 +2200,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
 {
     const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root_all = linattn__sqrt((double)linattn__scale(s));
-    const double root = s->source == LINATTN__DIRECT || s->source == LINATTN__UNIT ? root_all : 1.0;
+    const double root = linattn__is_direct(s->source) ? root_all : 1.0;
     double cell;
     p->source_root = (float)root_all;
     p->root = (float)root;
@@ -2241,10 +2254,10 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
     p->rest = p->rest_root = p->root = p->source_root = 1.0f;
     /* the usual cases, in every decode step */
-    if (s->source != LINATTN__PROJECTED && s->source != LINATTN__MONOMIALS &&
-        linattn__to_bits(s->scale) == 0x3f800000u && !LINATTN__IS_EXP(p->map))
+    if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u &&
+        !LINATTN__IS_EXP(p->map))
         return;
-    if (LINATTN__IS_SIGNED(p->map) && s->source != LINATTN__MONOMIALS && !linattn__scales_keys(s) &&
+    if (linattn__is_direct(s->source) && LINATTN__IS_SIGNED(p->map) && !linattn__scales_keys(s) &&
         s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
         if (s->source == LINATTN__UNIT) p->rest_root = p->rest;
@@ -2633,6 +2646,22 @@ typedef struct linattn__work {
 #endif
 } linattn__work;
 
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
+/* How many heads are taken whole, an even share of them in each of `*jobs` jobs. The others are
+   split by columns, where there is room for private copies of `own` floats of each. */
+LINATTN__COLD static size_t linattn__whole_heads(const linattn__span *s, size_t own,
+                                                 const linattn_context *context, size_t *jobs)
+{
+    const size_t most = linattn__threads(context, s->heads * ((s->dv + 15) / 16));
+    const size_t left = s->heads % most;
+    *jobs = most;
+    if (own <= LINATTN__PRIVATE_FLOATS && left * own <= LINATTN__PRIVATE_FLOATS)
+        return s->heads - left;
+    if (most > s->heads) *jobs = s->heads;
+    return s->heads;
+}
+#endif
+
 /* Moves a span on to the next key/value head. */
 LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
 {
@@ -2812,18 +2841,11 @@ static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
 LINATTN__COLD static LINATTN__NOINLINE void linattn__causal_threads(linattn__work *w,
                                                                     const linattn_context *context)
 {
-    const size_t m16 = linattn__round16(w->span.m), panels = (w->span.dv + 15) / 16;
-    const size_t most = linattn__threads(context, w->span.heads * panels);
-    const size_t left = w->span.heads % most;
+    const size_t m16 = linattn__round16(w->span.m);
     float spare[LINATTN__PRIVATE_FLOATS];
     size_t i;
-    w->whole = w->span.heads - left;
-    w->jobs = most;
+    w->whole = linattn__whole_heads(&w->span, 2 * m16, context, &w->jobs);
     w->spare = spare;
-    if (2 * m16 > LINATTN__PRIVATE_FLOATS || left * 2 * m16 > LINATTN__PRIVATE_FLOATS) {
-        w->whole = w->span.heads;
-        w->jobs = most < w->span.heads ? most : w->span.heads;
-    }
     linattn__run_jobs(linattn__causal_job, w, w->jobs, context);
     for (i = w->whole; i < w->span.heads; i++)
         linattn__copy(w->span.z + i * w->span.head_floats, spare + (i - w->whole) * 2 * m16,
@@ -2852,12 +2874,6 @@ static void linattn__step_job(void *arg, size_t index)
     LINATTN__KERNEL(step)(&s);
 }
 #endif
-
-/* Does the map act on the operands as they are, or divided by their norms? */
-LINATTN__INLINE int linattn__is_direct(int source)
-{
-    return source == LINATTN__DIRECT || source == LINATTN__UNIT;
-}
 
 /* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
@@ -2940,12 +2956,13 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 #define LINATTN__QUERIES 2
 
 #if LINATTN__HAS_RECURRENT
-/* The rule of a call's state, which lies before what its heads share. */
+/* The rule of a call's state, whose header lies before what its heads share. */
 static int linattn__rule(const linattn__work *w)
 {
-    linattn__header h;
-    linattn__copy(&h, w->span.shared - LINATTN__HEADER_FLOATS, sizeof h);
-    return (int)h.rule;
+    uint32_t rule;
+    const char *const header = (const char *)w->span.shared - LINATTN__HEADER_BYTES;
+    linattn__copy(&rule, header + offsetof(linattn__header, rule), sizeof rule);
+    return (int)rule;
 }
 #endif
 
@@ -2953,8 +2970,8 @@ LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
                                       const linattn_context *context)
 {
 #if LINATTN__HAS_RECURRENT
-    if (verb == LINATTN__QUERIES &&
-        linattn__rule(w)) { /* and programs without queries are without rules */
+    /* programs without queries are without rules */
+    if (verb == LINATTN__QUERIES && linattn__rule(w)) {
         linattn__do_recurrent(w, NULL, context);
         return;
     }
@@ -3018,8 +3035,7 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
     linattn_view to;
     linattn_status status = linattn__read_shape(state, &s);
     if (status != LINATTN_OK) return status;
-    /* windows forget by tokens: sums without the tokens cannot; rules other than the sum need gates
-       */
+    /* windows forget by tokens: sums without the tokens cannot; other rules need gates */
     if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
         (s.rule && verb != LINATTN__QUERIES))
         return LINATTN_ERROR_UNSUPPORTED;
@@ -3081,8 +3097,9 @@ typedef struct linattn__crowd {
     size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
-    struct linattn__rule_crowd *rules; /* of a rule other than the sum */
-    void (*run)(linattn__work *w);     /* what the verb does with one state */
+    struct linattn__gating *gating; /* of the first state, under a rule other than the sum */
+    /* what the verb does with one state, which `work` then has */
+    void (*run)(const struct linattn__crowd *c, linattn__work *work, size_t index);
 } linattn__crowd;
 
 /* Fetches the state that comes next: its lines do not follow from those of this one. */
@@ -3115,12 +3132,6 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
     }
 }
 
-/* It has seen its tokens. */
-static void linattn__crowd_end(const linattn__crowd *c, const linattn__work *w, size_t index)
-{
-    if (c->verb & LINATTN__KEYS) linattn__set_tokens(c->states[index], w->span.seen + c->n);
-}
-
 static void linattn__crowd_job(void *arg, size_t index)
 {
     const linattn__crowd *c = (const linattn__crowd *)arg;
@@ -3131,15 +3142,26 @@ static void linattn__crowd_job(void *arg, size_t index)
     for (; i < end; i++) {
         if (c->from_memory && i + 1 < end) linattn__fetch_state(c->states[i + 1], c->bytes);
         linattn__crowd_one(c, &w, i);
-        c->run(&w);
-        linattn__crowd_end(c, &w, i);
+        c->run(c, &w, i);
+        if (c->verb & LINATTN__KEYS) linattn__set_tokens(c->states[i], w.span.seen + c->n);
     }
 }
 
-static void linattn__run_update(linattn__work *w) { linattn__do_verb(w, LINATTN__KEYS, NULL); }
-static void linattn__run_query(linattn__work *w) { linattn__do_verb(w, LINATTN__QUERIES, NULL); }
-static void linattn__run_causal(linattn__work *w)
+static void linattn__run_update(const linattn__crowd *c, linattn__work *w, size_t index)
 {
+    (void)c, (void)index;
+    linattn__do_verb(w, LINATTN__KEYS, NULL);
+}
+
+static void linattn__run_query(const linattn__crowd *c, linattn__work *w, size_t index)
+{
+    (void)c, (void)index;
+    linattn__do_verb(w, LINATTN__QUERIES, NULL);
+}
+
+static void linattn__run_causal(const linattn__crowd *c, linattn__work *w, size_t index)
+{
+    (void)c, (void)index;
     linattn__do_verb(w, LINATTN__KEYS | LINATTN__QUERIES, NULL);
 }
 
@@ -3275,8 +3297,8 @@ static linattn_status linattn__read_states(void *const *states, size_t count, in
 }
 
 #if LINATTN__HAS_RECURRENT
-static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
-                                               const linattn__shape *s, const linattn_gates *gates,
+static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn__shape *s,
+                                               const linattn_gates *gates,
                                                const linattn__extent *out);
 #endif
 
@@ -3296,7 +3318,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
     status = linattn__read_state(c->states[0], &h, &s);
     if (status != LINATTN_OK) return status;
     if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
-        (s.rule && verb != LINATTN__QUERIES && !c->rules))
+        (s.rule && verb != LINATTN__QUERIES && !c->gating))
         return LINATTN_ERROR_UNSUPPORTED;
     if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
     status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, &to, &x);
@@ -3304,8 +3326,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
     if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &h, &s, &x);
     (void)gates;
 #if LINATTN__HAS_RECURRENT
-    if (status == LINATTN_OK && c->rules)
-        status = linattn__open_many_gates(c->rules, &s, gates, &x.out);
+    if (status == LINATTN_OK && c->gating) status = linattn__open_many_gates(c, &s, gates, &x.out);
 #endif
     if (status != LINATTN_OK || c->n == 0) return status;
     c->work.environment = linattn__enter();
@@ -3325,27 +3346,31 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
     return LINATTN_OK;
 }
 
-static linattn_status linattn__call_many(void *const *states, size_t count, int verb,
-                                         void (*run)(linattn__work *w), const linattn_view *q,
-                                         const linattn_view *k, const linattn_view *v,
-                                         const linattn_output *out, size_t n,
-                                         const linattn_context *context)
+static void linattn__gather(linattn__crowd *c, void *const *states, size_t count, size_t n,
+                            int verb,
+                            void (*run)(const linattn__crowd *c, linattn__work *w, size_t index))
 {
-    linattn__crowd c;
+    c->states = states;
+    c->count = count;
+    c->n = n;
+    c->verb = verb;
+    c->run = run;
+    c->gating = NULL;
+}
+
+static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *q,
+                                         const linattn_view *k, const linattn_view *v,
+                                         const struct linattn_gates *gates,
+                                         const linattn_output *out, const linattn_context *context)
+{
     linattn_status status;
-    if (count == 0) return LINATTN_OK;
-    c.states = states;
-    c.count = count;
-    c.n = n;
-    c.verb = verb;
-    c.rules = NULL;
-    c.run = run;
-    status = linattn__open_many(&c, q, k, v, NULL, out, context);
-    if (status != LINATTN_OK || n == 0) return status;
-    c.from_memory = c.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
-    c.jobs = linattn__threads(context, count);
-    linattn__run_jobs(linattn__crowd_job, &c, c.jobs, context);
-    linattn__leave(c.work.environment);
+    if (c->count == 0) return LINATTN_OK;
+    status = linattn__open_many(c, q, k, v, gates, out, context);
+    if (status != LINATTN_OK || c->n == 0) return status;
+    c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
+    c->jobs = linattn__threads(context, c->count);
+    linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
+    linattn__leave(c->work.environment);
     return LINATTN_OK;
 }
 
@@ -3353,24 +3378,28 @@ LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count
                                                linattn_view v, size_t n,
                                                const linattn_context *context)
 {
-    return linattn__call_many(states, count, LINATTN__KEYS, linattn__run_update, NULL, &k, &v, NULL,
-                              n, context);
+    linattn__crowd c;
+    linattn__gather(&c, states, count, n, LINATTN__KEYS, linattn__run_update);
+    return linattn__call_many(&c, NULL, &k, &v, NULL, NULL, context);
 }
 
 LINATTN_API linattn_status linattn_query_many(const void *const *states, size_t count,
                                               linattn_view q, linattn_output out, size_t n,
                                               const linattn_context *context)
 {
-    return linattn__call_many((void *const *)(uintptr_t)states, count, LINATTN__QUERIES,
-                              linattn__run_query, &q, NULL, NULL, &out, n, context);
+    linattn__crowd c;
+    linattn__gather(&c, (void *const *)(uintptr_t)states, count, n, LINATTN__QUERIES,
+                    linattn__run_query);
+    return linattn__call_many(&c, &q, NULL, NULL, NULL, &out, context);
 }
 
 LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count, linattn_view q,
                                                linattn_view k, linattn_view v, linattn_output out,
                                                size_t n, const linattn_context *context)
 {
-    return linattn__call_many(states, count, LINATTN__KEYS | LINATTN__QUERIES, linattn__run_causal,
-                              &q, &k, &v, &out, n, context);
+    linattn__crowd c;
+    linattn__gather(&c, states, count, n, LINATTN__KEYS | LINATTN__QUERIES, linattn__run_causal);
+    return linattn__call_many(&c, &q, &k, &v, NULL, &out, context);
 }
 
 /* ---- Merging --------------------------------------------------------------------------------- */
@@ -3531,167 +3560,11 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
     return LINATTN_OK;
 }
 
-/* ---- Sums as plain numbers ------------------------------------------------------------------- */
-
-/* Where the numbers of a head lie in its state, and what makes them plain: of row f
-   by 2^(exponent_f + bias), of all rows by `factor`. */
-typedef struct linattn__plain {
-    linattn__shape s;
-    linattn__params p;
-    float *z, *e, *sums;
-    float factor, bias;
-    int exponents; /* of the rows, in e */
-} linattn__plain;
-
-/* Reads and checks a call, as linattn__open does. Within enter and leave where there is no error.
- */
-LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_t head,
-                                                        const float *sums, const float *z,
-                                                        linattn__plain *x,
-                                                        linattn__environment *environment)
-{
-    void *const at = (void *)(uintptr_t)state;
-    linattn__header h;
-    size_t bytes;
-    linattn_status status = linattn__read_state(state, &h, &x->s);
-    if (status != LINATTN_OK) return status;
-    if (x->s.window) return LINATTN_ERROR_UNSUPPORTED;
-    if (head >= x->s.kv_heads) return LINATTN_ERROR_SIZE;
-    if (!sums) return LINATTN_ERROR_NULL;
-    bytes = x->s.m * x->s.dv * sizeof(float);
-    if (linattn__times(x->s.m, x->s.dv) == SIZE_MAX || (uintptr_t)sums > UINTPTR_MAX - bytes)
-        return LINATTN_ERROR_SIZE;
-    if (!linattn__disjoint(sums, bytes, state, x->s.state_bytes)) return LINATTN_ERROR_OVERLAP;
-    if (z && (!linattn__disjoint(z, x->s.m * sizeof(float), state, x->s.state_bytes) ||
-              !linattn__disjoint(z, x->s.m * sizeof(float), sums, bytes)))
-        return LINATTN_ERROR_OVERLAP;
-    *environment = linattn__enter();
-    linattn__read_params(&x->s, &x->p);
-    x->z = linattn__head(at, &x->s, head);
-    x->e = x->z + linattn__round16(x->s.m);
-    x->sums = x->e + linattn__round16(x->s.m);
-    x->exponents = linattn__has_exponents(&x->s);
-    x->factor = x->exponents ? x->p.rest_root : 1.0f;
-    if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
-    x->bias = x->exponents ? LINATTN__BIAS : 0.0f;
-#if LINATTN__HAS_RECURRENT
-    if (x->s.rule) {
-        x->sums += linattn__rule_floats(&x->s);
-        if (x->s.rule == LINATTN_RULE_MLSTM) x->bias = linattn__scalars(x->z, &x->s)[0];
-        if (!(x->bias >= LINATTN__LOWEST)) x->bias = 0.0f; /* empty */
-    }
-#endif
-    return LINATTN_OK;
-}
-
-/* Element (f, c) of S, in its panel; and of the plain ones. */
-LINATTN__INLINE float *linattn__element(const linattn__plain *x, size_t f, size_t c)
-{
-    return x->sums + (c / 16 * x->s.m + f) * 16 + c % 16;
-}
-
-LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, size_t c,
-                                            int transposed)
-{
-    return transposed ? c * x->s.m + f : f * x->s.dv + c;
-}
-
-LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
-                                                              int transposed, float *sums, float *z)
-{
-    linattn__plain x;
-    linattn__environment environment;
-    size_t f, c;
-    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
-    if (status != LINATTN_OK) return status;
-    for (f = 0; f < x.s.m; f++) {
-        float power = x.bias;
-        if (x.exponents) power = x.e[f] > LINATTN__LOWEST ? x.e[f] + x.bias : 0.0f;
-        for (c = 0; c < x.s.dv; c++) {
-            float *const to = sums + linattn__plain_index(&x, f, c, transposed);
-            *to = *linattn__element(&x, f, c) * x.factor;
-            if (power != 0.0f) linattn__saturating_ldexp(to, power);
-        }
-        if (!z) continue;
-        z[f] = x.z[f];
-        if (LINATTN__IS_SIGNED(x.p.map)) z[f] = z[f] + x.e[f];
-        z[f] = z[f] * x.factor;
-        if (power != 0.0f) linattn__saturating_ldexp(z + f, power);
-    }
-    linattn__leave(environment);
-    return LINATTN_OK;
-}
-
-/* The exponent of x's size, 0 for what has none. */
-static float linattn__exponent_of(uint32_t bits)
-{
-    const int exponent = (int)(bits >> 23 & 0xff);
-    return exponent == 0 || exponent == 0xff ? 0.0f : (float)(exponent - 127);
-}
-
-/* The exponent that a row is kept relative to: that of z, as if of one key, or of the largest
-   sum; -inf where all is zero. */
-LINATTN__COLD static float linattn__import_exponent(const linattn__plain *x, size_t f,
-                                                    int transposed, const float *sums,
-                                                    const float *z)
-{
-    uint32_t largest = z ? linattn__to_bits(z[f]) & 0x7fffffffu : 0;
-    size_t c;
-    for (c = 0; c < x->s.dv && !(largest >> 23); c++) {
-        const float at = sums[linattn__plain_index(x, f, c, transposed)];
-        const uint32_t size = linattn__to_bits(at) & 0x7fffffffu;
-        if (size > largest) largest = size;
-    }
-    for (; c < x->s.dv && !z; c++) {
-        const float at = sums[linattn__plain_index(x, f, c, transposed)];
-        const uint32_t size = linattn__to_bits(at) & 0x7fffffffu;
-        if (size > largest) largest = size;
-    }
-    return largest >> 23 ? linattn__exponent_of(largest) : -LINATTN__INF;
-}
-
-LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
-                                                              int transposed, const float *sums,
-                                                              const float *z)
-{
-    linattn__plain x;
-    linattn__environment environment;
-    size_t f, c;
-    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
-    if (status != LINATTN_OK) return status;
-    x.factor = 1.0f / x.factor;
-#if LINATTN__HAS_RECURRENT
-    if (x.s.rule) linattn__import_rule(&x.s, x.z);
-    if (x.s.rule) x.bias = 0.0f;
-#endif
-    if (x.exponents) x.bias = LINATTN__BIAS;
-    for (f = 0; f < x.s.m; f++) {
-        float power = 0.0f;
-        if (x.exponents) {
-            x.e[f] = linattn__import_exponent(&x, f, transposed, sums, z);
-            power = x.e[f] > LINATTN__LOWEST ? -x.e[f] - x.bias : 0.0f;
-        } else {
-            x.e[f] = 0.0f;
-        }
-        for (c = 0; c < x.s.dv; c++) {
-            float *const to = linattn__element(&x, f, c);
-            *to = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
-            if (power != 0.0f) linattn__saturating_ldexp(to, power);
-        }
-        x.z[f] = z ? z[f] * x.factor : 0.0f;
-        if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
-        /* under a decay z tells what a row holds: as if of one key */
-        if (!z && x.s.rule && x.exponents && x.e[f] > LINATTN__LOWEST) x.z[f] = 9.5367432e-7f;
-    }
-    linattn__leave(environment);
-    return LINATTN_OK;
-}
-
 #if LINATTN__HAS_RECURRENT
 /* ---- Recurrences ----------------------------------------------------------------------------- */
 
-/* A state of a rule other than the sum has between z, exponents and S of each head: */
-/*   kept[m]       by which factor each row has decayed since the state was empty, for merges
+/* A state of a rule other than the sum has between z, exponents and S of each head:
+     kept[m]       by which factor each row has decayed since the state was empty, for merges
      credit[m]     the same since the row was last freed of what is almost denormal
      scalars[16]   below
      corrected[dv] zero between calls: what a token's read takes from its value, where m is large */
@@ -3871,9 +3744,7 @@ LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
 LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn__recurrence *all,
                                                                   const linattn_context *context)
 {
-    const size_t heads = all->head_end, panels = (all->end + 15) / 16;
     const size_t own = 4 * linattn__round16(all->span->m) + 16;
-    const size_t most = linattn__threads(context, heads * panels), left = heads % most;
     float spare[LINATTN__PRIVATE_FLOATS];
     linattn__rule_work w;
     size_t i;
@@ -3881,14 +3752,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
     w.own_floats = own;
     w.head_floats = all->span->head_floats;
     w.spare = spare;
-    w.jobs = most;
-    w.whole = heads - left;
-    if (own > LINATTN__PRIVATE_FLOATS || left * own > LINATTN__PRIVATE_FLOATS) {
-        w.whole = heads;
-        w.jobs = most < heads ? most : heads;
-    }
+    w.whole = linattn__whole_heads(all->span, own, context, &w.jobs);
     linattn__run_jobs(linattn__rule_job, &w, w.jobs, context);
-    for (i = w.whole; i < heads && all->span->k; i++)
+    for (i = w.whole; i < all->head_end && all->span->k; i++)
         linattn__copy(all->span->z + i * w.head_floats, spare + (i - w.whole) * own,
                       own * sizeof(float));
 }
@@ -3993,54 +3859,35 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
     return LINATTN_OK;
 }
 
-/* Many states: as linattn__crowd_job, with gates that move on, too. */
-typedef struct linattn__rule_crowd {
-    linattn__crowd crowd;
-    linattn__gating gating; /* of the first */
-} linattn__rule_crowd;
-
-static void linattn__rule_crowd_job(void *arg, size_t index)
+/* One of many states, with gates of its own. */
+static void linattn__run_rule(const linattn__crowd *c, linattn__work *w, size_t index)
 {
-    const linattn__rule_crowd *c = (const linattn__rule_crowd *)arg;
-    linattn__work w = c->crowd.work;
-    linattn__gating gating = c->gating;
-    size_t i, end;
-    int g;
-    w.span.params = &w.params;
-    linattn__share(c->crowd.count, 1, index, c->crowd.jobs, &i, &end);
-    for (; i < end; i++) {
-        for (g = 0; g < gating.count; g++) {
-            linattn__gate *const gate = gating.gate + gating.given[g];
-            gate->at = c->gating.gate[gating.given[g]].at + i * gate->sequence;
-        }
-        if (c->crowd.from_memory && i + 1 < end)
-            linattn__fetch_state(c->crowd.states[i + 1], c->crowd.bytes);
-        linattn__crowd_one(&c->crowd, &w, i);
-        linattn__do_recurrent(&w, &gating, NULL);
-        linattn__crowd_end(&c->crowd, &w, i);
+    linattn__gating own = *c->gating;
+    int i;
+    for (i = 0; i < own.count; i++) {
+        linattn__gate *const gate = own.gate + own.given[i];
+        gate->at += index * gate->sequence;
     }
+    linattn__do_recurrent(w, &own, NULL);
 }
 
 /* What linattn__open_many does not look at. Here nothing has been entered yet. */
-static linattn_status linattn__open_many_gates(struct linattn__rule_crowd *c,
-                                               const linattn__shape *s, const linattn_gates *gates,
+static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn__shape *s,
+                                               const linattn_gates *gates,
                                                const linattn__extent *out)
 {
     linattn__extent e[LINATTN__GATES];
     size_t i;
+    int g;
     linattn_status status = linattn__check_gates(s->rule, s->norm, gates);
-    if (status == LINATTN_OK)
-        status = linattn__read_gates(s, gates, c->crowd.count, c->crowd.n, e, &c->gating);
+    if (status == LINATTN_OK) status = linattn__read_gates(s, gates, c->count, c->n, e, c->gating);
     if (status != LINATTN_OK) return status;
-    if ((c->crowd.verb & LINATTN__QUERIES) && !linattn__gates_clear(&c->gating, e, out))
+    if ((c->verb & LINATTN__QUERIES) && !linattn__gates_clear(c->gating, e, out))
         return LINATTN_ERROR_OVERLAP;
-    for (i = 0; i < c->crowd.count; i++) {
-        int g;
-        if (linattn__gates_apart(&c->gating, e, c->crowd.states[i], s->state_bytes)) continue;
-        for (g = 0; g < c->gating.count; g++)
-            if (!linattn__state_apart(e + g, c->crowd.states[i], s->state_bytes))
+    for (i = 0; i < c->count; i++)
+        for (g = 0; g < c->gating->count; g++)
+            if (!linattn__state_apart(e + g, c->states[i], s->state_bytes))
                 return LINATTN_ERROR_OVERLAP;
-    }
     return LINATTN_OK;
 }
 
@@ -4049,8 +3896,9 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
                                                   const linattn_gates *gates, linattn_output out,
                                                   size_t n, const linattn_context *context)
 {
-    linattn__rule_crowd c;
+    linattn__crowd c;
     linattn__header h;
+    linattn__gating gating;
     linattn_status status;
     if (count == 0) return LINATTN_OK;
     if (!states) return LINATTN_ERROR_NULL;
@@ -4062,26 +3910,26 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
         return q.data || out.data ? linattn_causal_many(states, count, q, k, v, out, n, context)
                                   : linattn_update_many(states, count, k, v, n, context);
     }
-    c.crowd.states = states;
-    c.crowd.count = count;
-    c.crowd.n = n;
-    c.crowd.verb = linattn__rule_verb(&q, &out);
-    c.crowd.rules = &c;
-    status = linattn__open_many(&c.crowd, &q, &k, &v, gates, &out, context);
-    if (status != LINATTN_OK || n == 0) return status;
-    c.crowd.from_memory = c.crowd.bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / count;
-    c.crowd.jobs = linattn__threads(context, count);
-    linattn__run_jobs(linattn__rule_crowd_job, &c, c.crowd.jobs, context);
-    linattn__leave(c.crowd.work.environment);
-    return LINATTN_OK;
+    linattn__gather(&c, states, count, n, linattn__rule_verb(&q, &out), linattn__run_rule);
+    c.gating = &gating;
+    return linattn__call_many(&c, &q, &k, &v, gates, &out, context);
 }
 
-/* x * factor 2^n, flushed. */
-static float linattn__decayed(float x, float factor, float n)
+/* *x * factor 2^n, flushed; *x plus that of another. */
+static void linattn__decay(float *x, float factor, float n)
 {
-    x = x * factor;
-    if (n != 0.0f) linattn__saturating_ldexp(&x, n);
-    return linattn__flush(x);
+    *x = *x * factor;
+    if (n != 0.0f) linattn__saturating_ldexp(x, n);
+    *x = linattn__flush(*x);
+}
+
+static void linattn__merge_decayed(float *x, const float *other, float factor, float n,
+                                   float n_other)
+{
+    float term = *other;
+    linattn__decay(x, factor, n);
+    linattn__decay(&term, 1.0f, n_other);
+    *x = *x + term;
 }
 
 /* Was any of its heads imported into? */
@@ -4127,11 +3975,9 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
         const float n_dst = e_dst > LINATTN__LOWEST ? e_dst - e : LINATTN__LOWEST;
         const float n_src = e_src > LINATTN__LOWEST ? e_src - e : LINATTN__LOWEST;
         for (i = 0; i < dst->m; i++)
-            dst->z[i] =
-                linattn__decayed(dst->z[i], kept, n_dst) + linattn__decayed(src->z[i], 1.0f, n_src);
+            linattn__merge_decayed(dst->z + i, src->z + i, kept, n_dst, n_src);
         for (i = 0; i < dst->m * panels * 16; i++)
-            dst->s[i] =
-                linattn__decayed(dst->s[i], kept, n_dst) + linattn__decayed(src->s[i], 1.0f, n_src);
+            linattn__merge_decayed(dst->s + i, src->s + i, kept, n_dst, n_src);
         to[LINATTN__EXPONENT] = e;
         to[LINATTN__DRIFT] = 1.0f;
     }
@@ -4170,6 +4016,152 @@ LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const lin
     return 0;
 }
 #endif
+
+/* ---- Sums as plain numbers ------------------------------------------------------------------- */
+
+/* Where the numbers of a head lie in its state, and what makes them plain: of row f
+   by 2^(exponent_f + bias), of all rows by `factor`. */
+typedef struct linattn__plain {
+    linattn__shape s;
+    linattn__params p;
+    float *z, *e, *sums;
+    float factor, bias;
+    int exponents; /* of the rows, in e */
+} linattn__plain;
+
+/* Reads and checks a call, as linattn__open does. Within enter and leave where there is no error.
+ */
+LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_t head,
+                                                        const float *sums, const float *z,
+                                                        linattn__plain *x,
+                                                        linattn__environment *environment)
+{
+    void *const at = (void *)(uintptr_t)state;
+    linattn__header h;
+    size_t bytes;
+    linattn_status status = linattn__read_state(state, &h, &x->s);
+    if (status != LINATTN_OK) return status;
+    if (x->s.window) return LINATTN_ERROR_UNSUPPORTED;
+    if (head >= x->s.kv_heads) return LINATTN_ERROR_SIZE;
+    if (!sums) return LINATTN_ERROR_NULL;
+    bytes = x->s.m * x->s.dv * sizeof(float);
+    if (linattn__times(x->s.m, x->s.dv) == SIZE_MAX || (uintptr_t)sums > UINTPTR_MAX - bytes)
+        return LINATTN_ERROR_SIZE;
+    if (!linattn__disjoint(sums, bytes, state, x->s.state_bytes)) return LINATTN_ERROR_OVERLAP;
+    if (z && (!linattn__disjoint(z, x->s.m * sizeof(float), state, x->s.state_bytes) ||
+              !linattn__disjoint(z, x->s.m * sizeof(float), sums, bytes)))
+        return LINATTN_ERROR_OVERLAP;
+    *environment = linattn__enter();
+    linattn__read_params(&x->s, &x->p);
+    x->z = linattn__head(at, &x->s, head);
+    x->e = x->z + linattn__round16(x->s.m);
+    x->sums = x->e + linattn__round16(x->s.m);
+    x->exponents = linattn__has_exponents(&x->s);
+    x->factor = x->exponents ? x->p.rest_root : 1.0f;
+    if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
+    x->bias = x->exponents ? LINATTN__BIAS : 0.0f;
+#if LINATTN__HAS_RECURRENT
+    if (x->s.rule) {
+        x->sums += linattn__rule_floats(&x->s);
+        if (x->s.rule == LINATTN_RULE_MLSTM)
+            x->bias = linattn__scalars(x->z, &x->s)[LINATTN__EXPONENT];
+        if (!(x->bias >= LINATTN__LOWEST)) x->bias = 0.0f; /* empty */
+    }
+#endif
+    return LINATTN_OK;
+}
+
+/* Element (f, c) of S, in its panel; and of the plain ones. */
+LINATTN__INLINE float *linattn__element(const linattn__plain *x, size_t f, size_t c)
+{
+    return x->sums + (c / 16 * x->s.m + f) * 16 + c % 16;
+}
+
+LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, size_t c,
+                                            int transposed)
+{
+    return transposed ? c * x->s.m + f : f * x->s.dv + c;
+}
+
+LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
+                                                              int transposed, float *sums, float *z)
+{
+    linattn__plain x;
+    linattn__environment environment;
+    size_t f, c;
+    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
+    if (status != LINATTN_OK) return status;
+    for (f = 0; f < x.s.m; f++) {
+        float power = x.bias;
+        if (x.exponents) power = x.e[f] > LINATTN__LOWEST ? x.e[f] + x.bias : 0.0f;
+        for (c = 0; c < x.s.dv; c++) {
+            float *const to = sums + linattn__plain_index(&x, f, c, transposed);
+            *to = *linattn__element(&x, f, c) * x.factor;
+            if (power != 0.0f) linattn__saturating_ldexp(to, power);
+        }
+        if (!z) continue;
+        z[f] = x.z[f];
+        if (LINATTN__IS_SIGNED(x.p.map)) z[f] = z[f] + x.e[f];
+        z[f] = z[f] * x.factor;
+        if (power != 0.0f) linattn__saturating_ldexp(z + f, power);
+    }
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
+
+/* The exponent that a row is kept relative to: that of z, as if of one key, or of the largest
+   sum; -inf where all is zero. */
+LINATTN__COLD static float linattn__import_exponent(const linattn__plain *x, size_t f,
+                                                    int transposed, const float *sums,
+                                                    const float *z)
+{
+    const uint32_t at_z = z ? linattn__to_bits(z[f]) & 0x7fffffffu : 0;
+    uint32_t largest = at_z;
+    size_t c;
+    for (c = 0; c < x->s.dv && !(at_z >> 23); c++) {
+        const float at = sums[linattn__plain_index(x, f, c, transposed)];
+        const uint32_t size = linattn__to_bits(at) & 0x7fffffffu;
+        if (size > largest) largest = size;
+    }
+    return largest >> 23 ? linattn__exponent_of(largest) : -LINATTN__INF;
+}
+
+LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
+                                                              int transposed, const float *sums,
+                                                              const float *z)
+{
+    linattn__plain x;
+    linattn__environment environment;
+    size_t f, c;
+    const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
+    if (status != LINATTN_OK) return status;
+    x.factor = 1.0f / x.factor;
+#if LINATTN__HAS_RECURRENT
+    if (x.s.rule) linattn__import_rule(&x.s, x.z);
+    if (x.s.rule) x.bias = 0.0f;
+#endif
+    if (x.exponents) x.bias = LINATTN__BIAS;
+    for (f = 0; f < x.s.m; f++) {
+        float power = 0.0f;
+        if (x.exponents) {
+            x.e[f] = linattn__import_exponent(&x, f, transposed, sums, z);
+            power = x.e[f] > LINATTN__LOWEST ? -x.e[f] - x.bias : 0.0f;
+        } else {
+            x.e[f] = 0.0f;
+        }
+        for (c = 0; c < x.s.dv; c++) {
+            float *const to = linattn__element(&x, f, c);
+            *to = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
+            if (power != 0.0f) linattn__saturating_ldexp(to, power);
+        }
+        x.z[f] = z ? z[f] * x.factor : 0.0f;
+        if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
+        /* under a decay z tells what a row holds: as if of one key */
+        if (!z && x.s.rule && x.exponents && x.e[f] > LINATTN__LOWEST) x.z[f] = 9.5367432e-7f;
+    }
+    linattn__leave(environment);
+    return LINATTN_OK;
+}
 
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
@@ -5157,7 +5149,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     (void)row;
     (void)keys;
 #if LINATTN__HAS_FEATURES
-    if (s.source != LINATTN__DIRECT && s.source != LINATTN__UNIT) {
+    if (!linattn__is_direct(s.source)) {
         row.k = x;
         row.k_token = s.d;
         row.out = y;

@@ -8,8 +8,9 @@
 
    CONTENTS of (B), in the order of linattn.h
    exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
-   exponents; tiles; blocks of tokens; products; update; merge; one token); windows; features; exact
-   attention; Nystroem; maps on arrays
+   exponents; tiles; blocks of tokens; products; update; merge; one token); recurrences (what a
+   block needs; tiles; blocks of tokens); windows; features; exact attention; Nystroem; maps on
+   arrays
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
@@ -110,6 +111,7 @@
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
 #define la_first_column LA_NAME(first_column)
+#define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
@@ -196,6 +198,7 @@
 #define la_residual LA_NAME(residual)
 #define la_rows LA_NAME(rows)
 #define la_rule LA_NAME(rule)
+#define la_rule_afresh LA_NAME(rule_afresh)
 #define la_rule_alike LA_NAME(rule_alike)
 #define la_rule_apart LA_NAME(rule_apart)
 #define la_rule_begin LA_NAME(rule_begin)
@@ -238,10 +241,11 @@
 #define la_rule_read_tile LA_NAME(rule_read_tile)
 #define la_rule_reads LA_NAME(rule_reads)
 #define la_rule_rows LA_NAME(rule_rows)
-#define la_rule_share LA_NAME(rule_share)
 #define la_rule_spend LA_NAME(rule_spend)
 #define la_rule_spend_one LA_NAME(rule_spend_one)
+#define la_rule_spends LA_NAME(rule_spends)
 #define la_rule_split LA_NAME(rule_split)
+#define la_rule_spread LA_NAME(rule_spread)
 #define la_rule_stabilise LA_NAME(rule_stabilise)
 #define la_rule_store LA_NAME(rule_store)
 #define la_rule_tile LA_NAME(rule_tile)
@@ -332,6 +336,8 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
+   la_bits(m)             a mask as an integer, lane 0 in its lowest bit
+   la_sqrt(x)             of one float, rounded once
 
    LA_DW, la_dvec and the words la_d... are the same for doubles, of which Nystroem's pseudo-inverse
    needs a few:
@@ -353,7 +359,9 @@
    LA_BLOCK                             tokens mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These two
                                         are set by the stack and by L1
-   LA_STEP                              features that the kernel of one token maps at a time */
+   LA_STEP                              features that the kernel of one token maps at a time
+   LA_GENERAL_VECS                      vectors of columns in a tile of the rule GENERAL, which
+                                        takes the most registers */
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -1210,6 +1218,12 @@ LINATTN__INLINE la_vec la_clamp(la_vec x)
     return la_max(la_sub(la_zero(), big), la_min(big, x));
 }
 
+/* x, 0 where it is below `least` in size; a NaN stays. */
+LINATTN__INLINE la_vec la_flush(la_vec x, la_vec least)
+{
+    return la_select(la_gt(least, la_max(la_sub(la_zero(), x), x)), la_zero(), x);
+}
+
 /* sum + term, and what rounding lost added to *lost (Knuth's TwoSum). */
 LINATTN__INLINE la_vec la_two_sum(la_vec sum, la_vec term, la_vec *lost)
 {
@@ -1240,8 +1254,8 @@ LINATTN__INLINE float la_unit_of(const float *x, size_t d, float by, float epsil
     size_t f, j;
     for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
     for (f = 0; f < d; f += LA_W) {
-        la_vec y = la_mul(la_load_part(x + f, la_lanes_left(d, f)), la_set1(by));
-        y = la_select(la_gt(least, la_max(la_sub(la_zero(), y), y)), la_zero(), y);
+        const la_vec y =
+            la_flush(la_mul(la_load_part(x + f, la_lanes_left(d, f)), la_set1(by)), least);
         j = (f / LA_W) % LA_PANEL_VECS;
         sum[j] = la_fma(y, y, sum[j]);
     }
@@ -1316,11 +1330,9 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     if (!out) return;
     for (c = s->column_begin; c < s->column_end && c < s->dv; c += LA_W) {
         const int lanes = la_lanes_left(s->dv, c);
-        const la_vec least = la_set1(LINATTN__FLT_MIN);
-        la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
-        y = la_mul(y, la_set1(factor[1]));
-        y = la_select(la_gt(least, la_max(y, la_sub(la_zero(), y))), la_zero(), y);
-        la_store_part(out + c, y, lanes);
+        const la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
+        la_store_part(out + c, la_flush(la_mul(y, la_set1(factor[1])), la_set1(LINATTN__FLT_MIN)),
+                      lanes);
     }
 }
 
@@ -2965,25 +2977,39 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
     scalars[LINATTN__DRIFT] = drift;
     b->w->top[t] = e;
     scalars[LINATTN__KEPT_FACTOR] = scalars[LINATTN__KEPT_FACTOR] * f;
-    scalars[LINATTN__KEPT_EXPONENT] =
-        scalars[LINATTN__KEPT_EXPONENT] + (n_f < LINATTN__LOWEST ? LINATTN__LOWEST : n_f);
+    if (n_f < LINATTN__LOWEST) n_f = LINATTN__LOWEST;
+    scalars[LINATTN__KEPT_EXPONENT] = scalars[LINATTN__KEPT_EXPONENT] + n_f;
     linattn__normalise_kept(scalars);
+}
+
+/* The credit of a row that was flushed before it decays by `by`. Statements, not ?: on floats, as
+   in the vocabulary. */
+LINATTN__INLINE float la_rule_afresh(float by)
+{
+    if (!(by > LINATTN__SPENT)) by = LINATTN__SPENT;
+    if (by > 1.0f) by = 1.0f;
+    return by;
+}
+
+/* Credit after a decay `by`, at most 1. Returns whether it is spent: then the row is to be flushed.
+   One that decays by 0 is flushed by that. */
+LINATTN__INLINE int la_rule_spends(float *credit, float by)
+{
+    float left = *credit * by;
+    if (by == 0.0f || left > 1.0f) left = 1.0f;
+    *credit = left;
+    if (!(left < LINATTN__SPENT)) return 0;
+    *credit = la_rule_afresh(by);
+    return 1;
 }
 
 /* A decay that all rows share: is it time to flush them? */
 static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
 {
-    float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
-    const float a = b->w->decay[t], by = a * b->w->share[t];
-    float left = *credit * by;
-    b->w->any[t] = 0;
-    if (by == 0.0f) {
-        left = 1.0f;
-    } else if (left < LINATTN__SPENT) {
-        b->w->any[t] = LA_ALL;
-        left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
-    }
-    *credit = left > 1.0f ? 1.0f : left;
+    float *const kept = b->scalars + LINATTN__KEPT;
+    const float a = b->w->decay[t];
+    const int spent = la_rule_spends(b->scalars + LINATTN__CREDIT, a * b->w->share[t]);
+    b->w->any[t] = spent ? LA_ALL : 0;
     if (b->rule == LINATTN_RULE_GATED) *kept = linattn__flush(*kept * a);
 }
 
@@ -3011,7 +3037,8 @@ LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
     if (left < 0.0f) left = 0.0f - left;
     if (beta > 1.0f && left > 0.5f) left = 0.5f;
     if (left > 1.0f) left = 1.0f;
-    return left > 0.0625f ? left : 0.0625f;
+    if (!(left > 0.0625f)) left = 0.0625f;
+    return left;
 }
 
 /* The gates that are one number for each head. */
@@ -3152,20 +3179,11 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t
     size_t i;
     for (i = f; i < end; i++) {
         const float by = a[i - f] * share;
-        float left = b->credit[i] * by;
-        if (by == 0.0f) left = 1.0f;
-        if (left < LINATTN__SPENT) {
-            flags |= 1u << (i - f);
-            all |= by > LINATTN__FAST;
-            left = by > LINATTN__SPENT ? by : LINATTN__SPENT;
-        }
-        b->credit[i] = left > 1.0f ? 1.0f : left;
+        if (!la_rule_spends(b->credit + i, by)) continue;
+        flags |= 1u << (i - f);
+        all |= by > LINATTN__FAST;
     }
-    for (i = f; all && i < end; i++) {
-        const float by = a[i - f] * share;
-        b->credit[i] = by > LINATTN__SPENT ? by : LINATTN__SPENT;
-        if (b->credit[i] > 1.0f) b->credit[i] = 1.0f;
-    }
+    for (i = f; all && i < end; i++) b->credit[i] = la_rule_afresh(a[i - f] * share);
     if (all) flags = 0xffffu;
     if (!flags) return;
     b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
@@ -3200,8 +3218,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             if (usual) la_store_part(b->credit + i, left[(i - f) / LA_W], lanes);
             if (!gated) continue;
             kept = la_mul(la_load(b->kept + i), la_load_part(a + (i - f), lanes));
-            kept = la_select(la_gt(least, la_max(la_sub(la_zero(), kept), kept)), la_zero(), kept);
-            la_store_part(b->kept + i, kept, lanes);
+            la_store_part(b->kept + i, la_flush(kept, least), lanes);
         }
     }
 }
@@ -3263,8 +3280,7 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
                 la_vec a = la_set1(b->w->decay[t]);
                 la_vec phi = la_load_part(b->k.at + t * b->k.row + at, lanes), y;
                 if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
-                y = la_mul(a, z);
-                y = la_select(la_gt(least, la_max(la_sub(la_zero(), y), y)), la_zero(), y);
+                y = la_flush(la_mul(a, z), least);
                 z = la_select(la_eq(a, la_set1(1.0f)), z, y);
                 if (LINATTN__IS_SIGNED(map)) low = la_mul(a, low);
                 if (b->rule == LINATTN_RULE_MLSTM) phi = la_mul(la_set1(b->w->gain[t]), phi);
@@ -3382,18 +3398,20 @@ static void la_rule_queries(la_rule *b)
     b->q.row = b->row;
 }
 
-/* The factor of mLSTM's outputs: 1 / max(|z^T q s|, 1), with sums that are stored times 2^-E. */
-static float la_rule_floor(const la_rule *b, size_t t)
+/* *scale = the factor of mLSTM's output of token t: 1 / max(|z^T q s|, 1), with sums that are
+   stored times 2^-E. */
+static void la_rule_floor(const la_rule *b, size_t t, float *scale)
 {
-    const float scale = b->s.params->rest, e = b->w->top[t];
-    float den = la_denominator(b->w->den + t * 16), least = 1.0f / scale;
+    const float e = b->w->top[t];
+    float den = la_denominator(b->w->den + t * 16), least = 1.0f / b->s.params->rest;
     if (den < 0.0f) den = 0.0f - den;
-    if (!(den <= LINATTN__FLT_MAX)) return den - den; /* NaN */
-    if (!(e > LINATTN__LOWEST)) return 0.0f;          /* nothing yet */
     la_rule_ldexp(&least, -e);
     if (least < LINATTN__FLT_MIN) least = LINATTN__FLT_MIN;
     if (least > 8.507059e37f) least = LINATTN__INF; /* 2^126 */
-    return 1.0f / (den > least ? den : least);
+    if (den > least) least = den;
+    *scale = 1.0f / least;
+    if (!(e > LINATTN__LOWEST)) *scale = 0.0f;          /* nothing yet */
+    if (!(den <= LINATTN__FLT_MAX)) *scale = den - den; /* NaN */
 }
 
 /* The factors of the block's outputs, once the denominators are complete. seen: tokens that the
@@ -3406,7 +3424,7 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
     for (t = 0; t < b->count; t++) {
         w->power[t] = 0.0f;
         if (b->rule == LINATTN_RULE_MLSTM)
-            w->scale[t] = la_rule_floor(b, t);
+            la_rule_floor(b, t, w->scale + t);
         else if (p->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(p->map))
             w->scale[t] = p->rest;
         else
@@ -3435,9 +3453,7 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u
             if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
             for (j = 0; j < NR; j++) {
                 float *const at = row + f * 16 + la_offset(m, j);
-                const la_vec x = la_load(at);
-                const la_mask flush = la_gt(la_set1(least), la_max(la_sub(la_zero(), x), x));
-                la_store(at, la_select(flush, la_zero(), x));
+                la_store(at, la_flush(la_load(at), la_set1(least)));
             }
         }
     }
@@ -3961,7 +3977,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
 }
 
 /* Decays that all rows shared so far count for each of them from now on. */
-LINATTN__COLD static LINATTN__NOINLINE void la_rule_share(la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_spread(la_rule *b)
 {
     float *const credit = b->scalars + LINATTN__CREDIT, *const kept = b->scalars + LINATTN__KEPT;
     size_t f;
@@ -3997,7 +4013,7 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         const size_t h = which == LINATTN__READ || which == LINATTN__WRITE ? key : head;
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
-    if (b->per_feature) la_rule_share(b);
+    if (b->per_feature) la_rule_spread(b);
 }
 
 /* How many tokens from t, as many as a block has at most, are all masked, or all not. */
@@ -4679,8 +4695,7 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
         for (c = c0; c < c1; c += LA_W) {
             const la_vec in = la_load_part(x + c, la_lanes_left(c1, c));
             const la_vec y = la_mul(in, la_set1(w->factor[t]));
-            const la_vec size = la_max(y, la_sub(la_zero(), y));
-            la_store(w->x + t * LA_ROW + (c - c0), la_select(la_gt(least, size), la_zero(), y));
+            la_store(w->x + t * LA_ROW + (c - c0), la_flush(y, least));
         }
 }
 
@@ -5649,6 +5664,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_finish
 #undef la_first
 #undef la_first_column
+#undef la_flush
 #undef la_fma
 #undef la_fms
 #undef la_fnma
@@ -5735,6 +5751,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_residual
 #undef la_rows
 #undef la_rule
+#undef la_rule_afresh
 #undef la_rule_alike
 #undef la_rule_apart
 #undef la_rule_begin
@@ -5777,10 +5794,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_read_tile
 #undef la_rule_reads
 #undef la_rule_rows
-#undef la_rule_share
 #undef la_rule_spend
 #undef la_rule_spend_one
+#undef la_rule_spends
 #undef la_rule_split
+#undef la_rule_spread
 #undef la_rule_stabilise
 #undef la_rule_store
 #undef la_rule_tile
