@@ -1107,7 +1107,7 @@ recurrence recurrence_copy(const recurrence *x)
     return copy;
 }
 
-static linattn_gates gates_of(const recurrence *x, const linattn_view views[OPERANDS])
+linattn_gates recurrence_gates_of(const recurrence *x, const linattn_view views[OPERANDS])
 {
     linattn_gates gates = {.decay = views[IN_DECAY],
                            .decay_per_feature = x->per_feature,
@@ -1131,7 +1131,7 @@ linattn_gates recurrence_gates(const recurrence *x, size_t from)
 {
     linattn_view views[OPERANDS];
     for (int i = 0; i < OPERANDS; i++) views[i] = recurrence_view(x, (rule_input)i, from);
-    return gates_of(x, views);
+    return recurrence_gates_of(x, views);
 }
 
 void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out)
@@ -1181,7 +1181,7 @@ recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
     for (size_t t = 0, step; t < x->n; t += step) {
         step = next_cut(how->cuts, x->n - t);
         views_from(x, all, t, views);
-        linattn_gates gates = gates_of(x, views);
+        linattn_gates gates = recurrence_gates_of(x, views);
         check_status(
             linattn_recurrent(result.state, views[IN_Q], views[IN_K], views[IN_V], &gates,
                               how->silent ? out : output_from(out, t, c->heads, c->dim_value), step,

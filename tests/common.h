@@ -298,9 +298,10 @@ bool operand_is_of_tokens(const recurrence *x, rule_input which);
 const char *recurrence_name(const recurrence *x);
 size_t recurrence_width(const recurrence *x); /* of an output */
 
-/* Views of all inputs from one token on. */
-linattn_gates recurrence_gates(const recurrence *x, size_t from);
+/* Views of all inputs from one token on, and of gates that lie elsewhere. */
 linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from);
+linattn_gates recurrence_gates(const recurrence *x, size_t from);
+linattn_gates recurrence_gates_of(const recurrence *x, const linattn_view views[OPERANDS]);
 
 /* Tokens from .. to - 1; out is NULL for none (and no queries), else for the whole sequence. */
 void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out);

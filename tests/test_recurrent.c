@@ -479,12 +479,7 @@ static void interleaved_operands(void **state)
                        e.heads * e.dim * sizeof(float));
             views[i] = strided(buffer + at[i], record, 0);
         }
-        linattn_gates gates = recurrence_gates(&x, 0);
-        gates.decay = views[IN_DECAY];
-        gates.beta = views[IN_BETA];
-        gates.read = views[IN_READ];
-        gates.write = views[IN_WRITE];
-        gates.input = views[IN_INPUT];
+        linattn_gates gates = recurrence_gates_of(&x, views);
         void *memory = run_init(&x.config);
         check_status(linattn_recurrent(memory, views[IN_Q], views[IN_K], views[IN_V], &gates,
                                        strided_output(buffer + out_at, record, 0), x.n, NULL),
@@ -807,12 +802,7 @@ static void grouped_keys(void **state)
             recurred expected = recurrence_run(&spelt, NULL), actual = expected;
             actual.out = pool_floats(expected.count);
             actual.state = run_init(&x.config);
-            linattn_gates gates = recurrence_gates(&x, 0);
-            check_status(linattn_recurrent(actual.state, recurrence_view(&x, IN_Q, 0),
-                                           recurrence_view(&x, IN_K, 0),
-                                           recurrence_view(&x, IN_V, 0), &gates,
-                                           linattn_output_rows(actual.out), x.n, NULL),
-                         LINATTN_OK, "%s", recurrence_name(&x));
+            recurrence_call(&x, actual.state, 0, x.n, actual.out);
             check_same_floats(actual.out, expected.out, expected.count, recurrence_width(&spelt),
                               "grouped keys, %s", recurrence_name(&x));
             check_same_floats(run_export(&spelt.config, actual.state),
@@ -1034,9 +1024,7 @@ static void general_contains_the_others(void **state)
         gated.in[IN_READ] = gated.in[IN_WRITE] = NULL;
         recurrence silent = recurrence_copy(&x);
         for (size_t e = 0; e < operand_floats(&x, IN_WRITE); e++) silent.in[IN_WRITE][e] = 0;
-        recurred actual = recurrence_run(&silent, NULL), expected = recurrence_run(&gated, NULL);
-        check_same_floats(actual.out, expected.out, expected.count, recurrence_width(&x),
-                          "p = 0, %s", recurrence_name(&x));
+        check_same_run(&silent, &gated, "p = 0");
 
         recurrence delta = recurrence_new(config, FORM_GATED_DELTA_FEATURES, 20, &r);
         size_t m = config.dim_key, dv = config.dim_value;
@@ -1143,13 +1131,7 @@ static void check_many(rng *r, rule_form form, linattn_feature_map map, size_t c
             pool_release(mark);
         }
     }
-    linattn_gates gates = recurrence_gates(&first, 0);
-    gates.decay = views[IN_DECAY];
-    gates.beta = views[IN_BETA];
-    gates.read = views[IN_READ];
-    gates.write = views[IN_WRITE];
-    gates.bonus = views[IN_BONUS];
-    gates.input = views[IN_INPUT];
+    linattn_gates gates = recurrence_gates_of(&first, views);
     float *out = pool_floats(count * n * width), *expected = pool_floats(n * width);
     check_status(linattn_recurrent_many(states, count, silent ? linattn_rows(NULL) : views[IN_Q],
                                         views[IN_K], views[IN_V], &gates,
@@ -1571,8 +1553,6 @@ static void check_no_denormals(const recurrence *x, const void *memory, size_t t
     pool_release(mark);
 }
 
-/* Values, and then none: the state decays, at one pace or at that of each feature. Now and then a
-   key has components that are small. */
 static void count_denormals(const recurrence *x, const void *memory, size_t *denormals,
                             size_t *numbers)
 {
@@ -1582,6 +1562,8 @@ static void count_denormals(const recurrence *x, const void *memory, size_t *den
     *numbers += count;
 }
 
+/* Values, and then none: the state decays, at one pace or at that of each feature. Now and then a
+   key has components that are small. */
 static void check_decaying(rng *r, rule_form form, linattn_feature_map map, size_t n)
 {
     static const float paces[] = {0, 1, 1e-30f, 1e-3f, 0.5f, 0.9f, 0.97f, 0.99f};
