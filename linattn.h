@@ -2590,7 +2590,7 @@ typedef struct linattn__span {
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernels' outer_tile. */
 typedef struct linattn__outer {
     const float *a, *b;
-    float *c;
+    float *c, *copy;
     size_t a_row, b_row, c_row, c_vec;
     size_t count, rows;
     const float *order, *limit;

@@ -161,7 +161,6 @@
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
-#define la_pack LA_NAME(pack)
 #define la_panel LA_NAME(panel)
 #define la_part LA_NAME(part)
 #define la_part_add LA_NAME(part_add)
@@ -313,6 +312,7 @@
 #define la_untame LA_NAME(untame)
 #define la_update LA_NAME(update)
 #define la_update_block LA_NAME(update_block)
+#define la_update_columns LA_NAME(update_columns)
 #define la_update_run LA_NAME(update_run)
 #define la_values LA_NAME(values)
 #define la_visible LA_NAME(visible)
@@ -2250,11 +2250,12 @@ static void la_causal(const linattn__span *s)
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
    weights, c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] >
-   order[t]. */
+   order[t]. With `copies`, b is left packed at x->copy. */
 LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int masked,
-                                   const size_t MR, const size_t NR)
+                                   const int copies, const size_t MR, const size_t NR)
 {
     const float *a = x->a + r0, *b = x->b;
+    float *copy = x->copy;
     float *c = x->c + r0 * x->c_row;
     la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
     size_t t, r, j;
@@ -2263,6 +2264,7 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
     for (t = 0; t < x->count; t++, a += x->a_row, b += x->b_row) {
         la_vec y[LA_EXACT_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) y[j] = la_load(b + j * LA_W);
+        LINATTN__UNROLL for (j = 0; copies && j < NR; j++, copy += LA_W) la_store(copy, y[j]);
         LINATTN__UNROLL for (r = 0; r < MR; r++)
         {
             const la_vec ar = la_set1(a[r]);
@@ -2282,14 +2284,14 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
         la_store(c + r * x->c_row + j * x->c_vec, acc[r * NR + j]);
 }
 
-LINATTN__INLINE void la_outer(const linattn__outer *x, const int masked, const size_t NR)
+/* From row r on. */
+LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const size_t NR)
 {
-    size_t r = 0;
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
-        la_outer_tile(x, r, masked, LA_UPDATE_ROWS, NR);
+        la_outer_tile(x, r, masked, 0, LA_UPDATE_ROWS, NR);
     for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
-        la_outer_tile(x, r, masked, 2, NR);
-    for (; r < x->rows; r++) la_outer_tile(x, r, masked, 1, NR);
+        la_outer_tile(x, r, masked, 0, 2, NR);
+    for (; r < x->rows; r++) la_outer_tile(x, r, masked, 0, 1, NR);
 }
 
 #if LINATTN__HAS_PREFILL
@@ -2358,49 +2360,52 @@ static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const 
     for (; f < c->f1; f += LA_W) la_keys_vectors(s, phi, c, f, s->params->map, 1);
 }
 
-/* The values of a block for `wide` vectors of columns from u: in place, or packed, as they are read
-   once for each tile of rows, and in place may end in a partial vector, lie across cache lines, or
-   share a few L1 sets (rows a multiple of 512 bytes apart). */
-static const float *la_pack(const linattn__span *s, float *v, size_t t0, size_t count, size_t u,
-                            size_t wide, size_t *stride)
+/* The NR vectors of columns from u. Values are read once for each tile of rows: in place, or packed
+   into v, as in place they may end in a partial vector, lie across cache lines, or share a few L1
+   sets (rows a multiple of 512 bytes apart). The first tile packs them beside its arithmetic. */
+LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x, float *v,
+                                       size_t t0, size_t u, const size_t NR)
 {
-    const float *from = s->v + t0 * s->v_token + u * LA_W;
     const size_t line = LA_W * sizeof(float) - 1;
-    const int whole = (u + wide) * LA_W <= s->dv;
-    const int aligned = !((uintptr_t)from & line) && !((s->v_token * sizeof(float)) & line);
-    size_t t, j;
-    *stride = s->v_token;
-    if (whole && aligned && s->v_token % 128 != 0) return from;
-    *stride = wide * LA_W;
-    for (t = 0; t < count; t++)
-        for (j = 0; j < wide; j++)
-            la_store(v + (t * wide + j) * LA_W, la_load_part(from + t * s->v_token + j * LA_W,
-                                                             la_lanes_left(s->dv, (u + j) * LA_W)));
-    return v;
+    const int whole = (u + NR) * LA_W <= s->dv;
+    size_t r = 0;
+    x->b = s->v + t0 * s->v_token + u * LA_W;
+    x->b_row = s->v_token;
+    if (!whole || ((uintptr_t)x->b & line) || (s->v_token * sizeof(float) & line) ||
+        s->v_token % 128 == 0) {
+        if (whole && x->rows >= LA_UPDATE_ROWS) {
+            la_outer_tile(x, 0, 0, 1, LA_UPDATE_ROWS, NR);
+            r = LA_UPDATE_ROWS;
+        } else {
+            la_edge_rows(s, v, NR * LA_W, x->b, s->v_token, x->count, u, NR * LA_W);
+        }
+        x->b = v;
+        x->b_row = NR * LA_W;
+    }
+    la_outer(x, r, 0, NR);
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
-static void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
+static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
     float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
     linattn__outer x;
-    size_t u, wide;
+    size_t u;
     x.count = c->end - c->t;
     x.rows = c->f1 - c->f0;
     x.a = phi + c->t * LA_PART_ROW;
     x.a_row = LA_PART_ROW;
+    x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
     x.order = x.limit = NULL;
-    for (u = s->column_begin / LA_W; u < end; u += wide) {
-        wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
-        x.b = la_pack(s, v, t0, x.count, u, wide, &x.b_row);
+    for (u = s->column_begin / LA_W; u < end; u += LA_UPDATE_VECS) {
         x.c = la_column(s, u) + c->f0 * 16;
-        if (wide == LA_UPDATE_VECS)
-            la_outer(&x, 0, LA_UPDATE_VECS);
+        if (end - u >= LA_UPDATE_VECS)
+            la_update_columns(s, &x, v, t0, u, LA_UPDATE_VECS);
         else
-            la_outer(&x, 0, 1);
+            la_update_columns(s, &x, v, t0, u, 1);
     }
 }
 
@@ -5107,12 +5112,12 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
         a.a = la_values(x, w, count, &a.a_row);
         if (w->index[count - 1] < first) {
             la_weigh(x, w, count, 0, NQ);
-            la_outer(&a, 0, NQ);
+            la_outer(&a, 0, 0, NQ);
         } else {
             for (i = 0; i < count; i++)
                 w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
             la_weigh(x, w, count, 1, NQ);
-            la_outer(&a, 1, NQ);
+            la_outer(&a, 0, 1, NQ);
         }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
@@ -5714,7 +5719,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
-#undef la_pack
 #undef la_panel
 #undef la_part
 #undef la_part_add
@@ -5866,6 +5870,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_untame
 #undef la_update
 #undef la_update_block
+#undef la_update_columns
 #undef la_update_run
 #undef la_values
 #undef la_visible
