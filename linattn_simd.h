@@ -2386,7 +2386,8 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
-static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
+static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi,
+                                            const la_chunk *c)
 {
     float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
