@@ -1889,7 +1889,9 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, h, i, j;
-    LINATTN__UNROLL for (h = 0; h < G; h++)
+    if (G == 1) /* clang 14 keeps a loop over one head, and with it o in memory */
+        la_tile_begin(a, x->out, x->out_token, o, T, NR);
+    LINATTN__UNROLL for (h = 0; G > 1 && h < G; h++)
         la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
     LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) v[i * NR + j] =
         la_load(x->v + i * x->v_token + j * LA_W);
@@ -1909,7 +1911,8 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
-    LINATTN__UNROLL for (h = 0; h < G; h++)
+    if (G == 1) la_tile_end(a, g, t, x->out, x->out_token, o, 1, T, NR);
+    LINATTN__UNROLL for (h = 0; G > 1 && h < G; h++)
         la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, 1, T, NR);
 }
 
