@@ -41,6 +41,11 @@
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
    - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 4, a
      window beside vector code 4.5, a rule 5.
+   - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
+     elu1 against double, random tokens; one and the same token again and again:
+       10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
+     linattn_state_tokens says how far a state is. config.precision has sums that do not drift: below
+     1e-6 after 3.6 * 10^7 tokens of either kind.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
@@ -76,6 +81,8 @@
    LINATTN_NO_NYSTROM
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
+   LINATTN_NO_COMPENSATED   Leave out LINATTN_PRECISION_COMPENSATED, as LINATTN_NO_PREFILL does, and
+                            scalar code alone without windows and features.
    LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
                             decode step, and nothing else is compiled. Long sequences take longer.
                             Leaves windows and features out, too.
@@ -221,6 +228,17 @@ typedef enum linattn_rule {
 
 /* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
    fields are only ever appended, so that source written today keeps its meaning. */
+/* How S and z are kept. */
+typedef enum linattn_precision {
+    LINATTN_PRECISION_PLAIN = 0,   /* in one float each, which serves for millions of tokens: see
+                                      LIMITS */
+    LINATTN_PRECISION_COMPENSATED, /* in two, for streams without end: every 96 tokens what they
+                                      added is moved to a second sum, and what rounding loses there
+                                      is kept (Knuth's TwoSum). Twice the state, and a decode step
+                                      is that of a prefill. For the rule SUM, without windows */
+    LINATTN_PRECISION_COUNT
+} linattn_precision;
+
 typedef struct linattn_config {
     size_t heads;                  /* query heads; 0 means 1 */
     size_t kv_heads;               /* key/value heads, dividing heads; 0 means heads. Query head h
@@ -249,6 +267,7 @@ typedef struct linattn_config {
                                 Values, gates, states and outputs have kv_heads, and that of head h
                                 reads query and key head h / (kv_heads / key_heads): Mamba-2,
                                 Qwen3-Next. heads is then key_heads, kv_heads or 0 */
+    linattn_precision precision; /* 0 means plain */
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
@@ -776,6 +795,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_PREFILL 0
 #else
 #define LINATTN__HAS_PREFILL 1
+#endif
+#if defined(LINATTN_NO_COMPENSATED) || !LINATTN__HAS_PREFILL
+#define LINATTN__HAS_COMPENSATED 0
+#else
+#define LINATTN__HAS_COMPENSATED 1
 #endif
 #if defined(LINATTN_NO_EXACT)
 #define LINATTN__HAS_EXACT 0
@@ -1798,6 +1822,9 @@ typedef enum linattn__refusal {
     LINATTN__REFUSED_KEY_HEADS,
     LINATTN__REFUSED_KEY_HEADS_HEADS,
     LINATTN__REFUSED_KEY_HEADS_RULE,
+    LINATTN__REFUSED_PRECISION,
+    LINATTN__REFUSED_BUILD_PRECISION,
+    LINATTN__REFUSED_PRECISION_RULE,
     LINATTN__REFUSALS
 } linattn__refusal;
 
@@ -1806,7 +1833,7 @@ typedef struct linattn__shape {
     linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
     size_t key_group; /* states that read each head of q and k */
-    int rule, map, norm, source;
+    int rule, map, norm, source, precision;
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
     size_t window;           /* 0: none */
@@ -1865,6 +1892,8 @@ static void linattn__measure_state(linattn__shape *s, size_t window)
 #if LINATTN__HAS_RECURRENT
     if (s->rule) s->head_floats = linattn__plus(s->head_floats, linattn__rule_floats(s));
 #endif
+    if (LINATTN__HAS_COMPENSATED && s->precision)
+        s->head_floats = linattn__plus(s->head_floats, s->head_floats);
 #if LINATTN__HAS_WINDOW
     if (window) s->head_floats = linattn__band_floats(s, window);
 #else
@@ -1913,6 +1942,18 @@ static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
     return LINATTN_OK;
 }
 
+/* What other sums than plain ones go with. */
+static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape *s)
+{
+    if ((unsigned)s->precision >= LINATTN_PRECISION_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_PRECISION, LINATTN_ERROR_CONFIG);
+    if (!LINATTN__HAS_COMPENSATED)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_PRECISION, LINATTN_ERROR_UNSUPPORTED);
+    if (s->rule || s->window)
+        return linattn__refuse(s, LINATTN__REFUSED_PRECISION_RULE, LINATTN_ERROR_UNSUPPORTED);
+    return LINATTN_OK;
+}
+
 /* The map, the normaliser and the rule, and what a state of these takes. */
 static linattn_status linattn__check_map(linattn__shape *s)
 {
@@ -1931,6 +1972,10 @@ static linattn_status linattn__check_map(linattn__shape *s)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_WINDOW, LINATTN_ERROR_UNSUPPORTED);
     if (s->rule) {
         const linattn_status status = linattn__check_rule(s);
+        if (status != LINATTN_OK) return status;
+    }
+    if (s->precision) {
+        const linattn_status status = linattn__check_precision(s);
         if (status != LINATTN_OK) return status;
     }
     s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
@@ -1958,6 +2003,7 @@ static linattn_status linattn__take_heads(const linattn_config *c, size_t heads,
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->scale = c->scale;
     s->rule = LINATTN_RULE_SUM;
+    s->precision = LINATTN_PRECISION_PLAIN;
     s->key_group = 1;
     if (c->landmarks > LINATTN_MAX_DIM)
         return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);
@@ -2004,6 +2050,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->features = c->features;
     s->degree = c->degree;
     s->window = c->window;
+    s->precision = (int)c->precision;
     return linattn__check_map(s);
 }
 
@@ -2054,7 +2101,7 @@ static int linattn__looks_unset(const linattn_config *c)
     if (c->heads > most || c->kv_heads > most || c->dim_key > most || c->dim_value > most) return 1;
     if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
     if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
-    if (c->key_heads > most || ((int)c->rule & ~0xff)) return 1;
+    if (c->key_heads > most || ((int)c->rule & ~0xff) || ((int)c->precision & ~0xff)) return 1;
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
@@ -2096,6 +2143,9 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("key_heads does not divide kv_heads"),
         LINATTN__WHY("heads must be 0, key_heads or kv_heads where key_heads is set"),
         LINATTN__WHY("key_heads goes with rules other than the sum"),
+        LINATTN__WHY("precision is none of linattn_precision"),
+        LINATTN__WHY("precision is what this build leaves out"),
+        LINATTN__WHY("precision other than plain goes with the rule sum, without a window"),
     };
 #undef LINATTN__WHY
     linattn__shape s;
@@ -2280,7 +2330,8 @@ typedef struct linattn__header {
     uint32_t scale, epsilon; /* bits */
     uint32_t features, degree, window;
     uint32_t rule, key_heads; /* key_heads: 0 for kv_heads */
-} linattn__header;            /* and zeros up to LINATTN__HEADER_BYTES */
+    uint32_t precision;
+} linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
 LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn__header *h)
 {
@@ -2302,6 +2353,7 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
     h->rule = (uint32_t)s->rule;
+    h->precision = (uint32_t)s->precision;
     h->key_heads = s->key_group > 1 ? (uint32_t)(s->kv_heads / s->key_group) : 0;
 }
 
@@ -2332,7 +2384,7 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
     uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
                       (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
     size_t i;
-    for (i = 0; i < 13; i++) differ |= x[i] ^ y[i];
+    for (i = 0; i < 14; i++) differ |= x[i] ^ y[i];
     return differ == 0;
 }
 
@@ -2365,6 +2417,7 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     s->degree = h->degree;
     s->window = h->window;
     s->rule = (int)h->rule;
+    s->precision = (int)h->precision;
     s->key_group = 1;
     if (h->key_heads) {
         if (s->rule == LINATTN_RULE_SUM || h->key_heads >= h->kv_heads ||
@@ -2433,6 +2486,8 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
 #endif
         if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
+        if (LINATTN__HAS_COMPENSATED && s->precision && linattn__has_exponents(s))
+            for (i = 0; i < m16; i++) p[floats / 2 + m16 + i] = -LINATTN__INF;
 #if LINATTN__HAS_RECURRENT
         if (s->rule) linattn__clear_rule(p, m16);
 #endif
@@ -2512,6 +2567,9 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__heads_valid(const linattn__s
     for (head = 0; head < s->kv_heads; head++) {
         float *const at = linattn__head(state, s, head);
         if (!linattn__exponents_valid(at + m16, m16)) return 0;
+        if (LINATTN__HAS_COMPENSATED && s->precision &&
+            !linattn__exponents_valid(at + s->head_floats / 2 + m16, m16))
+            return 0;
 #if LINATTN__HAS_WINDOW
         if (s->window && !linattn__band_valid(s, at)) return 0;
 #endif
@@ -2583,6 +2641,9 @@ typedef struct linattn__span {
     int stream;                      /* so do the states, each for one token */
     size_t window;                   /* 0: none */
     const struct linattn__band *band;
+#if LINATTN__HAS_COMPENSATED
+    size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
+#endif
     size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
     size_t lag; /* token t queries with q[t - lag], from t = lag on */
 } linattn__span;
@@ -2618,6 +2679,13 @@ LINATTN__DECLARE(linattn__merge_kernel, merge)
 LINATTN__DECLARE(linattn__span_kernel, update)
 LINATTN__DECLARE(linattn__span_kernel, query)
 LINATTN__DECLARE(linattn__span_kernel, causal)
+#endif
+#if LINATTN__HAS_COMPENSATED
+LINATTN__DECLARE(linattn__span_kernel, fold)
+#define LINATTN__PAST(span) ((span)->past)
+#define LINATTN__FOLD 96 /* tokens; their sums lose less than 2^-18 */
+#else
+#define LINATTN__PAST(span) 0
 #endif
 
 /* Private copies of z and E for the parts of a causal head, on the stack: see causal_job. */
@@ -2726,6 +2794,9 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
     span->window = s->window;
     span->band = NULL;
     span->n = span->n_k = span->lag = 0;
+#if LINATTN__HAS_COMPENSATED
+    span->past = s->precision ? s->head_floats / 2 : 0;
+#endif
 }
 
 LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__extent *q,
@@ -2861,6 +2932,77 @@ LINATTN__COLD static void linattn__do_parts(linattn__work *w, linattn_job *job, 
     w->parts = w->span.heads % w->jobs == 0 ? 1 : w->jobs;
     linattn__run_jobs(job, w, w->jobs, context);
 }
+
+LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = LINATTN__KERNEL(update);
+    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+}
+
+LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
+{
+    w->kernel = LINATTN__KERNEL(causal);
+    w->span.fetch = linattn__from_memory(&w->span);
+    if (context && context->parallel_for && context->threads > 1)
+        linattn__causal_threads(w, context);
+    else
+        linattn__heads_alone(w);
+}
+
+typedef void linattn__tokens_run(linattn__work *w, const linattn_context *context);
+
+#if LINATTN__HAS_COMPENSATED
+LINATTN__COLD static void linattn__fold_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t head, end;
+    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        linattn__span s;
+        linattn__span_of(w, head, &s);
+        LINATTN__KERNEL(fold)(&s);
+    }
+}
+
+/* Runs that end where the sums are folded: at the same tokens of the stream, however it is cut. */
+LINATTN__COLD static LINATTN__NOINLINE void
+linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_context *context)
+{
+    const linattn__span all = w->span;
+    size_t t, count;
+    for (t = 0; t < all.n; t += count) {
+        const size_t left = LINATTN__FOLD - (size_t)((all.seen + t) % LINATTN__FOLD);
+        linattn__span *const s = &w->span;
+        *s = all;
+        count = left < all.n - t ? left : all.n - t;
+        s->n = s->n_k = count;
+        s->seen = all.seen + t;
+        s->k += t * s->k_token;
+        s->v += t * s->v_token;
+        if (s->q) {
+            s->q += t * s->q_token;
+            s->out += t * s->out_token;
+        }
+        run(w, context);
+        *s = all;
+        w->jobs = linattn__threads(context, all.heads);
+        if (count == left) linattn__run_jobs(linattn__fold_job, w, w->jobs, context);
+    }
+}
+#endif
+
+/* All tokens of a call, or run by run where their sums are compensated. */
+LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run,
+                                      const linattn_context *context)
+{
+#if LINATTN__HAS_COMPENSATED
+    if (w->span.past) {
+        linattn__folded_runs(w, run, context);
+        return;
+    }
+#endif
+    run(w, context);
+}
 #else
 /* Heads, shared out. */
 static void linattn__step_job(void *arg, size_t index)
@@ -2878,8 +3020,9 @@ static void linattn__step_job(void *arg, size_t index)
 /* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
 {
-    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && linattn__is_direct(w->params.source) &&
-                                     !(context && context->parallel_for && context->threads > 1));
+    return !LINATTN__HAS_PREFILL ||
+           (w->span.n == 1 && linattn__is_direct(w->params.source) && !LINATTN__PAST(&w->span) &&
+            !(context && context->parallel_for && context->threads > 1));
 }
 
 static void linattn__do_step(linattn__work *w, const linattn_context *context)
@@ -2903,8 +3046,7 @@ LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context 
         return;
     }
 #if LINATTN__HAS_PREFILL
-    w->kernel = LINATTN__KERNEL(update);
-    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+    linattn__do_runs(w, linattn__update_tokens, context);
 #endif
 }
 
@@ -2942,12 +3084,7 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
         return;
     }
 #if LINATTN__HAS_PREFILL
-    w->kernel = LINATTN__KERNEL(causal);
-    w->span.fetch = linattn__from_memory(&w->span);
-    if (context && context->parallel_for && context->threads > 1)
-        linattn__causal_threads(w, context);
-    else
-        linattn__heads_alone(w);
+    linattn__do_runs(w, linattn__causal_tokens, context);
 #endif
 }
 
@@ -3420,6 +3557,22 @@ static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
     return 1;
 }
 
+#if LINATTN__HAS_COMPENSATED
+/* The past of two states: sums as any others. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_past(const linattn__span *dst,
+                                                                const linattn__span *src)
+{
+    linattn__span to = *dst, from = *src;
+    to.z += to.past;
+    to.e += to.past;
+    to.s += to.past;
+    from.z += to.past;
+    from.e += to.past;
+    from.s += to.past;
+    LINATTN__KERNEL(merge)(&to, &from);
+}
+#endif
+
 LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
@@ -3448,6 +3601,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
         if (!s.rule || !linattn__merge_rule(&w.span, &other, s.rule))
 #endif
             LINATTN__KERNEL(merge)(&w.span, &other);
+#if LINATTN__HAS_COMPENSATED
+        if (w.span.past) linattn__merge_past(&w.span, &other);
+#endif
         linattn__move(&w.span, 1);
         linattn__move(&other, 1);
     }
@@ -4027,6 +4183,7 @@ typedef struct linattn__plain {
     float *z, *e, *sums;
     float factor, bias;
     int exponents; /* of the rows, in e */
+    size_t past;   /* of the span */
 } linattn__plain;
 
 /* Reads and checks a call, as linattn__open does. Within enter and leave where there is no error.
@@ -4056,6 +4213,7 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
     x->z = linattn__head(at, &x->s, head);
     x->e = x->z + linattn__round16(x->s.m);
     x->sums = x->e + linattn__round16(x->s.m);
+    x->past = LINATTN__HAS_COMPENSATED && x->s.precision ? x->s.head_floats / 2 : 0;
     x->exponents = linattn__has_exponents(&x->s);
     x->factor = x->exponents ? x->p.rest_root : 1.0f;
     if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
@@ -4083,27 +4241,39 @@ LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, s
     return transposed ? c * x->s.m + f : f * x->s.dv + c;
 }
 
+/* Writes row f as plain numbers; with `past`, adds that of the sums so far behind. */
+LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f, size_t past,
+                                              int transposed, float *sums, float *z)
+{
+    float power = x->bias;
+    size_t c;
+    if (x->exponents) power = x->e[past + f] > LINATTN__LOWEST ? x->e[past + f] + x->bias : 0.0f;
+    for (c = 0; c < x->s.dv; c++) {
+        float *const to = sums + linattn__plain_index(x, f, c, transposed);
+        float y = linattn__element(x, f, c)[past] * x->factor;
+        if (power != 0.0f) linattn__saturating_ldexp(&y, power);
+        *to = past ? *to + y : y;
+    }
+    if (z) {
+        float y = x->z[past + f];
+        if (LINATTN__IS_SIGNED(x->p.map)) y = y + x->e[past + f];
+        y = y * x->factor;
+        if (power != 0.0f) linattn__saturating_ldexp(&y, power);
+        z[f] = past ? z[f] + y : y;
+    }
+}
+
 LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
                                                               int transposed, float *sums, float *z)
 {
     linattn__plain x;
     linattn__environment environment;
-    size_t f, c;
+    size_t f;
     const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
     if (status != LINATTN_OK) return status;
     for (f = 0; f < x.s.m; f++) {
-        float power = x.bias;
-        if (x.exponents) power = x.e[f] > LINATTN__LOWEST ? x.e[f] + x.bias : 0.0f;
-        for (c = 0; c < x.s.dv; c++) {
-            float *const to = sums + linattn__plain_index(&x, f, c, transposed);
-            *to = *linattn__element(&x, f, c) * x.factor;
-            if (power != 0.0f) linattn__saturating_ldexp(to, power);
-        }
-        if (!z) continue;
-        z[f] = x.z[f];
-        if (LINATTN__IS_SIGNED(x.p.map)) z[f] = z[f] + x.e[f];
-        z[f] = z[f] * x.factor;
-        if (power != 0.0f) linattn__saturating_ldexp(z + f, power);
+        linattn__export_row(&x, f, 0, transposed, sums, z);
+        if (x.past) linattn__export_row(&x, f, x.past, transposed, sums, z);
     }
     linattn__leave(environment);
     return LINATTN_OK;
@@ -4141,6 +4311,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
     if (x.s.rule) x.bias = 0.0f;
 #endif
     if (x.exponents) x.bias = LINATTN__BIAS;
+    for (c = 0; c < x.past; c++) x.z[x.past + c] = 0.0f;
+    for (f = 0; x.past && x.exponents && f < linattn__round16(x.s.m); f++)
+        x.e[x.past + f] = -LINATTN__INF;
     for (f = 0; f < x.s.m; f++) {
         float power = 0.0f;
         if (x.exponents) {

@@ -115,6 +115,8 @@
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
+#define la_fold LA_NAME(fold)
+#define la_fold_vector LA_NAME(fold_vector)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
@@ -166,6 +168,11 @@
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
 #define la_part_middle LA_NAME(part_middle)
+#define la_past_denominators LA_NAME(past_denominators)
+#define la_past_factors LA_NAME(past_factors)
+#define la_past_tiles LA_NAME(past_tiles)
+#define la_past_weights LA_NAME(past_weights)
+#define la_past_z LA_NAME(past_z)
 #define la_peak LA_NAME(peak)
 #define la_peaks LA_NAME(peaks)
 #define la_phi_key LA_NAME(phi_key)
@@ -1296,6 +1303,9 @@ typedef struct la_scratch {
     float top[LA_BLOCK];              /* exponent that phi(q) is relative to */
     float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
+#if LINATTN__HAS_COMPENSATED
+    float past[LA_ROW]; /* z of the past, for a chunk of features */
+#endif
 } la_scratch;
 
 /* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
@@ -1450,6 +1460,12 @@ LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, fl
     return phi;
 }
 
+#if LINATTN__HAS_COMPENSATED
+#define LA_PAST_Z(s, w, f) ((s)->past ? (w)->past + (f) : NULL)
+#else
+#define LA_PAST_Z(s, w, f) NULL
+#endif
+
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
 LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, const la_chunk *c,
@@ -1463,6 +1479,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
+    const float *const past = LA_PAST_Z(s, w, f - c->f0);
     size_t t, j;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
@@ -1474,7 +1491,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
         float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
         const size_t at = f - c->f0;
         float top = w->top[row0 + t];
-        la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
+        la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi, seen;
         if (LINATTN__IS_EXP(map) && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
@@ -1489,8 +1506,10 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
             phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
+            seen = z[j];
+            if (feature && past) seen = la_add(seen, la_load(past + j * LA_W));
             phi =
-                la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
+                la_weigh_query(phi, seen, low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
@@ -2089,11 +2108,89 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
     return rows;
 }
 
+#if LINATTN__HAS_COMPENSATED
+/* The factors that take feature f from the exponent of its past to that of its sums. */
+LINATTN__INLINE void la_past_factors(const linattn__span *s, size_t f, float *factor)
+{
+    const float e = s->s[s->past + f - linattn__round16(s->m)];
+    factor[0] = factor[1] = 1.0f; /* of nothing yet */
+    if (e >= LINATTN__LOWEST) linattn__two_factors(e - s->e[f], factor);
+}
+
+/* z of the past for a chunk of features, relative to the exponents of the sums. */
+static LINATTN__NOINLINE void la_past_z(const linattn__span *s, const la_chunk *c, float *z)
+{
+    const float *const from = s->s + s->past - 2 * linattn__round16(s->m);
+    size_t f;
+    for (f = c->f0; f < linattn__round16(c->f1); f++) {
+        float factor[2];
+        z[f - c->f0] = from[f];
+        if (!LINATTN__IS_EXP(s->params->map) || f >= s->m) continue;
+        la_past_factors(s, f, factor);
+        z[f - c->f0] = linattn__rescale(from[f], factor);
+    }
+}
+
+/* What the past adds to the denominators of a run's queries of one head. */
+static LINATTN__NOINLINE void la_past_denominators(const linattn__span *s, la_scratch *w,
+                                                   const la_chunk *c)
+{
+    size_t t, f;
+    if (s->params->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(s->params->map)) return;
+    for (t = c->row0 + c->t; t < c->row0 + c->end; t++)
+        for (f = c->f0; f < c->f1; f += LA_W) {
+            float *const den = w->den + t * 16 + f % 16;
+            const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
+            la_store(den, la_fma(phi, la_load(w->past + (f - c->f0)), la_load(den)));
+        }
+}
+
+/* The weights of a run's queries, now for the rows of the past. */
+static LINATTN__NOINLINE void la_past_weights(const linattn__span *s, la_scratch *w,
+                                              const la_chunk *c, size_t heads)
+{
+    size_t t, f, g, i;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        float by[LA_W], more[LA_W], factor[2];
+        for (i = 0; i < LA_W; i++) {
+            by[i] = more[i] = 1.0f;
+            if (f + i >= c->f1) continue;
+            la_past_factors(s, f + i, factor);
+            by[i] = factor[0];
+            more[i] = factor[1];
+        }
+        for (g = 0; g < heads; g++)
+            for (t = g * c->count + c->t; t < g * c->count + c->end; t++) {
+                float *const at = w->q + t * LA_ROW + (f - c->f0);
+                const la_vec y = la_mul(la_mul(la_load(at), la_load(by)), la_load(more));
+                la_store(at, la_flush(y, la_set1(LINATTN__FLT_MIN)));
+            }
+    }
+}
+
+/* Reads a run out of the past, behind what it was given by the sums. */
+static LINATTN__NOINLINE void la_past_tiles(const linattn__span *s, la_scratch *w,
+                                            const la_chunk *c, const la_tile *a)
+{
+    linattn__span past = *s;
+    la_tile b = *a;
+    if (LINATTN__IS_EXP(s->params->map)) la_past_weights(s, w, c, a->heads);
+    past.s += s->past;
+    b.span = &past;
+    b.first = b.ahead = 0;
+    b.last = c->last;
+    la_read_tiles(&b);
+}
+#endif
+
 /* One run of tokens of a chunk: stages all query heads, then takes the tiles. */
 LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chunk *c, la_tile *a,
                                   const la_rows *queries, size_t g0, int keep, const int keys)
 {
     size_t g;
+#if LINATTN__HAS_COMPENSATED
+    if (s->past) la_past_z(s, c, w->past);
+#endif
     for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
         c->query = s->q + (g0 + g) * s->q_head + c->t0 * s->q_token;
@@ -2105,14 +2202,21 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->fresh = g == 0;
         if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
         la_stage(s, w, c, keys);
+#if LINATTN__HAS_COMPENSATED
+        if (s->past) la_past_denominators(s, w, c);
+#endif
         if (c->last) la_finish(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
+    a->last = c->last && !LINATTN__PAST(s);
     if (keys)
         la_causal_tiles(a);
     else
         la_read_tiles(a);
+#if LINATTN__HAS_COMPENSATED
+    if (s->past) la_past_tiles(s, w, c, a);
+#endif
 }
 
 /* One chunk of features: makes them, then takes run after run. */
@@ -2207,11 +2311,11 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
 {
     linattn__span one;
     size_t t;
-#if LINATTN__HAS_FEATURES
+#if LINATTN__HAS_FEATURES || LINATTN__HAS_COMPENSATED
+    const int blocks = s->params->source != LINATTN__DIRECT || LINATTN__PAST(s);
     size_t g;
-    for (g = 0; s->params->source != LINATTN__DIRECT && g < s->group; g++)
-        la_query_block(s, w, t0, count, g, 1);
-    if (s->params->source != LINATTN__DIRECT) return;
+    for (g = 0; blocks && g < s->group; g++) la_query_block(s, w, t0, count, g, 1);
+    if (blocks) return;
 #endif
     (void)w;
     for (t = t0; t < t0 + count; t++) {
@@ -2440,6 +2544,44 @@ static void la_update(const linattn__span *s)
         if (!masked) la_update_block(s, t, count);
     }
     la_clear_padding(s);
+}
+#endif
+
+#if LINATTN__HAS_COMPENSATED
+/* ---- Sums: folding --------------------------------------------------------------------------- */
+
+/* past += x, and x becomes what that lost. Sums that overflow lose nothing. */
+LINATTN__INLINE void la_fold_vector(float *past, float *x)
+{
+    la_vec lost = la_zero();
+    const la_vec sum = la_two_sum(la_load(past), la_load(x), &lost);
+    la_store(past, sum);
+    la_store(x, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
+}
+
+/* One head: moves what the sums hold to the past. */
+static void la_fold(const linattn__span *s)
+{
+    const size_t m16 = linattn__round16(s->m), panels = (s->dv + 15) / 16;
+    float *const e = s->s + s->past - m16, *const z = e - m16;
+    linattn__span past = *s;
+    size_t f, i;
+    past.s += s->past;
+    past.z = z;
+    past.column_begin = 0;
+    past.column_end = s->dv;
+    for (f = 0; LINATTN__IS_EXP(s->params->map) && f < s->m; f++) {
+        if (s->e[f] > e[f]) la_rescale_row(&past, f, e[f], s->e[f]);
+        e[f] = s->e[f];
+    }
+    for (i = 0; i < s->m * panels * 16; i += LA_W) la_fold_vector(past.s + i, s->s + i);
+    /* signed maps keep what z loses at every token, but not what that sum loses in turn */
+    for (i = 0; i < m16; i += LA_W) {
+        if (LINATTN__IS_SIGNED(s->params->map))
+            la_fold_vector(s->z + i, s->e + i);
+        else
+            la_fold_vector(z + i, s->z + i);
+    }
 }
 #endif
 
@@ -5677,6 +5819,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fma
 #undef la_fms
 #undef la_fnma
+#undef la_fold
+#undef la_fold_vector
 #undef la_gather
 #undef la_group_columns
 #undef la_gt
@@ -5728,6 +5872,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_part_add
 #undef la_part_clear
 #undef la_part_middle
+#undef la_past_denominators
+#undef la_past_factors
+#undef la_past_tiles
+#undef la_past_weights
+#undef la_past_z
 #undef la_peak
 #undef la_peaks
 #undef la_phi_key
@@ -5906,6 +6055,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PLAIN_DELTA
 #undef LA_PART_ROW
 #undef LA_PART_TOKENS
+#undef LA_PAST_Z
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS

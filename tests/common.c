@@ -567,11 +567,11 @@ static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config
     int used = snprintf(
         name, CONFIG_BYTES,
         "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
-        "window=%zu rule=%d key_heads=%zu",
+        "window=%zu rule=%d key_heads=%zu precision=%d",
         map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
         config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
         config->projection ? " projection" : "", config->features, config->degree, config->window,
-        (int)config->rule, config->key_heads);
+        (int)config->rule, config->key_heads, (int)config->precision);
     return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
 }
 

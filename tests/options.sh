@@ -130,7 +130,7 @@ case $host_isas in
 esac
 # One switch for every method, and one for every map that can be kept.
 left_out_switches='NO_WINDOW NO_FEATURES NO_EXACT NO_NYSTROM NO_MAPS NO_RANDOM NO_PREFILL
-    NO_RECURRENT ONLY_ELU1 ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX ONLY_FAVOR ONLY_TAYLOR
+    NO_RECURRENT NO_COMPENSATED ONLY_ELU1 ONLY_IDENTITY ONLY_RELU ONLY_EXP ONLY_SOFTMAX ONLY_FAVOR ONLY_TAYLOR
     ONLY_EXPDEF ONLY_UNIT'
 # Several together: as a microcontroller has it; two maps; states alone.
 left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP

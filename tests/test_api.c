@@ -2613,6 +2613,39 @@ static void configs_of_rules_are_refused(void **state)
     check_status(linattn_config_check(&same), LINATTN_OK, "%s", config_name(&same));
 }
 
+static void configs_of_precisions_are_refused(void **state)
+{
+    (void)state;
+    const int none[] = {-1, LINATTN_PRECISION_COUNT, 1000};
+    linattn_config good = {.dim_key = 4, .dim_value = 20};
+    size_t plain = linattn_state_size(&good), bytes;
+    good.precision = LINATTN_PRECISION_COMPENSATED;
+    check_status(linattn_config_check(&good), LINATTN_OK, "%s", config_name(&good));
+    check(linattn_config_error(&good) == NULL, "%s", config_name(&good));
+    bytes = linattn_state_size(&good);
+    check(bytes == 2 * plain - 128, "%zu bytes of %zu", bytes, plain);
+    for (size_t i = 0; i < COUNT_OF(none); i++) {
+        rule_refusal refused = {"precision", LINATTN_ERROR_CONFIG, good};
+        memcpy(&refused.config.precision, &none[i], sizeof none[i]);
+        check_rule_config(&refused);
+    }
+    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+        rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};
+        refused.config.rule = (linattn_rule)rule;
+        check_rule_config(&refused);
+    }
+    rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};
+    refused.config.window = 7;
+    check_rule_config(&refused);
+    linattn_config other = good;
+    other.precision = LINATTN_PRECISION_PLAIN;
+    void *memory = run_init(&good), *theirs = run_init(&other);
+    check_state(&good, memory, bytes, LINATTN_OK, "its own");
+    check_state(&other, memory, bytes, LINATTN_ERROR_STATE, "compensated, for plain");
+    check_state(&good, theirs, plain, LINATTN_ERROR_STATE, "plain, for compensated");
+    check_status(linattn_merge(memory, theirs), LINATTN_ERROR_STATE, "merge");
+}
+
 static void sizes_of_rule_states(void **state)
 {
     (void)state;
@@ -2898,6 +2931,7 @@ int main(void)
         TEST(strides_of_gates_that_overflow),
         TEST(rules_are_for_recurrent),
         TEST(configs_of_rules_are_refused),
+        TEST(configs_of_precisions_are_refused),
         TEST(sizes_of_rule_states),
         TEST(state_check_compares_rules),
         TEST(corrupted_states_of_rules),

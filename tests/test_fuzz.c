@@ -82,7 +82,10 @@ static linattn_config draw_config(rng *r)
     if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
     if (rng_below(r, 3) == 0) config.epsilon = (float)rng_below(r, 100) * 0.01f;
     config_draw_features(r, &config, test_quick() ? 150 : 2000);
-    if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
+    if (rng_below(r, 4) == 0)
+        config.window = window_draw(r, 200);
+    else if (rng_below(r, 3) == 0)
+        config.precision = LINATTN_PRECISION_COMPENSATED;
     return config;
 }
 

@@ -27,6 +27,9 @@ static problem draw_problem(rng *r, int map, int normaliser)
     bool quick = test_quick();
     linattn_config config = config_draw(r, map, normaliser, 0, quick ? 100 : 400);
     if (rng_below(r, 4) == 0) config.window = window_draw(r, 200);
+    rng apart = {~r->state}; /* so that the other draws stay as they were */
+    if (!config.window && rng_below(&apart, 4) == 0)
+        config.precision = LINATTN_PRECISION_COMPENSATED;
     size_t n_q, n_k, m = config_features(&config), width = config.dim_value;
     if (map_is_favor(config.map)) width += config.dim_key;
     bool fields = map_has_fields((linattn_feature_map)map);
@@ -335,6 +338,7 @@ static void a_key_that_dwarfs_all_others(void **state)
 static void window_law(const problem *p, rng *r)
 {
     problem clean = *p;
+    clean.config.precision = LINATTN_PRECISION_PLAIN;
     size_t n = clean.n_q = clean.n_k = p->n_q < p->n_k ? p->n_q : p->n_k;
     size_t w = clean.config.window = p->config.window ? p->config.window : window_draw(r, n);
     size_t at = rng_below(r, n), end = at + 1 + rng_below(r, n - at), width = output_width(p);
@@ -749,6 +753,60 @@ static void masked_tokens_count_as_length(void **state)
 /* ---- Merge ---------------------------------------------------------------------------------- */
 
 /* An empty state on either side changes nothing. */
+/* ---- Streams without end -------------------------------------------------------------------- */
+
+enum { DOUBLINGS = 25, MORE = 1 << 20, CALL = 4096 };
+
+/* A long past of one key, made by merging states with their copies, in which every value is 0; then
+   as many tokens as a day has, of value 1: the share of these. */
+static float share_of_the_new(linattn_config config, size_t *tokens)
+{
+    static float keys[CALL], values[CALL];
+    float query = 0.25f, zero = 0, out;
+    for (size_t i = 0; i < CALL; i++) {
+        keys[i] = 0.3f;
+        values[i] = 1;
+    }
+    size_t bytes = linattn_state_size(&config);
+    void *memory = run_init(&config), *copy = pool_take(bytes);
+    check_status(linattn_update(memory, linattn_rows(keys), linattn_rows(&zero), 1, NULL),
+                 LINATTN_OK, "%s", config_name(&config));
+    for (int i = 0; i < DOUBLINGS; i++) {
+        memcpy(copy, memory, bytes);
+        check_status(linattn_merge(memory, copy), LINATTN_OK, "%s", config_name(&config));
+    }
+    for (size_t t = 0; t < MORE; t += CALL)
+        check_status(linattn_update(memory, linattn_rows(keys), linattn_rows(values), CALL, NULL),
+                     LINATTN_OK, "%s", config_name(&config));
+    check_status(linattn_query(memory, linattn_rows(&query), linattn_output_rows(&out), 1, NULL),
+                 LINATTN_OK, "%s", config_name(&config));
+    *tokens = (size_t)linattn_state_tokens(memory);
+    return out;
+}
+
+/* Plain sums no longer grow there: 1 is less than half of their last place. */
+static void streams_without_end(void **state)
+{
+    (void)state;
+    const double share = (double)MORE / (MORE + (1 << DOUBLINGS));
+    static const linattn_feature_map maps[] = {LINATTN_MAP_ELU1,    LINATTN_MAP_IDENTITY,
+                                               LINATTN_MAP_RELU,    LINATTN_MAP_EXP,
+                                               LINATTN_MAP_SOFTMAX, LINATTN_MAP_TAYLOR};
+    for (size_t i = 0; i < COUNT_OF(maps); i++) {
+        size_t mark = pool_mark(), tokens;
+        linattn_config config = {.dim_key = 1, .map = maps[i]};
+        double plain = (double)share_of_the_new(config, &tokens);
+        config.precision = LINATTN_PRECISION_COMPENSATED;
+        double compensated = (double)share_of_the_new(config, &tokens);
+        check(tokens == MORE + ((size_t)1 << DOUBLINGS), "%zu tokens", tokens);
+        check(fabs(compensated - share) < 1e-5 * share, "%.9g, expected %.9g, %s", compensated,
+              share, config_name(&config));
+        check(maps[i] != LINATTN_MAP_ELU1 || fabs(plain - share) > 0.02 * share,
+              "plain sums have become as good: %.9g, expected %.9g", plain, share);
+        pool_release(mark);
+    }
+}
+
 static void merge_empty_law(const problem *p, rng *r)
 {
     (void)r;
@@ -1451,6 +1509,7 @@ int main(void)
         TEST(masked_tokens_are_absent),
         TEST(values_of_masked_tokens),
         TEST(masked_tokens_count_as_length),
+        TEST(streams_without_end),
         TEST(merge_with_empty),
         TEST(merge_in_any_order),
         TEST(merge_on_instruction_sets),

@@ -67,10 +67,14 @@ static void check_one(rng *r, const linattn_config *config, double limit)
     size_t n = draw_length(r, config, 1, limit);
     problem causal = problem_new(*config, n, n, r, 2);
     check_causal(&causal);
+    causal.config.precision = LINATTN_PRECISION_COMPENSATED;
+    if (!causal.config.window && n <= 300) check_causal(&causal);
     size_t queries = rng_below(r, 8) ? 1 + rng_below(r, 9) : 27 + rng_below(r, 30);
     n = draw_length(r, config, queries, limit);
     problem unordered = problem_new(*config, queries, n, r, 2);
     check_unordered(&unordered);
+    unordered.config.precision = LINATTN_PRECISION_COMPENSATED;
+    if (!unordered.config.window && n <= 300) check_unordered(&unordered);
     pool_release(mark);
 }
 
