@@ -1908,10 +1908,12 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, h, i, j;
-    if (G == 1) /* clang 14 keeps a loop over one head, and with it o in memory */
+    if (G == 1) { /* clang 14 keeps a loop over one head, and with it o in memory */
         la_tile_begin(a, x->out, x->out_token, o, T, NR);
-    LINATTN__UNROLL for (h = 0; G > 1 && h < G; h++)
-        la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+    } else {
+        LINATTN__UNROLL for (h = 0; h < G; h++)
+            la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+    }
     LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) v[i * NR + j] =
         la_load(x->v + i * x->v_token + j * LA_W);
     for (f = 0; f < features; f++, row += 16, to += to_row) {
@@ -1930,9 +1932,12 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
-    if (G == 1) la_tile_end(a, g, t, x->out, x->out_token, o, 1, T, NR);
-    LINATTN__UNROLL for (h = 0; G > 1 && h < G; h++)
-        la_tile_end(a, g + h, t, x->out + h * x->out_head, x->out_token, o + h * T * NR, 1, T, NR);
+    if (G == 1) {
+        la_tile_end(a, g, t, x->out, x->out_token, o, 1, T, NR);
+    } else {
+        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_end(a, g + h, t, x->out + h * x->out_head,
+                                                            x->out_token, o + h * T * NR, 1, T, NR);
+    }
 }
 
 LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
@@ -2371,7 +2376,10 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
     for (t = 0; t < x->count; t++, a += x->a_row, b += x->b_row) {
         la_vec y[LA_EXACT_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) y[j] = la_load(b + j * LA_W);
-        LINATTN__UNROLL for (j = 0; copies && j < NR; j++, copy += LA_W) la_store(copy, y[j]);
+        if (copies) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(copy + j * LA_W, y[j]);
+            copy += NR * LA_W;
+        }
         LINATTN__UNROLL for (r = 0; r < MR; r++)
         {
             const la_vec ar = la_set1(a[r]);

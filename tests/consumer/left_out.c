@@ -73,6 +73,12 @@
 #else
 #define WINDOW 1
 #endif
+#if defined(LINATTN_NO_COMPENSATED) || defined(LINATTN_NO_PREFILL) ||                              \
+    (defined(LINATTN_SCALAR_ONLY) && !WINDOW && !FAVOR && !TAYLOR)
+#define COMPENSATED 0
+#else
+#define COMPENSATED 1
+#endif
 #ifdef LINATTN_NO_EXACT
 #define EXACT 0
 #else
@@ -232,6 +238,12 @@ static void check_all(void)
             snprintf(name, sizeof name, "map %d, scale %g", map, (double)scales[i]);
             check(name, config, kept[map]);
         }
+    check("elu1, compensated",
+          (linattn_config){.map = LINATTN_MAP_ELU1, .precision = LINATTN_PRECISION_COMPENSATED},
+          ELU1 && COMPENSATED);
+    check("exp, compensated",
+          (linattn_config){.map = LINATTN_MAP_EXP, .precision = LINATTN_PRECISION_COMPENSATED},
+          EXP && COMPENSATED);
     check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, TAYLOR);
     check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, EXPDEF);
     favor.map = LINATTN_MAP_FAVOR;
