@@ -6,8 +6,8 @@
     report.py marks RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
-small states or of rules, a .png beside each csv, and puts a summary of all in its directory that
-were made with gcc between the markers in the README. It can be repeated: the csv is its only
+small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
+its directory that were made with gcc between the markers in the README. It can be repeated: the csv is its only
 source. marks prints what was aimed at, and whether it is met.
 """
 
@@ -24,6 +24,7 @@ VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "s
           "share", "base_ns"]
 COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
 ISAS = ["avx512", "avx2", "neon", "scalar"]
+EXACT_PEERS = ["onnxruntime", "torch", "numpy"]
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
@@ -68,7 +69,7 @@ def collect(out, run_files, row_files, notes):
     for path in row_files:
         with open(path, newline="") as file:
             rows += list(csv.DictReader(file))
-    head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas"]
+    head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas", *EXACT_PEERS]
             if key in context}
     head |= dict(note.split("=", 1) for note in notes)
     write_csv(out, head, rows)
@@ -138,6 +139,15 @@ def faster(ours, theirs):
     """How many times as fast. Most peers were timed by turns with linattn: the median of these
     ratios, as the clock may have moved between the two rows."""
     return theirs["times"] or theirs["ns"] / ours["ns"]
+
+
+def peer_cell(ours, peer, mark):
+    """ns of a peer and how many times as fast linattn is, bold where that misses the mark."""
+    if not ours or not peer:
+        return "–"
+    times = faster(ours, peer)
+    shown = f"{times:.2f}×"
+    return f"{time(peer)} ({shown if times >= mark else f'**{shown}**'})"
 
 
 def shape_name(shape):
@@ -751,15 +761,6 @@ def rule_cell(row, mark):
     return f"{time(row)} ({share(row) if held else f'**{share(row)}**'})"
 
 
-def rule_peer_cell(ours, peer):
-    """ns of a peer and how many times as fast linattn is, bold where that misses the mark."""
-    if not ours or not peer:
-        return "–"
-    times = faster(ours, peer)
-    shown = f"{times:.2f}×"
-    return f"{time(peer)} ({shown if times >= RULE_PEERS else f'**{shown}**'})"
-
-
 def rules_table(results):
     rows = []
     for rule, name in RULES.items():
@@ -787,7 +788,7 @@ def rule_peers_table(results):
             peers = results.peers("recurrent", shape, 4096.0, map=rule)
             if ours and peers:
                 rows.append([title, shape_name(shape), f"**{time(ours)}** ± {error(ours)}"])
-                rows[-1] += [rule_peer_cell(ours, peers.get(name)) for name in names]
+                rows[-1] += [peer_cell(ours, peers.get(name), RULE_PEERS) for name in names]
     return table(["rule", "shape", f"linattn, {best}"] + names, rows) if rows else []
 
 
@@ -816,7 +817,7 @@ def rule_decode_table(results):
         rows.append([RULES[rule], heads[1:]])
         rows[-1] += [rule_cell(cells.get(isa), mark if isa == results.isas[0] else None)
                      for isa in results.vector_isas]
-        rows[-1] += [rule_peer_cell(best, cells.get(peer)) for peer in peers]
+        rows[-1] += [peer_cell(best, cells.get(peer), RULE_PEERS) for peer in peers]
     return table(["rule", "heads of (128,128)"] + results.vector_isas + peers, rows)
 
 
@@ -865,6 +866,97 @@ def rules_summary(results, folder):
             rows[-1].append(error(max(filter(None, cells), key=lambda row: row["error"] or 0.0)))
     header = [shape_name(shape) for shape in RULE_SHAPES]
     return lines + table([f"rule, {best}"] + header + ["error"], rows)
+
+
+# ---- Exact attention ----------------------------------------------------------------------------
+
+EXACT_KINDS = {"causal": "Causal", "full": "All keys", "decode": "One query against n keys"}
+EXACT_PEER = 1.0  # times as fast as every peer
+
+
+def is_exact(results):
+    return results.head.get("part") == "exact"
+
+
+def exact_cases(results, kind, variant):
+    """linattn's row of each shape and length, and those of its peers by name."""
+    ours = results.find(kernel="exact", map=kind, by=results.isas[0], variant=variant)
+    return [(row, results.peers("exact", (row["d"], row["dv"]), row["n"], variant, map=kind))
+            for row in sorted(ours, key=lambda row: (row["d"], row["n"]))]
+
+
+def exact_variants(results):
+    return sorted({row["variant"] for row in results.rows}, key=lambda name: int(name[1:]))
+
+
+def threads_name(variant):
+    return "one thread" if variant == "t1" else f"{variant[1:]} threads"
+
+
+def exact_found(results, kind, variant):
+    """For each peer, how many times as fast linattn is, and where."""
+    found = {}
+    for ours, peers in exact_cases(results, kind, variant):
+        for name, peer in peers.items():
+            where = f"{shape_name((ours['d'], ours['dv']))} n = {ours['n']:.0f}"
+            found.setdefault(name, []).append((faster(ours, peer), where))
+    return found
+
+
+def exact_marks(results):
+    rows = []
+    for kind, title in EXACT_KINDS.items():
+        for variant in exact_variants(results):
+            for peer, found in exact_found(results, kind, variant).items():
+                rows += times_as_fast(f"{title}, {threads_name(variant)}: times as fast as {peer}",
+                                      found, EXACT_PEER)
+    return table(["what", "least", "mark", "met"], rows)
+
+
+def exact_table(results, kind, variant):
+    """ns per query and head of all, with errors."""
+    rows = []
+    for ours, peers in exact_cases(results, kind, variant):
+        rows.append([shape_name((ours["d"], ours["dv"])), f"{ours['n']:.0f}",
+                     f"**{time(ours)}** ± {error(ours)}", f"{ours['gflops']:.3g}"])
+        rows[-1] += [f"{peer_cell(ours, peers[name], EXACT_PEER)} ± {error(peers[name])}"
+                     if name in peers else "–" for name in EXACT_PEERS]
+    return table(["shape", "n", f"linattn, {results.isas[0]}", "GFLOP/s"] + EXACT_PEERS, rows)
+
+
+def exact_document(results):
+    text = ["Made by `bench/report.py` from the csv beside it. `linattn_softmax` beside "
+            "onnxruntime's MultiHeadAttention, PyTorch's scaled_dot_product_attention, and NumPy: "
+            "products of blocks of 64 queries with all their keys by OpenBLAS, and NumPy's exp. "
+            "All are called from Python ([`bench/peers/exact_attention.py`]"
+            "(../peers/exact_attention.py)), 8 heads, with the same operands: ns per query and "
+            "head, and of peers in brackets how many times as fast linattn is, the median over "
+            "samples that were taken by turns; bold where it is behind. ± the largest error "
+            "against double precision, relative to the largest element of a row. One thread is "
+            "timed by the processor's time, more by the clock, which other programs' work on the "
+            "machine disturbs. – has no figure: the peer is absent, or stores the scores of all "
+            "queries and keys and would take more than half of the free memory."]
+    sections = [("Marks", exact_marks(results))]
+    sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
+                 for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]
+    return as_document(results, text, sections)
+
+
+def exact_summary(results, folder):
+    """For the README: a line."""
+    stem = results.path.stem
+    ranges = {}
+    for kind in EXACT_KINDS:
+        for peer, found in exact_found(results, kind, "t1").items():
+            part = ranges.setdefault("one query" if kind == "decode" else "prefill", {})
+            part.setdefault(peer, []).extend(times for times, _ in found)
+    told = "; ".join(
+        f"{kind}: " + ", ".join(f"{min(times):.2f} to {max(times):.2f} times as fast as {peer}"
+                                for peer, times in peers.items())
+        for kind, peers in ranges.items())
+    return [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}, one core: exact "
+            f"attention, 512 to 16384 keys, beside other libraries' ([all figures]"
+            f"({folder}/{stem}.md)); {told}.", ""]
 
 
 # ---- Documents ----------------------------------------------------------------------------------
@@ -929,6 +1021,8 @@ def summary(results, folder):
         return small_summary(results, folder)
     if is_rules(results):
         return rules_summary(results, folder)
+    if is_exact(results):
+        return exact_summary(results, folder)
     stem = results.path.stem
     machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
     lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
@@ -1029,7 +1123,8 @@ def render(paths, readme):
     for path in paths:
         results = Results(path)
         part = results.head.get("part")
-        make = {"small": small_document, "rules": rules_document}.get(part, document)
+        make = {"small": small_document, "rules": rules_document,
+                "exact": exact_document}.get(part, document)
         results.path.with_suffix(".md").write_text(make(results))
         if not part:
             draw(results)
@@ -1064,6 +1159,8 @@ def main():
             print(small_document(results))
         elif is_rules(results):
             print(rules_document(results))
+        elif is_exact(results):
+            print(exact_document(results))
         else:
             print("\n".join(marks_table(results)).rstrip())
     else:
