@@ -149,11 +149,11 @@ linattn_config bench_config(const bench *b)
     config.landmarks = b->landmarks;
     config.normaliser = b->normaliser;
     config.rule = b->rule;
-    if (b->rule != LINATTN_RULE_SUM) return config;
     if (b->normaliser != LINATTN_NORM_DEFAULT) return config;
     config.normaliser = LINATTN_NORM_SUM;
     if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;
     if (b->map == LINATTN_MAP_IDENTITY) config.normaliser = LINATTN_NORM_LENGTH;
+    if (b->rule != LINATTN_RULE_SUM) config.normaliser = LINATTN_NORM_NONE;
     return config;
 }
 
@@ -238,6 +238,7 @@ oracle_problem bench_problem(const bench *b, const operands *x, bool causal)
         .landmarks = b->landmarks,
         .normaliser = bench_config(b).normaliser,
         .causal = causal,
+        .rule = b->rule,
     };
 }
 

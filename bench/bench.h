@@ -12,6 +12,8 @@
 #include "linattn.h"
 #include "oracle.h"
 
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
 /* ---- A benchmark ---------------------------------------------------------------------------- */
 
 /* What the operands are like. */

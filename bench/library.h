@@ -6,6 +6,18 @@
 
 #include "linattn.h"
 
+/* What the reports' heads say of it. */
+#define LIBRARY_TEXT(x) #x
+#define LIBRARY_NUMBERS(major, minor, patch)                                                       \
+    LIBRARY_TEXT(major) "." LIBRARY_TEXT(minor) "." LIBRARY_TEXT(patch)
+#define LIBRARY_VERSION                                                                            \
+    LIBRARY_NUMBERS(LINATTN_VERSION_MAJOR, LINATTN_VERSION_MINOR, LINATTN_VERSION_PATCH)
+#if defined(__clang__)
+#define LIBRARY_COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define LIBRARY_COMPILER "gcc " __VERSION__
+#endif
+
 /* A verb that a benchmark needs is a line here. */
 #define LIBRARY_VERBS(X)                                                                           \
     X(isa_select)                                                                                  \

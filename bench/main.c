@@ -146,16 +146,9 @@ static void read_option(selection *s, char *argument)
 
 static void describe(const selection *s)
 {
-    char version[32];
-    snprintf(version, sizeof version, "%d.%d.%d", LINATTN_VERSION_MAJOR, LINATTN_VERSION_MINOR,
-             LINATTN_VERSION_PATCH);
-    gbench_context("linattn", version);
+    gbench_context("linattn", LIBRARY_VERSION);
     gbench_context("isa", linattn_isa_name(selection_best(s)));
-#if defined(__clang__)
-    gbench_context("compiler", "clang " __clang_version__);
-#elif defined(__GNUC__)
-    gbench_context("compiler", "gcc " __VERSION__);
-#endif
+    gbench_context("compiler", LIBRARY_COMPILER);
 #ifdef BENCH_OPENBLAS
     gbench_context("openblas", openblas_description());
 #endif

@@ -6,8 +6,8 @@
     report.py marks RESULTS.csv
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
-small states or of rules, a .png beside each csv, and puts a summary of all in its directory that
-were made with gcc between the markers in the README. It can be repeated: the csv is its only
+small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
+its directory that were made with gcc between the markers in the README. It can be repeated: the csv is its only
 source. marks prints what was aimed at, and whether it is met.
 """
 
@@ -24,6 +24,7 @@ VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "s
           "share", "base_ns"]
 COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
 ISAS = ["avx512", "avx2", "neon", "scalar"]
+EXACT_PEERS = ["onnxruntime", "torch", "numpy"]
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
@@ -68,7 +69,7 @@ def collect(out, run_files, row_files, notes):
     for path in row_files:
         with open(path, newline="") as file:
             rows += list(csv.DictReader(file))
-    head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas"]
+    head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas", *EXACT_PEERS]
             if key in context}
     head |= dict(note.split("=", 1) for note in notes)
     write_csv(out, head, rows)
@@ -105,6 +106,7 @@ class Results:
                 row[key] = float(row[key]) if row.get(key) else None
         present = {row["by"] for row in self.rows if row["ns"]}
         self.isas = [isa for isa in ISAS if isa in present]
+        self.vector_isas = [isa for isa in self.isas if isa != "scalar"]
 
     def find(self, **wanted):
         return [row for row in self.rows if all(row[key] == want for key, want in wanted.items())]
@@ -137,6 +139,15 @@ def faster(ours, theirs):
     """How many times as fast. Most peers were timed by turns with linattn: the median of these
     ratios, as the clock may have moved between the two rows."""
     return theirs["times"] or theirs["ns"] / ours["ns"]
+
+
+def peer_cell(ours, peer, mark):
+    """ns of a peer and how many times as fast linattn is, bold where that misses the mark."""
+    if not ours or not peer:
+        return "–"
+    times = faster(ours, peer)
+    shown = f"{times:.2f}×"
+    return f"{time(peer)} ({shown if times >= mark else f'**{shown}**'})"
 
 
 def shape_name(shape):
@@ -187,7 +198,7 @@ def peers_table(results, kernel, n, shapes, variant="", map_name="elu1"):
 
 def shares_table(results):
     """Time and share of the limit of every kernel on every instruction set, elu1, n = 4096."""
-    isas = [isa for isa in results.isas if isa != "scalar"]
+    isas = results.vector_isas
     rows = []
     for kernel in dict.fromkeys(row["kernel"] for row in results.rows):
         for shape in results.shapes(kernel):
@@ -217,7 +228,7 @@ def methods(results):
 
 
 def methods_table(results):
-    isas = [isa for isa in results.isas if isa != "scalar"]
+    isas = results.vector_isas
     rows = []
     for (kernel, name, d, dv, window), by in methods(results).items():
         cells = [by.get(isa) for isa in isas]
@@ -328,6 +339,15 @@ def at_most(what, rows, mark):
     return [[what, f"{worst:.2f}× ({where})", f"≤ {mark:.2f}", held]]
 
 
+def times_as_fast(what, found, mark):
+    """found: pairs of how many times as fast and against what; the least counts."""
+    if not found:
+        return []
+    least, where = min(found)
+    held = "yes" if least >= mark else "**no**"
+    return [[what, f"{least:.2f}× ({where})", f"≥ {mark:.2f}", held]]
+
+
 def share_marks(results):
     rows = []
     for kernel, isa, shapes, marks in SHARES:
@@ -374,10 +394,7 @@ def peer_marks(results):
         others += slowest(results, "decode", results.shapes("decode"), heads)
     for what, found, mark in [("causal, elu1: times as fast as the best peer", causal, 1.5),
                               ("elsewhere: times as fast as the best peer", others, 1.0)]:
-        if found:
-            least, where = min(found)
-            rows.append([what, f"{least:.2f}× ({where})", f"≥ {mark:.2f}",
-                         "yes" if least >= mark else "**no**"])
+        rows += times_as_fast(what, found, mark)
     for isa, mark in [("avx512", 2.3), ("avx2", 1.9)]:
         ours, sleef = (results.one(kernel="map", map="exp", by=by, n=4096.0)
                        for by in [isa, f"sleef-{isa}"])
@@ -387,19 +404,20 @@ def peer_marks(results):
     return rows
 
 
-def odd_sizes(results):
-    """Time per flop of odd sizes over the mean of what they lie between."""
-    def per_flop(kernel, isa, d):
-        row = results.one(kernel=kernel, map="elu1", by=isa, d=d, dv=d, n=4096.0)
+def odd_sizes(results, cases):
+    """Time per flop of odd sizes over the mean of what they lie between, n = 4096. cases: by name,
+    what a row is to be."""
+    def per_flop(case, isa, d):
+        row = results.one(**case, by=isa, d=d, dv=d, n=4096.0)
         return row and row["ns"] / (d * d)
 
     found = []
-    for kernel in ["update", "query", "causal"]:
-        for isa in [isa for isa in results.isas if isa != "scalar"]:
+    for name, case in cases.items():
+        for isa in results.vector_isas:
             for d, around in NEIGHBOURS.items():
-                odd, *others = [per_flop(kernel, isa, x) for x in (d, *around)]
+                odd, *others = [per_flop(case, isa, x) for x in (d, *around)]
                 if odd and all(others):
-                    found.append((odd / statistics.mean(others), f"{kernel} {isa} {d:.0f}"))
+                    found.append((odd / statistics.mean(others), f"{name} {isa} {d:.0f}"))
     return found
 
 
@@ -465,11 +483,24 @@ def marks_table(results):
     rows += at_most("windows from 64 up against no window, (64,64), per token",
                     [(times, where) for times, where in variants(results, "band", r"w\d+")
                      if not where.endswith(" w16")], 2.2)
-    rows += at_most("odd sizes against their neighbours, per flop", odd_sizes(results), 1.3)
+    elu1 = {kernel: {"kernel": kernel, "map": "elu1"} for kernel in ["update", "query", "causal"]}
+    rows += at_most("odd sizes against their neighbours, per flop", odd_sizes(results, elu1), 1.3)
     rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
     rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
     rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.2)
     return table(["what", "measured", "mark", "met"], rows + figures(results))
+
+
+def describe(results):
+    return ", ".join(f"{key} {value}" for key, value in results.head.items())
+
+
+def as_document(results, text, sections):
+    """text: what stands in front of the sections, which are pairs of a title and lines."""
+    lines = [f"# {results.path.stem}", "", describe(results) + ".", "", *text, ""]
+    for title, rows in sections:
+        lines += [f"## {title}", ""] + rows
+    return "\n".join(lines).rstrip() + "\n"
 
 
 # ---- One token of small states ------------------------------------------------------------------
@@ -485,15 +516,11 @@ SMALL_VERBS = [("step", name) for name in ["elu1", "relu", "identity", "exp"]]
 SMALL_VERBS += [("step-update", "elu1"), ("step-query", "elu1")]
 
 
-def small_isas(results):
-    return [isa for isa in results.isas if isa != "scalar"]
-
-
 def small_rows(results, heads, shape):
     """Every verb and map on every vector instruction set: by kernel, map and instruction set."""
     found = {}
     for kernel, name in SMALL_VERBS:
-        for isa in small_isas(results):
+        for isa in results.vector_isas:
             row = results.one(kernel=kernel, map=name, by=isa, d=shape[0], dv=shape[1],
                               variant=heads)
             if row and row["share"]:
@@ -523,7 +550,7 @@ def small_marks(results):
                      for key, row in small_rows(results, heads, shape).items()]
             rows += at_most(f"one token, {shape_name(shape)}, {SMALL_HEADS[heads]}: share of the "
                             "plain loop's time", found, mark)
-    for isa in small_isas(results):
+    for isa in results.vector_isas:
         for kernel, what in [("agents", "linattn_causal for each"),
                              ("agents-many", "linattn_causal_many")]:
             found = [(row["share"], isa) for row in results.find(kernel=kernel, by=isa)
@@ -531,7 +558,7 @@ def small_marks(results):
             rows += at_most(f"300 agents of two heads of 16, {what}: share of the plain loop's "
                             "time", found, 0.5)
     rows += at_most("AVX-512 against AVX2", ratios(results, "step", "avx512", "avx2"), 1.05)
-    for isa in small_isas(results):
+    for isa in results.vector_isas:
         rows += at_most(f"-O2 against -O3, {isa}", ratios(results, "step", isa, f"{isa}-O3"), 1.05)
     return table(["what", "worst", "mark", "met"], rows)
 
@@ -551,7 +578,7 @@ def small_tables(results, verbs=None):
     for heads, marks in SMALL_MARKS.items():
         header = [SMALL_HEADS[heads], "mark (aim)", "plain, elu1"]
         header += [f"{name if kernel == 'step' else kernel.removeprefix('step-')}, {isa}"
-                   for kernel, name in verbs for isa in small_isas(results)]
+                   for kernel, name in verbs for isa in results.vector_isas]
         rows = []
         for shape, mark, aim in zip(SMALL_SHAPES, marks, SMALL_AIMS[heads]):
             found = small_rows(results, heads, shape)
@@ -560,7 +587,7 @@ def small_tables(results, verbs=None):
                 rows.append([shape_name(shape), f"{mark:.2f}" + (f" ({aim:.2f})" if aim else ""),
                              time({"ns": statistics.median(plain)})])
                 rows[-1] += [small_cell(found.get((*verb, isa)), mark)
-                             for verb in verbs for isa in small_isas(results)]
+                             for verb in verbs for isa in results.vector_isas]
         if rows:
             lines += table(header, rows)
     return lines
@@ -595,13 +622,11 @@ def is_small(results):
 
 
 def small_document(results):
-    stem = results.path.stem
-    lines = [f"# {stem}", "", describe(results) + ".", ""]
-    lines += ["Made by `bench/report.py` from the csv beside it. One token by the public verb, "
-              "checks and all: ns of a call, one core, and in brackets its share of the time of a "
-              "plain loop ([`bench/peers/plain_step.c`](../peers/plain_step.c)), which runs by "
-              "turns with it; bold where that misses the mark. The library is compiled with -O2, "
-              "the plain loop with -O3 -march=native -ffast-math, by the same compiler.", ""]
+    text = ["Made by `bench/report.py` from the csv beside it. One token by the public verb, "
+            "checks and all: ns of a call, one core, and in brackets its share of the time of a "
+            "plain loop ([`bench/peers/plain_step.c`](../peers/plain_step.c)), which runs by "
+            "turns with it; bold where that misses the mark. The library is compiled with -O2, "
+            "the plain loop with -O3 -march=native -ffast-math, by the same compiler."]
     sections = [
         ("Marks", small_marks(results)),
         ("Decode step, update and query of one token", small_tables(results)),
@@ -609,9 +634,7 @@ def small_document(results):
         ("What the checks cost", checks_table(results)),
         ("Scalar code", scalar_table(results)),
     ]
-    for title, rows in sections:
-        lines += [f"## {title}", ""] + rows
-    return "\n".join(lines).rstrip() + "\n"
+    return as_document(results, text, sections)
 
 
 # ---- Recurrences --------------------------------------------------------------------------------
@@ -643,15 +666,12 @@ RULE_DECODE = {  # of the bandwidth, (128,128), by heads: least share, and what 
     "h32": {"gated": (0.80, 0.92), "delta": (0.58, 0.70), "gated-delta": (0.58, 0.70)},
     "h512": {"gated": (0.70, 0.85), "delta": (0.65, 0.83), "gated-delta": (0.65, 0.83)},
 }
-RULE_NEIGHBOURS = {33.0: (32.0, 64.0), 65.0: (64.0, 96.0), 100.0: (96.0, 128.0)}
+RULE_ODD = [33.0, 65.0, 100.0]
+RULE_PEERS = 1.5  # times as fast as every peer, at every shape
 
 
 def is_rules(results):
     return results.head.get("part") == "rules"
-
-
-def rule_isas(results):
-    return [isa for isa in results.isas if isa != "scalar"]
 
 
 def rule_row(results, rule, isa, shape, variant=""):
@@ -674,7 +694,7 @@ def with_aims(rows, aims):
 def rule_share_marks(results):
     names = " ".join(shape_name(shape) for shape in RULE_SHAPES)
     rows = []
-    for isa in rule_isas(results):
+    for isa in results.vector_isas:
         for rule, (must, aims) in RULE_MARKS.get(isa, {}).items():
             found = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
             rows += with_aims(at_least(f"{RULES[rule]}, {isa}: share of the FMA peak at {names}",
@@ -694,26 +714,9 @@ def rule_decode_marks(results):
     return rows
 
 
-def rule_odd_sizes(results):
-    """Time per flop of odd sizes over the mean of what they lie between."""
-    def per_flop(rule, isa, d):
-        row = rule_row(results, rule, isa, (d, d))
-        return row and row["ns"] / (d * d)
-
-    found = []
-    for rule in RULES:
-        for isa in rule_isas(results):
-            for d, around in RULE_NEIGHBOURS.items():
-                odd, *others = [per_flop(rule, isa, x) for x in (d, *around)]
-                if odd and all(others):
-                    found.append((odd / statistics.mean(others), f"{rule} {isa} {d:.0f}"))
-    return found
-
-
-def rule_faster(results, kernel, n, variants, panels):
-    """How many times as fast as each peer, and where. panels: the plain C that is all but a kernel
-    of its own, else all others."""
-    found = []
+def rule_faster(results, kernel, n, variants):
+    """For each peer, how many times as fast linattn is, and where."""
+    found = {}
     for rule in RULES:
         for shape in results.shapes(kernel):
             for variant in variants:
@@ -721,39 +724,32 @@ def rule_faster(results, kernel, n, variants, panels):
                                    dv=shape[1], n=n, variant=variant)
                 peers = results.peers(kernel, shape, n, variant, map=rule)
                 where = " ".join(filter(None, [rule, shape_name(shape), variant]))
-                found += [(faster(ours, peer), f"{where} {name}")
-                          for name, peer in peers.items()
-                          if ours and name.startswith("panels") == panels]
-    return found
+                for name, peer in peers.items():
+                    if ours:
+                        found.setdefault(name, []).append((faster(ours, peer), where))
+    return dict(sorted(found.items()))
 
 
 def rule_peer_marks(results):
-    """What runs at the limit already cannot be beaten by half: panels reach 0.9 of the FMA peak,
-    and one token of many heads waits for memory."""
     rows = []
-    for what, found, mark in [
-            ("times as fast as the best peer, n = 4096",
-             rule_faster(results, "recurrent", 4096.0, [""], False), 1.5),
-            ("times as fast as C in panels, n = 4096",
-             rule_faster(results, "recurrent", 4096.0, [""], True), 1.0),
-            ("times as fast as the best peer, one token",
-             rule_faster(results, "recurrent-decode", 1.0, RULE_DECODE, False), 1.0)]:
-        if found:
-            least, where = min(found)
-            rows.append([what, f"{least:.2f}× ({where})", f"≥ {mark:.2f}", "",
-                         "yes" if least >= mark else "**no**"])
-    return rows
+    for what, found in [
+            ("n = 4096", rule_faster(results, "recurrent", 4096.0, [""])),
+            ("one token", rule_faster(results, "recurrent-decode", 1.0, RULE_DECODE))]:
+        for peer, each in found.items():
+            rows += times_as_fast(f"{what}: times as fast as {peer}", each, RULE_PEERS)
+    return with_aims(rows, [])
 
 
 def rule_marks(results):
     rows = rule_share_marks(results) + rule_decode_marks(results) + rule_peer_marks(results)
     steps = [(row["times"], f"{row['map']} {row['by']}")
              for row in results.find(kernel="recurrent-step")
-             if row["times"] and row["by"] in rule_isas(results)]
+             if row["times"] and row["by"] in results.vector_isas]
     rows += with_aims(at_most("one token, (16,16), one head: against causal's, elu1", steps, 1.5),
                       [])
     rows += with_aims(at_most("odd sizes against their neighbours, per flop",
-                              rule_odd_sizes(results), 1.4), [])
+                              odd_sizes(results, {rule: {"kernel": "recurrent", "map": rule}
+                                                  for rule in RULES}), 1.4), [])
     return table(["what", "measured", "mark", "aim", "met"], rows)
 
 
@@ -768,7 +764,7 @@ def rule_cell(row, mark):
 def rules_table(results):
     rows = []
     for rule, name in RULES.items():
-        for isa in rule_isas(results):
+        for isa in results.vector_isas:
             cells = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
             if any(cells):
                 rows.append([name, isa])
@@ -786,25 +782,24 @@ def rule_peers_table(results):
     best = results.isas[0]
     names = sorted({row["by"] for row in results.rows if row["kernel"] == "recurrent"} - set(ISAS))
     rows = []
-    for rule, name in RULES.items():
+    for rule, title in RULES.items():
         for shape in RULE_SHAPES:
             ours = rule_row(results, rule, best, shape)
             peers = results.peers("recurrent", shape, 4096.0, map=rule)
             if ours and peers:
-                rows.append([name, shape_name(shape), f"**{time(ours)}** ± {error(ours)}"])
-                rows[-1] += [f"{time(peers[peer])} ({faster(ours, peers[peer]):.2f}×)"
-                             if peer in peers else "–" for peer in names]
+                rows.append([title, shape_name(shape), f"**{time(ours)}** ± {error(ours)}"])
+                rows[-1] += [peer_cell(ours, peers.get(name), RULE_PEERS) for name in names]
     return table(["rule", "shape", f"linattn, {best}"] + names, rows) if rows else []
 
 
 def rule_odd_table(results):
     rows = []
     for rule, name in RULES.items():
-        for isa in rule_isas(results):
-            cells = [rule_row(results, rule, isa, (d, d)) for d in RULE_NEIGHBOURS]
+        for isa in results.vector_isas:
+            cells = [rule_row(results, rule, isa, (d, d)) for d in RULE_ODD]
             if any(cells):
                 rows.append([name, isa] + [rule_cell(row, None) for row in cells])
-    header = [shape_name((d, d)) for d in RULE_NEIGHBOURS]
+    header = [shape_name((d, d)) for d in RULE_ODD]
     return table(["rule", "by"] + header, rows) if rows else []
 
 
@@ -812,7 +807,7 @@ def rule_decode_table(results):
     """One token of many heads, ns per head: of linattn with its share of the bandwidth, of peers
     with how many times as fast linattn is."""
     kernel = "recurrent-decode"
-    ours = [row for row in results.find(kernel=kernel) if row["by"] in rule_isas(results)]
+    ours = [row for row in results.find(kernel=kernel) if row["by"] in results.vector_isas]
     peers = sorted({row["by"] for row in results.find(kernel=kernel)} - set(ISAS))
     rows = []
     for rule, heads in dict.fromkeys((row["map"], row["variant"]) for row in ours):
@@ -821,10 +816,9 @@ def rule_decode_table(results):
         mark = RULE_DECODE.get(heads, {}).get(rule, (None,))[0]
         rows.append([RULES[rule], heads[1:]])
         rows[-1] += [rule_cell(cells.get(isa), mark if isa == results.isas[0] else None)
-                     for isa in rule_isas(results)]
-        rows[-1] += [f"{time(cells[peer])} ({faster(best, cells[peer]):.2f}×)"
-                     if best and peer in cells else "–" for peer in peers]
-    return table(["rule", "heads of (128,128)"] + rule_isas(results) + peers, rows)
+                     for isa in results.vector_isas]
+        rows[-1] += [peer_cell(best, cells.get(peer), RULE_PEERS) for peer in peers]
+    return table(["rule", "heads of (128,128)"] + results.vector_isas + peers, rows)
 
 
 def rule_steps_table(results):
@@ -834,20 +828,18 @@ def rule_steps_table(results):
 
 
 def rules_document(results):
-    stem = results.path.stem
-    lines = [f"# {stem}", "", describe(results) + ".", ""]
-    lines += ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
-              "map identity: ns per token and head, and in brackets the share of the limit, an "
-              "FMA loop or the bandwidth, timed beside every sample; bold where that misses the "
-              "mark. "
-              "An element of the state takes 3 operations of the FMA units for a token (gated, "
-              "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
-              "against double precision, relative to the largest element of a row. How many times "
-              "as fast as peers: over samples that were taken by turns (of onnxruntime and of one "
-              "token, the quotient of the times). rows and panels are C "
-              "([`bench/peers/plain_rules.c`](../peers/plain_rules.c)) with -O3 -march=native "
-              "-ffast-math: a loop over the rows of S as most would write it, and one over panels "
-              "of its columns, laid out for the compiler.", ""]
+    text = ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
+            "map identity: ns per token and head, and in brackets the share of the limit, an "
+            "FMA loop or the bandwidth, timed beside every sample; bold where that misses the "
+            "mark. "
+            "An element of the state takes 3 operations of the FMA units for a token (gated, "
+            "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
+            "against double precision, relative to the largest element of a row. How many times "
+            "as fast as peers: over samples that were taken by turns (of onnxruntime and of one "
+            "token, the quotient of the times). rows and panels are C "
+            "([`bench/peers/plain_rules.c`](../peers/plain_rules.c)) with -O3 -march=native "
+            "-ffast-math: a loop over the rows of S as most would write it, and one over panels "
+            "of its columns, laid out for the compiler."]
     sections = [
         ("Marks", rule_marks(results)),
         ("Rules, n = 4096", rules_table(results)),
@@ -856,9 +848,7 @@ def rules_document(results):
         ("One token of many heads", rule_decode_table(results)),
         ("One token of a small state", rule_steps_table(results)),
     ]
-    for title, rows in sections:
-        lines += [f"## {title}", ""] + rows
-    return "\n".join(lines).rstrip() + "\n"
+    return as_document(results, text, sections)
 
 
 def rules_summary(results, folder):
@@ -878,22 +868,109 @@ def rules_summary(results, folder):
     return lines + table([f"rule, {best}"] + header + ["error"], rows)
 
 
+# ---- Exact attention ----------------------------------------------------------------------------
+
+EXACT_KINDS = {"causal": "Causal", "full": "All keys", "decode": "One query against n keys"}
+EXACT_PEER = 1.0  # times as fast as every peer
+
+
+def is_exact(results):
+    return results.head.get("part") == "exact"
+
+
+def exact_cases(results, kind, variant):
+    """linattn's row of each shape and length, and those of its peers by name."""
+    ours = results.find(kernel="exact", map=kind, by=results.isas[0], variant=variant)
+    return [(row, results.peers("exact", (row["d"], row["dv"]), row["n"], variant, map=kind))
+            for row in sorted(ours, key=lambda row: (row["d"], row["n"]))]
+
+
+def exact_variants(results):
+    return sorted({row["variant"] for row in results.rows}, key=lambda name: int(name[1:]))
+
+
+def threads_name(variant):
+    return "one thread" if variant == "t1" else f"{variant[1:]} threads"
+
+
+def exact_found(results, kind, variant):
+    """For each peer, how many times as fast linattn is, and where."""
+    found = {}
+    for ours, peers in exact_cases(results, kind, variant):
+        for name, peer in peers.items():
+            where = f"{shape_name((ours['d'], ours['dv']))} n = {ours['n']:.0f}"
+            found.setdefault(name, []).append((faster(ours, peer), where))
+    return found
+
+
+def exact_marks(results):
+    rows = []
+    for kind, title in EXACT_KINDS.items():
+        for variant in exact_variants(results):
+            for peer, found in exact_found(results, kind, variant).items():
+                rows += times_as_fast(f"{title}, {threads_name(variant)}: times as fast as {peer}",
+                                      found, EXACT_PEER)
+    return table(["what", "least", "mark", "met"], rows)
+
+
+def exact_table(results, kind, variant):
+    """ns per query and head of all, with errors."""
+    rows = []
+    for ours, peers in exact_cases(results, kind, variant):
+        rows.append([shape_name((ours["d"], ours["dv"])), f"{ours['n']:.0f}",
+                     f"**{time(ours)}** ± {error(ours)}", f"{ours['gflops']:.3g}"])
+        rows[-1] += [f"{peer_cell(ours, peers[name], EXACT_PEER)} ± {error(peers[name])}"
+                     if name in peers else "–" for name in EXACT_PEERS]
+    return table(["shape", "n", f"linattn, {results.isas[0]}", "GFLOP/s"] + EXACT_PEERS, rows)
+
+
+def exact_document(results):
+    text = ["Made by `bench/report.py` from the csv beside it. `linattn_softmax` beside "
+            "onnxruntime's MultiHeadAttention, PyTorch's scaled_dot_product_attention, and NumPy: "
+            "products of blocks of 64 queries with all their keys by OpenBLAS, and NumPy's exp. "
+            "All are called from Python ([`bench/peers/exact_attention.py`]"
+            "(../peers/exact_attention.py)), 8 heads, with the same operands: ns per query and "
+            "head, and of peers in brackets how many times as fast linattn is, the median over "
+            "samples that were taken by turns; bold where it is behind. ± the largest error "
+            "against double precision, relative to the largest element of a row. One thread is "
+            "timed by the processor's time, more by the clock, which other programs' work on the "
+            "machine disturbs. – has no figure: the peer is absent, or stores the scores of all "
+            "queries and keys and would take more than half of the free memory."]
+    sections = [("Marks", exact_marks(results))]
+    sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
+                 for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]
+    return as_document(results, text, sections)
+
+
+def exact_summary(results, folder):
+    """For the README: a line."""
+    stem = results.path.stem
+    ranges = {}
+    for kind in EXACT_KINDS:
+        for peer, found in exact_found(results, kind, "t1").items():
+            part = ranges.setdefault("one query" if kind == "decode" else "prefill", {})
+            part.setdefault(peer, []).extend(times for times, _ in found)
+    told = "; ".join(
+        f"{kind}: " + ", ".join(f"{min(times):.2f} to {max(times):.2f} times as fast as {peer}"
+                                for peer, times in peers.items())
+        for kind, peers in ranges.items())
+    return [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}, one core: exact "
+            f"attention, 512 to 16384 keys, beside other libraries' ([all figures]"
+            f"({folder}/{stem}.md)); {told}.", ""]
+
+
 # ---- Documents ----------------------------------------------------------------------------------
-
-
-def describe(results):
-    return ", ".join(f"{key} {value}" for key, value in results.head.items())
 
 
 def document(results):
     stem = results.path.stem
-    lines = [f"# {stem}", "", describe(results) + ".", "", f"![{stem}]({stem}.png)", ""]
-    lines += ["Made by `bench/report.py` from the csv beside it. ns are per token and head, one "
-              "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
-              "place, whichever takes longer, timed beside every sample. Errors are the largest "
-              "against double precision, relative to the largest element of a row. How many times "
-              "as fast: the median over samples that were taken by turns (of decode and "
-              "onnxruntime, the quotient of the times).", ""]
+    text = [f"![{stem}]({stem}.png)", "",
+            "Made by `bench/report.py` from the csv beside it. ns are per token and head, one "
+            "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
+            "place, whichever takes longer, timed beside every sample. Errors are the largest "
+            "against double precision, relative to the largest element of a row. How many times "
+            "as fast: the median over samples that were taken by turns (of decode and "
+            "onnxruntime, the quotient of the times)."]
     sections = [
         ("Marks", marks_table(results)),
         ("Causal, elu1, n = 4096", peers_table(results, "causal", 4096.0,
@@ -909,9 +986,7 @@ def document(results):
         ("Other operands, threads, calls", variants_table(results)),
         ("Code size", sizes_table(results)),
     ]
-    for title, rows in sections:
-        lines += [f"## {title}", ""] + rows
-    return "\n".join(lines).rstrip() + "\n"
+    return as_document(results, text, sections)
 
 
 def methods_summary(results):
@@ -946,6 +1021,8 @@ def summary(results, folder):
         return small_summary(results, folder)
     if is_rules(results):
         return rules_summary(results, folder)
+    if is_exact(results):
+        return exact_summary(results, folder)
     stem = results.path.stem
     machine = f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}"
     lines = [f"{machine}, one core, causal with elu1, n = 4096: ns per token and head ± error, "
@@ -988,7 +1065,7 @@ def draw_shares(axes, results):
     bars += [("favor", "causal", "favor-256", (64.0, 64.0)),
              ("taylor 2", "causal", "taylor-2", (16.0, 64.0)),
              ("nystrom", "nystrom", "l64", (64.0, 64.0))]
-    isas = [isa for isa in results.isas if isa != "scalar"]
+    isas = results.vector_isas
     width = 0.8 / len(isas)
     labels = [f"{name}\n{shape_name(shape)}" for name, _, _, shape in bars]
     for i, isa in enumerate(isas):
@@ -1046,7 +1123,8 @@ def render(paths, readme):
     for path in paths:
         results = Results(path)
         part = results.head.get("part")
-        make = {"small": small_document, "rules": rules_document}.get(part, document)
+        make = {"small": small_document, "rules": rules_document,
+                "exact": exact_document}.get(part, document)
         results.path.with_suffix(".md").write_text(make(results))
         if not part:
             draw(results)
@@ -1081,6 +1159,8 @@ def main():
             print(small_document(results))
         elif is_rules(results):
             print(rules_document(results))
+        elif is_exact(results):
+            print(exact_document(results))
         else:
             print("\n".join(marks_table(results)).rstrip())
     else:

@@ -46,24 +46,20 @@ typedef struct plain_row {
     plain_rule *function;
 } plain_row;
 
+#define PLAINS(by)                                                                                 \
+    {"rows-" #by, GATED, by##_rows_gated}, {"panels-" #by, GATED, by##_panels_gated},              \
+        {"rows-" #by, GATED_DELTA, by##_rows_gated_delta},                                         \
+        {"panels-" #by, GATED_DELTA, by##_panels_gated_delta},                                     \
+        {"rows-" #by, GENERAL, by##_rows_general}, {"panels-" #by, GENERAL, by##_panels_general},
+
 static const plain_row plains[] = {
 #ifdef BENCH_PLAIN_GCC
-    {"rows-gcc", GATED, gcc_rows_gated},
-    {"panels-gcc", GATED, gcc_panels_gated},
-    {"rows-gcc", GATED_DELTA, gcc_rows_gated_delta},
-    {"panels-gcc", GATED_DELTA, gcc_panels_gated_delta},
-    {"rows-gcc", GENERAL, gcc_rows_general},
-    {"panels-gcc", GENERAL, gcc_panels_general},
+    PLAINS(gcc)
 #endif
 #ifdef BENCH_PLAIN_CLANG
-    {"rows-clang", GATED, clang_rows_gated},
-    {"panels-clang", GATED, clang_panels_gated},
-    {"rows-clang", GATED_DELTA, clang_rows_gated_delta},
-    {"panels-clang", GATED_DELTA, clang_panels_gated_delta},
-    {"rows-clang", GENERAL, clang_rows_general},
-    {"panels-clang", GENERAL, clang_panels_general},
+        PLAINS(clang)
 #endif
-    {0},
+            {0},
 };
 
 static void plain_call(bench *b);
@@ -83,9 +79,8 @@ static const rule_row *rule_of(const bench *b)
 
 /* [tokens][heads][dim], dense and in one block. */
 typedef struct rule_operands {
-    linattn_view q, k, v;
+    operands x;
     linattn_gates gates;
-    linattn_output out;
     float *block;
     size_t floats;
 } rule_operands;
@@ -114,9 +109,10 @@ static rule_operands take_operands(const bench *b, space *from, size_t tokens)
 {
     const rule_row *rule = rule_of(b);
     const bool delta = rule->rule == LINATTN_RULE_DELTA || rule->rule == LINATTN_RULE_GATED_DELTA;
-    rule_operands o = {.q = take_rows(b, from, tokens, b->d),
-                       .k = take_rows(b, from, tokens, b->d),
-                       .v = take_rows(b, from, tokens, b->dv)};
+    rule_operands o = {.x = {.q = take_rows(b, from, tokens, b->d),
+                             .k = take_rows(b, from, tokens, b->d),
+                             .v = take_rows(b, from, tokens, b->dv),
+                             .tokens = tokens}};
     linattn_gates *g = &o.gates;
     g->decay_per_feature = rule->per_feature;
     g->decay_log = rule->decay && !rule->factors;
@@ -141,13 +137,13 @@ static void make_unit(float *x, size_t rows, size_t d)
 }
 
 /* From 0.7 to 1, mostly; beta within (0, 1); general as in RWKV-7: p = kappa alpha, r = -kappa. */
-static void shape_gates(const bench *b, rule_operands *o, size_t tokens)
+static void shape_gates(const bench *b, rule_operands *o)
 {
     const rule_row *rule = rule_of(b);
-    const size_t rows = tokens * b->heads;
+    const size_t rows = o->x.tokens * b->heads;
     float *decay = (float *)o->gates.decay.data, *beta = (float *)o->gates.beta.data;
     float *read = (float *)o->gates.read.data, *write = (float *)o->gates.write.data;
-    make_unit((float *)o->k.data, rows, b->d);
+    make_unit((float *)o->x.k.data, rows, b->d);
     for (size_t i = 0; decay && i < rows * (rule->per_feature ? b->d : 1); i++) {
         decay[i] = -0.1f * fabsf(decay[i]);
         if (rule->factors) decay[i] = expf(decay[i]);
@@ -168,11 +164,11 @@ static const char *make_operands(const bench *b, size_t tokens, rule_operands *o
     from = (space){.block = bench_floats(floats)};
     if (!from.block || !bench_random(floats)) return bench_no_memory;
     *o = take_operands(b, &from, tokens);
-    shape_gates(b, o, tokens);
-    o->out.data = bench_floats(tokens * b->heads * b->dv);
-    o->out.stride_token = b->heads * b->dv;
-    o->out.stride_head = b->dv;
-    return o->out.data ? NULL : bench_no_memory;
+    shape_gates(b, o);
+    o->x.out.data = bench_floats(tokens * b->heads * b->dv);
+    o->x.out.stride_token = b->heads * b->dv;
+    o->x.out.stride_head = b->dv;
+    return o->x.out.data ? NULL : bench_no_memory;
 }
 
 static void advance(linattn_view *view, size_t tokens)
@@ -183,15 +179,15 @@ static void advance(linattn_view *view, size_t tokens)
 /* By pointers alone: this is timed, too, where calls are of one token. */
 static void skip(rule_operands *o, size_t tokens)
 {
-    advance(&o->q, tokens);
-    advance(&o->k, tokens);
-    advance(&o->v, tokens);
+    advance(&o->x.q, tokens);
+    advance(&o->x.k, tokens);
+    advance(&o->x.v, tokens);
     advance(&o->gates.decay, tokens);
     advance(&o->gates.beta, tokens);
     advance(&o->gates.read, tokens);
     advance(&o->gates.write, tokens);
     advance(&o->gates.input, tokens);
-    o->out.data += tokens * o->out.stride_token;
+    o->x.out.data += tokens * o->x.out.stride_token;
 }
 
 /* ---- Running one ----------------------------------------------------------------------------- */
@@ -210,7 +206,8 @@ static void recur(const bench *b, const rule_run *r, size_t tokens)
     rule_operands at = r->o;
     for (size_t t = 0; t < tokens; t += b->chunk, skip(&at, b->chunk)) {
         const size_t n = tokens - t < b->chunk ? tokens - t : b->chunk;
-        bench_check(b->library->recurrent(r->state, at.q, at.k, at.v, &at.gates, at.out, n, NULL));
+        bench_check(
+            b->library->recurrent(r->state, at.x.q, at.x.k, at.x.v, &at.gates, at.x.out, n, NULL));
     }
 }
 
@@ -221,24 +218,24 @@ static void causal_call(bench *b)
     const rule_run *r = b->data;
     rule_operands at = r->o;
     for (size_t t = 0; t < b->n; t++, skip(&at, 1))
-        bench_check(b->library->causal(r->causal, at.q, at.k, at.v, at.out, 1, NULL));
+        bench_check(b->library->causal(r->causal, at.x.q, at.x.k, at.x.v, at.x.out, 1, NULL));
 }
 
 /* Heads one after the other: with more than one there is only one token. */
 static void run_plain(const bench *b, const rule_run *r, size_t tokens)
 {
-    const rule_operands *o = &r->o;
-    const linattn_gates *g = &o->gates;
+    const operands *x = &r->o.x;
+    const linattn_gates *g = &r->o.gates;
     for (size_t h = 0; h < b->heads; h++) {
         const peer_rule p = {
-            .q = o->q.data + h * b->d,
-            .k = o->k.data + h * b->d,
-            .v = o->v.data + h * b->dv,
+            .q = x->q.data + h * b->d,
+            .k = x->k.data + h * b->d,
+            .v = x->v.data + h * b->dv,
             .decay = g->decay.data + h * g->decay.stride_head,
             .beta = g->beta.data ? g->beta.data + h : NULL,
             .read = g->read.data ? g->read.data + h * b->d : NULL,
             .write = g->write.data ? g->write.data + h * b->d : NULL,
-            .out = o->out.data + h * b->dv,
+            .out = x->out.data + h * b->dv,
             .s = r->s + h * b->d * b->dv,
             .scratch = r->scratch,
             .n = tokens,
@@ -251,47 +248,27 @@ static void run_plain(const bench *b, const rule_run *r, size_t tokens)
 
 static void plain_call(bench *b) { run_plain(b, b->data, b->n); }
 
-static oracle_problem problem_of(const bench *b, const rule_operands *o)
-{
-    return (oracle_problem){.q = o->q.data,
-                            .k = o->k.data,
-                            .v = o->v.data,
-                            .q_token = o->q.stride_token,
-                            .k_token = o->k.stride_token,
-                            .v_token = o->v.stride_token,
-                            .n = b->n,
-                            .d = b->d,
-                            .dv = b->dv,
-                            .map = b->map,
-                            .normaliser = LINATTN_NORM_NONE,
-                            .causal = true,
-                            .rule = rule_of(b)->rule,
-                            .gates = o->gates};
-}
-
 /* Few tokens are too easy: there are operands of so many, the first of which are timed. */
 enum { LEAST_CHECKED = 16 };
 
-static size_t tokens_of(const bench *b) { return b->n < LEAST_CHECKED ? LEAST_CHECKED : b->n; }
-
 static double run_error(const bench *b, const rule_run *r)
 {
-    oracle_problem p = problem_of(b, &r->o);
+    oracle_problem p = bench_problem(b, &r->o.x, true);
     if (plain_of(b) && b->heads > 1) return -1.0; /* it is for one token */
-    p.n = tokens_of(b);
+    p.gates = r->o.gates;
     p.n = oracle_tokens(&p);
     if (plain_of(b))
         run_plain(b, r, p.n);
     else
         recur(b, r, p.n);
-    return oracle_error(&p, r->o.out.data, r->o.out.stride_token);
+    return oracle_error(&p, r->o.x.out.data, r->o.x.out.stride_token);
 }
 
 /* Bandwidth is measured in the state, or in the operands if these are larger. */
 static void set_limits(bench *b, rule_run *r)
 {
     const size_t state = b->heads * b->d * b->dv;
-    const size_t moved = b->n * (r->o.floats / tokens_of(b) + b->heads * b->dv);
+    const size_t moved = b->n * (r->o.floats / r->o.x.tokens + b->heads * b->dv);
     b->flops = 2.0 * rule_of(b)->operations * b->items * (double)(b->d * b->dv);
     b->bytes = sizeof(float) * (double)(moved + 2 * state);
     if (moved > 2 * state) {
@@ -317,8 +294,9 @@ static const char *take_causal(const bench *b, rule_run *r)
 static const char *rule_open(bench *b)
 {
     const size_t states = b->heads * b->d * b->dv;
+    const size_t tokens = b->n < LEAST_CHECKED ? LEAST_CHECKED : b->n;
     rule_run *r = bench_take(sizeof *r);
-    const char *problem = r ? make_operands(b, tokens_of(b), &r->o) : bench_no_memory;
+    const char *problem = r ? make_operands(b, tokens, &r->o) : bench_no_memory;
     if (problem) return problem;
     b->data = r;
     b->items = (double)(b->n * b->heads);
@@ -339,8 +317,6 @@ static const shape main_shapes[] = {{64, 64}, {128, 128}, {256, 256}, {128, 64}}
 
 /* And what they lie between. */
 static const shape odd_shapes[] = {{32, 32}, {33, 33}, {65, 65}, {96, 96}, {100, 100}};
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static bench rule_bench(const rule_row *rule, shape x, size_t n)
 {
@@ -371,34 +347,32 @@ static void add_each(const selection *s, const bench *usual, const char *kernel,
     }
 }
 
-/* Timed by turns with linattn, but for decode: each would evict the other's states. */
-static void add_plain(const selection *s, const plain_row *plain, shape x, size_t n, size_t heads)
+/* Plain C for this rule, timed by turns with linattn, but for decode: each would evict the other's
+   states. */
+static void add_plains(const selection *s, int rule, shape x, size_t n, size_t heads)
 {
-    bench b = rule_bench(&rules[plain->rule], x, n);
-    b.subject = plain;
+    bench b = rule_bench(&rules[rule], x, n);
     b.call = plain_call;
     b.base = rule_call;
+    b.comparison = heads == 1 ? COMPARE_TIMES : COMPARE_NOT;
     b.isa = selection_best(s);
     b.heads = heads;
-    if (b.isa == LINATTN_ISA_SCALAR || !(s->rules >> plain->rule & 1u)) return;
-    if (heads == 1) b.comparison = COMPARE_TIMES;
-    if (heads == 1)
-        bench_add(&b, "recurrent/%s/%s/%zux%zu/%zu", rule_of(&b)->name, plain->name, x.d, x.dv, n);
-    else
-        bench_add(&b, "recurrent-decode/%s/%s/%zux%zu/1/h%zu", rule_of(&b)->name, plain->name, x.d,
-                  x.dv, heads);
+    if (b.isa == LINATTN_ISA_SCALAR) return;
+    for (const plain_row *p = plains; p->name; p++) {
+        b.subject = p;
+        if (p->rule != rule) continue;
+        if (heads == 1)
+            bench_add(&b, "recurrent/%s/%s/%zux%zu/%zu", rules[rule].name, p->name, x.d, x.dv, n);
+        else
+            bench_add(&b, "recurrent-decode/%s/%s/%zux%zu/1/h%zu", rules[rule].name, p->name, x.d,
+                      x.dv, heads);
+    }
 }
 
 static void add_sequence(const selection *s, int rule, shape x, size_t n)
 {
     const bench b = rule_bench(&rules[rule], x, n);
-    if (s->rules >> rule & 1u) add_each(s, &b, "recurrent", "");
-}
-
-static void add_plain_sequence(const selection *s, int rule, shape x, size_t n)
-{
-    for (const plain_row *p = plains; p->name; p++)
-        if (p->rule == rule) add_plain(s, p, x, n, 1);
+    add_each(s, &b, "recurrent", "");
 }
 
 /* The same in calls of 64 tokens. */
@@ -417,8 +391,7 @@ static void add_decode(const selection *s, int rule, size_t heads)
     snprintf(suffix, sizeof suffix, "/h%zu", heads);
     b.heads = heads;
     add_each(s, &b, "recurrent-decode", suffix);
-    for (const plain_row *p = plains; p->name; p++)
-        if (p->rule == rule) add_plain(s, p, (shape){128, 128}, 1, heads);
+    add_plains(s, rule, (shape){128, 128}, 1, heads);
 }
 
 /* One token of a small state, beside one of causal; as small.c has it, compiled with -O2. */
@@ -439,7 +412,7 @@ static void register_samples(const selection *s)
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         for (size_t i = 0; i < COUNT(main_shapes); i++) {
             add_sequence(s, rule, main_shapes[i], usual_length);
-            add_plain_sequence(s, rule, main_shapes[i], usual_length);
+            add_plains(s, rule, main_shapes[i], usual_length, 1);
         }
         for (size_t i = 0; i < COUNT(odd_shapes); i++)
             if (rule == GATED || rule == GATED_DELTA || s->full)
@@ -453,13 +426,18 @@ static void register_samples(const selection *s)
     }
 }
 
+static void register_given(const selection *s, int rule)
+{
+    for (size_t i = 0; i < s->shape_count; i++)
+        for (size_t j = 0; j < s->n_count; j++) {
+            add_sequence(s, rule, s->shapes[i], s->n[j]);
+            add_plains(s, rule, s->shapes[i], s->n[j], 1);
+        }
+}
+
 void register_rules(const selection *s)
 {
     if (!s->given) register_samples(s);
     for (int rule = 0; s->given && rule < RULE_ROWS; rule++)
-        for (size_t i = 0; i < s->shape_count; i++)
-            for (size_t j = 0; j < s->n_count; j++) {
-                add_sequence(s, rule, s->shapes[i], s->n[j]);
-                add_plain_sequence(s, rule, s->shapes[i], s->n[j]);
-            }
+        if (s->rules >> rule & 1u) register_given(s, rule);
 }

@@ -115,8 +115,6 @@ static const verb agents[] = {
 #endif
 };
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
 /* ---- Operands and states --------------------------------------------------------------------- */
 
 /* The sum of the identity's features would cancel, and the quotient mean nothing. */

@@ -576,19 +576,6 @@ static double median_seconds(task *t, const tensor *out)
     return seconds[runs / 2];
 }
 
-/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
-static double square_root(double x)
-{
-    double y = x > 1 ? x : 1;
-    if (!(x > 0 && x <= DBL_MAX)) {
-        return x;
-    }
-    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
-        y = next;
-    }
-    return y;
-}
-
 /* |x - exact| / |exact| in the Frobenius norm; nan and inf come through. */
 static double relative_error(const tensor *x, const tensor *exact)
 {
@@ -742,6 +729,7 @@ static const struct {
     {OPTION_IMPORT_STATE, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_EXPORT_STATE, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_RULE, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_DECAY_IS, {LINEAR, ALL_MAPS, DECAYING}},
 };
 
 static void check_scope(option o, option to, const char *const *names, int count, unsigned of,
@@ -768,11 +756,7 @@ static void check_scopes(const options *given, methods run)
         check_methods(given, scopes[i].o, scopes[i].of, run);
     }
     for (gate_kind i = 0; i < GATE_COUNT; i++) {
-        methods of = {LINEAR, ALL_MAPS, gate_rules[i]};
-        check_methods(given, OPTION_GATES + i, of, run);
-        if (i == GATE_DECAY) {
-            check_methods(given, OPTION_DECAY_IS, of, run);
-        }
+        check_methods(given, OPTION_GATES + i, (methods){LINEAR, ALL_MAPS, gate_rules[i]}, run);
     }
 }
 
@@ -885,15 +869,25 @@ static void check_shapes(const task *t)
     }
 }
 
+/* The first of the given options that take linear attention into a state, or NULL. */
+static const char *state_option(const options *given)
+{
+    static const option of_states[] = {OPTION_SPLIT, OPTION_STATE_IN, OPTION_STATE_OUT,
+                                       OPTION_IMPORT_STATE, OPTION_EXPORT_STATE};
+    for (size_t i = 0; i < sizeof of_states / sizeof of_states[0]; i++) {
+        if (given->text[of_states[i]]) {
+            return option_names[of_states[i]];
+        }
+    }
+    return NULL;
+}
+
 /* Without --causal, the two verbs that a state would take, update and query, know no window. */
 static void check_window(const options *given)
 {
-    static const option with_state[] = {OPTION_SPLIT, OPTION_STATE_IN, OPTION_STATE_OUT};
-    for (size_t i = 0; i < sizeof with_state / sizeof with_state[0]; i++) {
-        if (given->text[OPTION_WINDOW] && given->text[with_state[i]] &&
-            !given->text[OPTION_CAUSAL]) {
-            fail("--window with %s needs --causal", option_names[with_state[i]]);
-        }
+    const char *with_state = state_option(given);
+    if (given->text[OPTION_WINDOW] && with_state && !given->text[OPTION_CAUSAL]) {
+        fail("--window with %s needs --causal", with_state);
     }
 }
 
@@ -933,13 +927,8 @@ static void read_gates(task *t, const options *given)
 
 static int needs_state(const options *given, const task *t)
 {
-    static const option of_states[] = {OPTION_SPLIT, OPTION_STATE_IN, OPTION_STATE_OUT,
-                                       OPTION_IMPORT_STATE, OPTION_EXPORT_STATE};
-    int any = t->causal;
-    for (size_t i = 0; i < sizeof of_states / sizeof of_states[0]; i++) {
-        any |= given->text[of_states[i]] != NULL;
-    }
-    return any && t->kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE];
+    return (t->causal || state_option(given)) && t->kind == ATTENTION_LINEAR &&
+           !given->text[OPTION_COMPARE];
 }
 
 static task read_task(const options *given)

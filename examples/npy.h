@@ -35,6 +35,24 @@ static inline int npy_bytes(const size_t *shape, size_t rank, size_t *bytes)
     return 1;
 }
 
+typedef struct npy_sizes {
+    char text[24 * NPY_MOST_AXES];
+} npy_sizes;
+
+/* Like "64, 256"; with letters, one of them for each size of 0, which may be any. */
+static inline npy_sizes npy_print_sizes(const size_t *sizes, size_t rank, const char *letters)
+{
+    npy_sizes s = {""};
+    for (size_t i = 0, used = 0; i < rank; i++) {
+        char *at = s.text + used;
+        size_t room = sizeof s.text - used;
+        const char *before = i ? ", " : "";
+        used += (size_t)(letters && !sizes[i] ? snprintf(at, room, "%s%c", before, letters[i])
+                                              : snprintf(at, room, "%s%zu", before, sizes[i]));
+    }
+    return s;
+}
+
 /* ---- The header ----------------------------------------------------------------------------- */
 
 /* What it says: a Python dictionary like
@@ -241,14 +259,9 @@ static inline npy_array npy_read(const char *path, const npy_layout *layout)
 static inline size_t npy_print_header(const npy_array *a, char *header)
 {
     enum { START = 10, BLOCK = 64 };
-    char shape[24 * NPY_MOST_AXES] = "";
-    for (size_t i = 0, used = 0; i < a->rank; i++) {
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%zu", i ? ", " : "",
-                                 a->shape[i]);
-    }
     size_t used = (size_t)sprintf(
         header, "%cNUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%s%s), }", 0x93,
-        1, 0, 0, 0, shape, a->rank == 1 ? "," : "");
+        1, 0, 0, 0, npy_print_sizes(a->shape, a->rank, NULL).text, a->rank == 1 ? "," : "");
     size_t size = (used / BLOCK + 1) * BLOCK;
     memset(header + used, ' ', size - used - 1);
     header[size - 1] = '\n';

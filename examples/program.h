@@ -1,5 +1,5 @@
 /* program.h: what the example programs share: failure, memory, options, a clock, random numbers,
-   threads.  SPDX: MIT
+   roots, threads.  SPDX: MIT
 
    A program is one file, which names itself and includes this before anything else:
 
@@ -270,7 +270,7 @@ static inline void select_isa(const options *given, int o)
     }
 }
 
-/* ---- Clock and random numbers --------------------------------------------------------------- */
+/* ---- Clock and numbers ---------------------------------------------------------------------- */
 
 static inline double seconds_now(void)
 {
@@ -292,6 +292,19 @@ static inline uint64_t random_bits(uint64_t *state)
 static inline float random_float(uint64_t *state)
 {
     return (float)(random_bits(state) >> 40) * 0x1p-24f;
+}
+
+/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
+static inline double square_root(double x)
+{
+    double y = x > 1 ? x : 1;
+    if (!(x > 0 && x <= DBL_MAX)) {
+        return x;
+    }
+    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
+        y = next;
+    }
+    return y;
 }
 
 /* ---- Threads -------------------------------------------------------------------------------- */

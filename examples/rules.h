@@ -27,9 +27,8 @@ static const char rules_help[] =
     "  --decay-is KIND     log (default): the file has log(a), at most 0; factor: a, 0 to 1\n"
     "  --beta F            (tokens, kv_heads) or (tokens, 1), 0 to 2\n"
     "  --read F --write F  r and p, each of the shape of k\n"
-    "  --bonus F           u, (kv_heads, dim): the output is (S + Diag(u) k v')'q with S as it "
-    "was\n"
-    "                      before the token\n"
+    "  --bonus F           u, (kv_heads, dim): the output is (S + Diag(u) k v')'q with S as it\n"
+    "                      was before the token\n"
     "  --input-gate F      i, (tokens, kv_heads), any finite numbers\n"
     "\n"
     "States as plain numbers, for linear attention without --window:\n"
@@ -56,6 +55,7 @@ enum {
     GATED_DELTA = 1u << LINATTN_RULE_GATED_DELTA,
     GENERAL = 1u << LINATTN_RULE_GENERAL,
     MLSTM = 1u << LINATTN_RULE_MLSTM,
+    DECAYING = GATED | GATED_DELTA | GENERAL | MLSTM,
     ALL_RULES = (1u << LINATTN_RULE_COUNT) - 1
 };
 
@@ -72,12 +72,9 @@ typedef enum gate_kind {
 
 /* The rules that take each. They need it, too: all but the bonus. */
 static const unsigned gate_rules[GATE_COUNT] = {
-    [GATE_DECAY] = GATED | GATED_DELTA | GENERAL | MLSTM,
-    [GATE_BETA] = DELTA | GATED_DELTA,
-    [GATE_READ] = GENERAL,
-    [GATE_WRITE] = GENERAL,
-    [GATE_BONUS] = GATED,
-    [GATE_INPUT] = MLSTM,
+    [GATE_DECAY] = DECAYING, [GATE_BETA] = DELTA | GATED_DELTA,
+    [GATE_READ] = GENERAL,   [GATE_WRITE] = GENERAL,
+    [GATE_BONUS] = GATED,    [GATE_INPUT] = MLSTM,
 };
 
 /* Those of a run: `views` are the gates of its first token, `step` the floats from one token to the
@@ -107,34 +104,23 @@ static inline void add_shape(shapes *s, size_t rank, size_t a, size_t b, size_t 
     s->count++;
 }
 
-static inline void print_shape(char *text, size_t room, size_t rank, const size_t *size)
-{
-    size_t used = strlen(text);
-    for (size_t i = 0; i < rank && used < room; i++) {
-        used += (size_t)snprintf(text + used, room - used, "%s%zu", i ? ", " : "(", size[i]);
-    }
-    if (used < room) {
-        snprintf(text + used, room - used, ")");
-    }
-}
-
 /* Reads a file that has one of the shapes. */
 static inline npy_array read_shaped(const char *path, const npy_layout *layout,
                                     const shapes *expected)
 {
-    char found[80] = "", wanted[320] = "";
+    char wanted[512] = "";
     npy_array a = npy_read(path, layout);
-    for (size_t i = 0; i < expected->count; i++) {
+    for (size_t i = 0, used = 0; i < expected->count; i++) {
         size_t rank = expected->one[i].rank;
         const size_t *size = expected->one[i].size;
         if (a.rank == rank && memcmp(a.shape, size, rank * sizeof *size) == 0) {
             return a;
         }
-        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s", i ? " or " : "");
-        print_shape(wanted, sizeof wanted, rank, size);
+        used += (size_t)snprintf(wanted + used, sizeof wanted - used, "%s(%s)", i ? " or " : "",
+                                 npy_print_sizes(size, rank, NULL).text);
     }
-    print_shape(found, sizeof found, a.rank, a.shape);
-    fail("%s: shape %s, expected %s: %s", path, found, wanted, layout->axes);
+    fail("%s: shape (%s), expected %s: %s", path, npy_print_sizes(a.shape, a.rank, NULL).text,
+         wanted, layout->axes);
 }
 
 /* ---- Gates ---------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* rwkv: text from an RWKV language model, of version 5, 6 or 7.  SPDX: MIT
 
        cc -O3 examples/rwkv.c -o rwkv
-       ./rwkv examples/data/rwkv/tiny-rwkv-7v0-834K-FP16.bin --prompt "What is" --tokens 200
+       ./rwkv examples/data/tiny-rwkv-7v0-834K-FP16.bin --prompt "What is" --tokens 200
 
    Runs model files in the format of rwkv.cpp, f32 and f16. The attention of every layer is a state
    of linattn's, which linattn_recurrent moves: rule GATED with a bonus for RWKV-5 and RWKV-6, rule
@@ -25,9 +25,8 @@
 static const char help[] =
     "usage: rwkv MODEL [options]\n"
     "\n"
-    "Reads a model file of RWKV-5.1, 5.2, 6 or 7 in the format of rwkv.cpp, f32 or f16, and "
-    "prints\n"
-    "how it goes on after the prompt.\n"
+    "Reads a model file of RWKV-5.1, 5.2, 6 or 7 in the format of rwkv.cpp, f32 or f16, and\n"
+    "prints how it goes on after the prompt.\n"
     "\n"
     "  --prompt TEXT    what the model reads first (default: a newline)\n"
     "  --tokens N       how many tokens follow (default: 100, or 0 with --logits)\n"
@@ -35,13 +34,12 @@ static const char help[] =
     "                   weighs them; others divide the logits before\n"
     "  --seed S         of the random numbers, 0 to 2^64 - 1 (default: 0)\n"
     "  --branches N     go on N times from the state after the prompt (default: 1), printed one\n"
-    "                   after another under a line \"--- S ---\" each, with the seeds S, S + 1, "
-    "...\n"
+    "                   after another under a line \"--- S ---\" each, with the seeds S,\n"
+    "                   S + 1, ...\n"
     "  --logits F       write the logits after the prompt: .npy, float32, shape (vocabulary). F\n"
     "                   changes only when all has succeeded\n"
-    "  --vocab F        the vocabulary file of the \"world\" models, rwkv_vocab_v20230424.txt; "
-    "token\n"
-    "                   0, which it lacks, ends the text. Without it tokens are bytes\n"
+    "  --vocab F        the vocabulary file of the \"world\" models, rwkv_vocab_v20230424.txt;\n"
+    "                   token 0, which it lacks, ends the text. Without it tokens are bytes\n"
     "  --chunk C        read the prompt in calls of so many tokens (default: 32); same bytes\n"
     "  --threads T      use T threads, 1 to 256; same bytes\n"
     "  --isa NAME       auto (default), scalar, neon, avx2 or avx512; same bytes\n"
@@ -258,19 +256,6 @@ static void multiply(run *u, const rwkv_tensor *a, const float *x, float *y, siz
 /* ---- Vectors --------------------------------------------------------------------------------- */
 
 static const float *vector(const rwkv_tensor *t) { return t->data; }
-
-/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
-static double square_root(double x)
-{
-    double y = x > 1 ? x : 1;
-    if (!(x > 0 && x <= DBL_MAX)) {
-        return x;
-    }
-    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
-        y = next;
-    }
-    return y;
-}
 
 /* The library's exp is at hand, and has the same bits everywhere. */
 static void exponential(float *x, size_t n) { require(linattn_exp(x, x, n), "the exponential"); }

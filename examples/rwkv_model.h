@@ -153,7 +153,7 @@ static const rwkv_part rwkv_layer_parts[] = {
     {FFN_RECEPTANCE, RWKV_5_6, 1, "DD", "ffn.receptance.weight"},
 };
 
-enum { RWKV_MOST_AXES = 4, RWKV_LONGEST_NAME = 95 };
+enum { RWKV_MOST_AXES = NPY_MOST_AXES, RWKV_LONGEST_NAME = 95 };
 
 typedef struct rwkv_tensor {
     char name[RWKV_LONGEST_NAME + 1];
@@ -325,26 +325,6 @@ static inline void rwkv_find_version(rwkv_model *m)
     m->head_size = m->width / m->heads;
 }
 
-typedef struct rwkv_shape {
-    char text[RWKV_MOST_AXES * 24];
-} rwkv_shape;
-
-/* Like "(64, 256)"; a size that may be any is a letter. */
-static inline rwkv_shape rwkv_print_shape(const size_t *sizes, const char *letters, size_t rank)
-{
-    rwkv_shape s;
-    size_t used = 0;
-    for (size_t i = 0; i < rank; i++) {
-        const char *before = i ? ", " : "(";
-        used += (size_t)(sizes[i] ? snprintf(s.text + used, sizeof s.text - used, "%s%zu", before,
-                                             sizes[i])
-                                  : snprintf(s.text + used, sizeof s.text - used, "%s%c", before,
-                                             letters[i]));
-    }
-    snprintf(s.text + used, sizeof s.text - used, ")");
-    return s;
-}
-
 static inline size_t rwkv_without_ones(const size_t *shape, size_t rank, size_t *squeezed)
 {
     size_t kept = 0;
@@ -400,9 +380,9 @@ static inline const rwkv_tensor *rwkv_bind(const rwkv_model *m, const rwkv_part 
         }
     }
     if (!agree) {
-        fail("%s: tensor %s has shape %s, expected %s", m->path, name,
-             rwkv_print_shape(t->shape, "", t->rank).text,
-             rwkv_print_shape(expected, part->shape, rank).text);
+        fail("%s: tensor %s has shape (%s), expected (%s)", m->path, name,
+             npy_print_sizes(t->shape, t->rank, NULL).text,
+             npy_print_sizes(expected, rank, part->shape).text);
     }
     t->is_used = 1;
     t->is_matrix = part->is_matrix;

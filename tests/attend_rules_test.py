@@ -4,23 +4,19 @@ against an oracle in double precision, written from the formulas of linattn_rule
 
     attend_rules_test.py PATH_TO_ATTEND
 
-ATTEND_RUN as for attend_test.py, from which this has its ways of running and checking. Prints one
-line for each check and exits with 1 if any failed. Needs Python 3 and NumPy.
+ATTEND_RUN as for attend_test.py. Prints one line for each check and exits with 1 if any failed.
+Needs Python 3 and NumPy.
 """
 import itertools
-import os
-import pathlib
-import shlex
-import subprocess
 import sys
-import tempfile
-
-sys.dont_write_bytecode = True  # beside the source
 
 import numpy as np
 
-import attend_test
-from attend_test import OUT, bytes_of, check, npy, header, options, refuse, run
+sys.dont_write_bytecode = True  # beside the source
+
+import checks
+from attend_test import Case, bytes_of, header, npy, options
+from checks import OUT, check, present_isas, refuse, run
 
 RULES = ["sum", "gated", "delta", "gated-delta", "general", "mlstm"]
 MAPS = ["identity", "elu1", "relu", "exp", "unit"]
@@ -192,7 +188,7 @@ def make_files(g, shape, rule, channels=False, fixed=False, bonus=False, one_bet
     return {name: x.astype(np.float32) for name, x in files.items()}
 
 
-class RuleCase(attend_test.Case):
+class RuleCase(Case):
     """A case with gates in files of the same folder."""
 
     def __init__(self, folder, data, files, rule, **given):
@@ -349,6 +345,8 @@ def test_sum(work):
 
 
 def test_same_bytes(work):
+    none = small(work, "none", "sum").folder
+    isas = list(present_isas("--dir", none, "--out", none / "out.npy"))
     for i, (name, variant) in enumerate(VARIANTS.items()):
         cases = [rule_case(work / f"{i}-{s}", i, SHAPES[s], **variant)
                  for s in ["grouped queries", "grouped keys", "wide keys"]]
@@ -357,16 +355,9 @@ def test_same_bytes(work):
                      dict(threads=5, split="16,5")]:
             check(f"same bytes with {more}: {name}",
                   all(case.both(**more) == w for case, w in zip(cases, whole)))
-        for isa in attend_test.ISAS:
-            if is_available(isa):
-                check(f"same bytes with {isa}: {name}",
-                      all(case.both(isa=isa) == w for case, w in zip(cases, whole)))
-
-
-def is_available(isa, found={}):
-    if isa not in found:
-        found[isa] = b"lacks" not in run("--isa", isa, "--dir", "nowhere", "--compare").stderr
-    return found[isa]
+        for isa in isas:
+            check(f"same bytes with {isa}: {name}",
+                  all(case.both(isa=isa) == w for case, w in zip(cases, whole)))
 
 
 def test_same_meaning(work):
@@ -696,26 +687,13 @@ def test_help(_):
     check("--help has lines of 100 columns at most", max(map(len, text.splitlines())) <= 100)
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    attend_test.command.extend(shlex.split(os.environ.get("ATTEND_RUN", ""))
-                               + [os.path.abspath(sys.argv[1])])
+def make_tests(*_):
     tests = [test_accuracy, test_long, test_maps, test_scale_and_norms, test_sum, test_same_bytes,
              test_same_meaning, test_masks, test_extremes, test_states, test_imports,
              test_what_rules_take, test_names, test_gate_files, test_shapes, test_state_files,
              test_help]
-    with tempfile.TemporaryDirectory() as folder:
-        for test in tests:
-            own = pathlib.Path(folder) / test.__name__
-            own.mkdir()
-            try:
-                test(own)
-            except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-                check(f"{test.__name__} runs to its end", False, repr(error))
-    print(f"{check.count} checks, {check.failed} failed")
-    sys.exit(1 if check.failed else 0)
+    return dict.fromkeys(tests, ())
 
 
 if __name__ == "__main__":
-    main()
+    checks.main("attend", __doc__, make_tests, takes_data=False)

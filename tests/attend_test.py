@@ -16,14 +16,17 @@ import math
 import os
 import pathlib
 import resource
-import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
+
+sys.dont_write_bytecode = True  # beside the source
+
+import checks
+from checks import OUT, check, present_isas, refuse, run
 
 ELEMENTWISE = ["elu1", "identity", "relu", "exp", "softmax", "unit"]
 FAVOR = ["favor", "favor-simple", "favor-hyperbolic"]
@@ -32,7 +35,6 @@ MONOMIALS = ["taylor", "expdef"]
 CANCELLING = [*MONOMIALS, "unit"]
 MAPS = ELEMENTWISE + FAVOR + MONOMIALS
 NORMS = ["sum", "feature", "length", "none"]
-ISAS = ["scalar", "avx2", "avx512", "neon"]
 TOLERANCE = 1e-5
 NYSTROM_TOLERANCE = 1e-4
 
@@ -233,26 +235,6 @@ def oracle(data, attention="linear", map="elu1", norm=None, causal=False, scale=
 def bytes_of(path):
     """The bytes of a file, or None."""
     return path.read_bytes() if path.exists() else None
-
-
-class Checks:
-    def __init__(self):
-        self.count = self.failed = 0
-
-    def __call__(self, name, passed, detail=""):
-        self.count += 1
-        self.failed += not passed
-        print(("ok - " if passed else "not ok - ") + name + (f" ({detail})" if detail else ""),
-              flush=True)
-
-
-check = Checks()
-command = []
-
-
-def run(*arguments, **keywords):
-    return subprocess.run(command + [str(a) for a in arguments], capture_output=True, timeout=120,
-                          **keywords)
 
 
 def options(causal=False, **given):
@@ -551,12 +533,7 @@ def test_isas(_, brief, square):
     automatic = {name: [c.attend(**given) for c in some] for name, given, some in variants}
     check("the automatic instruction set is the default",
           cases[0].attend(isa="auto") == cases[0].attend())
-    for isa in ISAS:
-        done = run("--dir", cases[0].folder, "--out", cases[0].folder / "out.npy", "--isa", isa)
-        if done.returncode != 0:
-            check(f"{isa} is absent and refused", done.returncode == 2 and b"lacks" in done.stderr
-                  and isa != "scalar")
-            continue
+    for isa in present_isas("--dir", cases[0].folder, "--out", cases[0].folder / "out.npy"):
         for name, given, some in variants:
             same = [c.attend(isa=isa, **given) == a for c, a in zip(some, automatic[name])]
             check(f"same bytes with {isa}: {name}", all(same))
@@ -666,22 +643,6 @@ def test_foreign_states(work, lm, encoder):
 
 
 # ---- What is refused ---------------------------------------------------------------------------
-
-OUT = "OUT"  # stands for an output path in a folder that must stay empty
-
-
-def refuse(name, *arguments, says=(), stdout=None):
-    """Exit status 2, one line on stderr, nothing written."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "out.npy")
-        done = subprocess.run(command + [out if a is OUT else str(a) for a in arguments],
-                              stdout=stdout or subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-        line = done.stderr
-        good = (done.returncode == 2 and line.startswith(b"attend: ") and line.count(b"\n") == 1
-                and line.endswith(b"\n") and not done.stdout and not os.listdir(folder)
-                and all(word in line for word in says))
-        check(f"refused: {name}", good, "" if good else f"{done.returncode} {line!r}")
-
 
 def npy(header, data=b"", version=(1, 0), magic=b"\x93NUMPY", length=None):
     if isinstance(header, str):
@@ -1154,12 +1115,12 @@ def test_streams(folder, case):
     path = folder / "printed"
     path.write_bytes(b"before")
     with open(path, "ab") as printed:
-        subprocess.run([*command, "--dir", case.folder, "--out", "/dev/stdout"], stdout=printed)
+        run("--dir", case.folder, "--out", "/dev/stdout", stdout=printed)
     check("an output to /dev/stdout, the end of a file", path.read_bytes() == b"before" + expected)
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([*command, "--dir", case.folder, "--out", "/dev/stdout", "--state-out",
-                           folder / "state"], stdout=write, stderr=subprocess.PIPE)
+    done = run("--dir", case.folder, "--out", "/dev/stdout", "--state-out", folder / "state",
+               stdout=write)
     os.close(write)
     check("a reader that went away",
           done.returncode == 2 and b"Broken pipe" in done.stderr
@@ -1256,41 +1217,23 @@ def test_help(_):
           and all(word.encode() in done.stdout for word in MAPS + ["nystrom"]))
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    here = pathlib.Path(__file__).resolve().parent
-    data_dir = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else here.parent / "examples/data")
-    command.extend(shlex.split(os.environ.get("ATTEND_RUN", "")) + [os.path.abspath(sys.argv[1])])
-    with tempfile.TemporaryDirectory() as folder:
-        work = pathlib.Path(folder)
-        real, square, cross = make_cases(work, data_dir)
-        # Where bytes are compared, a part of the real heads tells as much, sooner.
-        brief = {name: Case(work / f"{name}-brief", [x[:101] for x in case.data])
-                 for name, case in real.items()}
-        tests = {test_accuracy: (real, brief, square, cross),
-                 test_scale_and_epsilon: (real, square), test_features_and_degrees: (brief,),
-                 test_large_norms: (), test_windows: (brief, square), test_random_features: (),
-                 test_nystrom: (real, square, cross), test_same_bytes: (brief, square, cross),
-                 test_isas: (brief, square), test_masks_and_extremes: (),
-                 test_states: (real["lm"],),
-                 test_foreign_states: (real["lm"], real["encoder"]), test_files: (),
-                 test_projections: (), test_shapes: (), test_options: (), test_paths: (square[2],),
-                 test_replacing: (square[2],), test_links: (square[2],),
-                 test_two_outputs: (square[2],), test_modes: (square[2],),
-                 test_full_disk: (square[2],), test_renaming: (square[2],),
-                 test_streams: (square[2],),
-                 test_compare: (real, square), test_help: ()}
-        for test, cases in tests.items():
-            own = work / test.__name__
-            own.mkdir()
-            try:
-                test(own, *cases)
-            except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-                check(f"{test.__name__} runs to its end", False, repr(error))
-    print(f"{check.count} checks, {check.failed} failed")
-    sys.exit(1 if check.failed else 0)
+def make_tests(work, data_dir):
+    real, square, cross = make_cases(work, data_dir)
+    # Where bytes are compared, a part of the real heads tells as much, sooner.
+    brief = {name: Case(work / f"{name}-brief", [x[:101] for x in case.data])
+             for name, case in real.items()}
+    of_files = [test_paths, test_replacing, test_links, test_two_outputs, test_modes,
+                test_full_disk, test_renaming, test_streams]
+    return {test_accuracy: (real, brief, square, cross),
+            test_scale_and_epsilon: (real, square), test_features_and_degrees: (brief,),
+            test_large_norms: (), test_windows: (brief, square), test_random_features: (),
+            test_nystrom: (real, square, cross), test_same_bytes: (brief, square, cross),
+            test_isas: (brief, square), test_masks_and_extremes: (), test_states: (real["lm"],),
+            test_foreign_states: (real["lm"], real["encoder"]), test_files: (),
+            test_projections: (), test_shapes: (), test_options: (),
+            **dict.fromkeys(of_files, (square[2],)),
+            test_compare: (real, square), test_help: ()}
 
 
 if __name__ == "__main__":
-    main()
+    checks.main("attend", __doc__, make_tests)

@@ -7,11 +7,14 @@
 Prints one line for each check and exits with 1 if any failed; with 77, saying why in its last line,
 where a package or its operator is missing. Needs: pip install onnx onnxruntime numpy.
 """
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True  # beside the source
+
+import checks
+from checks import check, run
 
 CASES = 14  # as of onnx 1.23
 TOLERANCE = 1e-5
@@ -57,7 +60,7 @@ def attend_one(folder, inputs, heads, rule, scale):
     if scale:
         arguments += ["--scale", repr(float(scale))]
     out, state = folder / "out.npy", folder / "state.npy"
-    subprocess.run([command, *arguments, "--out", out, "--export-state", state], check=True)
+    run(*arguments, "--out", out, "--export-state", state, check=True, stderr=None)
     return np.load(out).reshape(len(inputs["query"]), -1), np.load(state)
 
 
@@ -75,16 +78,6 @@ def attend(inputs, attributes):
 
 
 # ---- Checks ------------------------------------------------------------------------------------
-
-failed = checked = 0
-
-
-def check(name, passed, detail):
-    global failed, checked
-    failed += not passed
-    checked += 1
-    print(f"{'ok' if passed else 'not ok'} - {name} ({detail})", flush=True)
-
 
 def error_of(got, expected):
     """Relative to the largest element of the row."""
@@ -123,7 +116,7 @@ def test_cases():
         from onnx.backend.test.case.node import linear_attention  # noqa: F401
     except ImportError:
         skip(f"onnx {onnx.__version__} has no LinearAttention, 1.23 has")
-    check("all of the cases were there", checked >= CASES, f"{checked} of {CASES}")
+    check("all of the cases were there", check.count >= CASES, f"{check.count} of {CASES}")
 
 
 # ---- onnxruntime -------------------------------------------------------------------------------
@@ -198,7 +191,7 @@ def test_onnxruntime():
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[2] not in ["cases", "onnxruntime"]:
         sys.exit(__doc__)
-    command = os.path.abspath(sys.argv[1])
+    checks.use("attend", sys.argv[1])
     if sys.argv[2] == "cases":
         test_cases()
     else:
@@ -207,5 +200,4 @@ if __name__ == "__main__":
         except ImportError as missing:
             skip(f"{missing}: pip install onnxruntime")
         test_onnxruntime()
-    print(f"{checked} checks, {failed} failed")
-    sys.exit(1 if failed else 0)
+    check.finish()

@@ -8,19 +8,19 @@ DATA_DIR (examples/data beside this file's folder) holds a trained model and its
 RWKV_RUN is put before the command, say "qemu-aarch64 -L /usr/aarch64-linux-gnu". Prints one line
 for each check and exits with 1 if any failed. Needs Python 3 and NumPy.
 """
-import ast
 import os
 import pathlib
-import shlex
 import struct
-import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
+sys.dont_write_bytecode = True  # beside the source
+
+import checks
+from checks import OUT, check, present_isas, refuse, run
+
 VERSIONS = ["5.1", "5.2", "6", "7"]
-ISAS = ["scalar", "avx2", "avx512", "neon"]
 TOLERANCE = 1e-4
 TRAINED, TRAINED_LOGITS = "tiny-rwkv-7v0-834K-FP16.bin", "tiny-rwkv-7v0-834K-logits.npy"
 TRAINED_PROMPT, TRAINED_TOLERANCE = b'"in', 1e-3
@@ -293,26 +293,6 @@ def sampled(logits, temperature, seed):
 
 # ---- Running rwkv ------------------------------------------------------------------------------
 
-class Checks:
-    def __init__(self):
-        self.count = self.failed = 0
-
-    def __call__(self, name, passed, detail=""):
-        self.count += 1
-        self.failed += not passed
-        print(("ok - " if passed else "not ok - ") + name + (f" ({detail})" if detail else ""),
-              flush=True)
-
-
-check = Checks()
-command = []
-
-
-def run(*arguments, **keywords):
-    texts = [a if isinstance(a, bytes) else str(a) for a in arguments]
-    return subprocess.run(command + texts, capture_output=True, timeout=60, **keywords)
-
-
 def text(model, *more, prompt=PROMPT):
     done = run(model, "--prompt", prompt, *more)
     if done.returncode != 0 or done.stderr:
@@ -360,23 +340,13 @@ def check_error(name, error):
     check(name, error <= TOLERANCE, f"{error:.1e}, limit {TOLERANCE:.0e}")
 
 
-def present_isas(model):
-    for isa in ISAS:
-        done = run(model, "--isa", isa, "--tokens", "0")
-        if done.returncode == 0:
-            yield isa
-        else:
-            check(f"{isa} is absent and refused", done.returncode == 2 and b"lacks" in done.stderr
-                  and isa != "scalar")
-
-
 # ---- Results -----------------------------------------------------------------------------------
 
 def test_trained(work, data):
     model, expected = work / TRAINED, np.load(data / TRAINED_LOGITS)
     model.write_bytes((data / TRAINED).read_bytes())
     automatic = logits_bytes(model, prompt=TRAINED_PROMPT)
-    for isa in present_isas(model):
+    for isa in present_isas(model, "--tokens", 0):
         got = logits(model, "--isa", isa, prompt=TRAINED_PROMPT)
         error = abs(got - expected).max()
         check(f"the logits of a trained model, {isa}",
@@ -602,21 +572,6 @@ BAD_VOCABULARIES = {
 
 # ---- What is refused ---------------------------------------------------------------------------
 
-OUT = "OUT"  # stands for an output path in a folder that must stay empty
-
-
-def refuse(name, *arguments, says=()):
-    """Exit status 2, one line on stderr, nothing written."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "out.npy")
-        done = run(*[out if a is OUT else a for a in arguments])
-        line = done.stderr
-        good = (done.returncode == 2 and line.startswith(b"rwkv: ") and line.count(b"\n") == 1
-                and line.endswith(b"\n") and not done.stdout and not os.listdir(folder)
-                and all(word in line for word in says))
-        check(f"refused: {name}", good, "" if good else f"{done.returncode} {line!r}")
-
-
 def bad_beginnings(weights):
     """What is wrong before any tensor is looked at: name, content, what the message says."""
     whole = file_of(weights)
@@ -736,8 +691,7 @@ def test_options(work):
           done.returncode == 2 and existing.read_bytes() == b"before")
     if os.path.exists("/dev/full"):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([*command, model, "--logits", existing, "--tokens", "3"],
-                                  stdout=full, stderr=subprocess.PIPE)
+            done = run(model, "--logits", existing, "--tokens", "3", stdout=full)
         check("a full standard output is a failure, and leaves the file as it is",
               done.returncode == 2 and existing.read_bytes() == b"before")
     done = run("--help")
@@ -747,26 +701,11 @@ def test_options(work):
           and all(b"--" + name.encode() in done.stdout for name in names))
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    here = pathlib.Path(__file__).resolve().parent
-    data = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else here.parent / "examples/data")
-    command.extend(shlex.split(os.environ.get("RWKV_RUN", "")) + [os.path.abspath(sys.argv[1])])
-    with tempfile.TemporaryDirectory() as folder:
-        tests = {test_trained: (data,), test_versions: (), test_other_writers: (),
-                 test_numbers: (), test_sampling: (), test_vocabulary: (), test_bad_models: (),
-                 test_damage: (), test_options: ()}
-        for test, more in tests.items():
-            own = pathlib.Path(folder) / test.__name__
-            own.mkdir()
-            try:
-                test(own, *more)
-            except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-                check(f"{test.__name__} runs to its end", False, repr(error))
-    print(f"{check.count} checks, {check.failed} failed")
-    sys.exit(1 if check.failed else 0)
+def make_tests(_, data):
+    tests = [test_versions, test_other_writers, test_numbers, test_sampling, test_vocabulary,
+             test_bad_models, test_damage, test_options]
+    return {test_trained: (data,), **dict.fromkeys(tests, ())}
 
 
 if __name__ == "__main__":
-    main()
+    checks.main("rwkv", __doc__, make_tests)

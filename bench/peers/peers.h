@@ -38,8 +38,7 @@ typedef void plain_step(size_t heads, size_t m, size_t dv, const float *restrict
 extern plain_step plain_step_elu1, plain_step_relu, plain_step_identity, plain_step_exp;
 extern plain_step plain_step_update, plain_step_query; /* with elu1 */
 
-/* ---- Plain C for the recurrences: plain_rules.c, by each compiler that is there ----------------
-   */
+/* ---- Plain C for the recurrences: plain_rules.c, by each compiler that is there -------------- */
 
 /* One head of dense tokens, the map identity: gated and gated delta with the logarithm of one decay
    for each token, general with factors [n][m]. The state s goes on from what it holds: [m][dv], or

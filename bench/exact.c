@@ -1,0 +1,78 @@
+/* linattn_softmax as a shared library for bench/peers/exact_attention.py, which times it by turns
+   with what else Python can call. */
+#include <stdlib.h>
+
+#include "library.h"
+#include "pool.h"
+
+/* Operands are [heads][tokens][dim], dense. */
+typedef struct exact_problem {
+    const float *q, *k, *v;
+    float *out;
+    size_t heads, dim, queries, keys, threads;
+    int causal;
+    float scale;
+} exact_problem;
+
+/* A call that can be repeated; it goes with the process. */
+typedef struct exact_call {
+    exact_problem problem;
+    linattn_config config;
+    linattn_context context;
+    size_t bytes;
+    unsigned char workspace[];
+} exact_call;
+
+exact_call *exact_open(const exact_problem *p);
+const char *exact_run(exact_call *c);
+const char *exact_version(void);
+const char *exact_compiler(void);
+const char *exact_isa(void);
+
+/* NULL if linattn refuses it, or for want of memory or threads. */
+exact_call *exact_open(const exact_problem *p)
+{
+    linattn_config config = {0};
+    linattn_context context = {0};
+    exact_call *c;
+    size_t bytes;
+    config.heads = p->heads;
+    config.dim_key = config.dim_value = p->dim;
+    config.scale = p->scale;
+    if (p->threads > 1) {
+        context.parallel_for = pool_parallel_for;
+        context.threads = p->threads;
+        context.user = pool_of(p->threads);
+        if (!context.user) return NULL;
+    }
+    bytes = linattn_workspace_size(&config, LINATTN_WORKSPACE_SOFTMAX, &context);
+    c = bytes ? calloc(1, sizeof *c + bytes) : NULL;
+    if (!c) return NULL;
+    c->problem = *p;
+    c->config = config;
+    c->context = context;
+    c->bytes = bytes;
+    return c;
+}
+
+static linattn_view view_of(const float *x, size_t tokens, size_t dim)
+{
+    return (linattn_view){.data = x, .stride_token = dim, .stride_head = tokens * dim};
+}
+
+/* NULL, or what linattn says. */
+const char *exact_run(exact_call *c)
+{
+    const exact_problem *p = &c->problem;
+    const linattn_output out = {
+        .data = p->out, .stride_token = p->dim, .stride_head = p->queries * p->dim};
+    const linattn_status status =
+        linattn_softmax(&c->config, view_of(p->q, p->queries, p->dim), p->queries,
+                        view_of(p->k, p->keys, p->dim), view_of(p->v, p->keys, p->dim), p->keys,
+                        out, p->causal, c->workspace, c->bytes, &c->context);
+    return status == LINATTN_OK ? NULL : linattn_status_string(status);
+}
+
+const char *exact_version(void) { return LIBRARY_VERSION; }
+const char *exact_compiler(void) { return LIBRARY_COMPILER; }
+const char *exact_isa(void) { return linattn_isa_name(linattn_isa_active()); }
