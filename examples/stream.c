@@ -80,11 +80,11 @@ static const float memory_seconds[MEMORIES] = {0.3f, 1, 10, 60};
 /* ---- A stream: plain bytes ------------------------------------------------------------------- */
 
 typedef struct stream {
-    unsigned char
-        state[LINATTN_RULE_STATE_BYTES(MEMORIES, BANDS, BANDS)]; /* counts the hops, too */
-    float first[BANDS], second[BANDS];                           /* what the filters hold */
-    float waiting[LATE][BANDS]; /* the latest hops, to be written */
-    uint32_t noise, rate;       /* samples per second */
+    /* of linattn's, which counts the hops, too */
+    unsigned char state[LINATTN_RULE_STATE_BYTES(MEMORIES, BANDS, BANDS)];
+    float first[BANDS], second[BANDS]; /* what the filters hold */
+    float waiting[LATE][BANDS];        /* the latest hops, to be written */
+    uint32_t noise, rate;              /* samples per second */
 } stream;
 
 /* All that does not change while it runs. */
@@ -351,7 +351,7 @@ typedef struct run {
     size_t clip_hops, hops;
     float (*novelty)[MEMORIES]; /* of each hop */
     hop_seconds *times;
-    uint64_t first; /* hops before the beginning */
+    uint64_t earlier; /* hops before the beginning */
     int has_meter, is_paced;
     double begin;
     long preempted;
@@ -376,7 +376,7 @@ static void show_meter(const run *u, size_t hop)
     static const char bar[] = "################";
     const float *novelty = u->novelty[hop];
     float best = best_of(novelty);
-    printf("\r%7.2f s  %4.2f |%-*.*s|", (double)(u->first + hop + 1) / HOPS_PER_SECOND,
+    printf("\r%7.2f s  %4.2f |%-*.*s|", (double)(u->earlier + hop + 1) / HOPS_PER_SECOND,
            (double)best, WIDTH, (int)(best * WIDTH + 0.5f), bar);
     for (int i = 0; i < MEMORIES; i++) {
         printf("  %g s %4.2f", (double)memory_seconds[i], (double)novelty[i]);
@@ -397,8 +397,9 @@ static void wait_for_hop(const run *u, size_t hop)
 static void run_hop(run *u, size_t hop)
 {
     enum { SHOWN = 5 }; /* 20 times a second */
-    size_t rate = u->clip->rate, at = (size_t)((u->first + hop) % u->clip_hops);
-    size_t from = at * rate / HOPS_PER_SECOND, to = (at + 1) * rate / HOPS_PER_SECOND;
+    uint64_t rate = u->clip->rate, at = (u->earlier + hop) % u->clip_hops;
+    size_t from = (size_t)(at * rate / HOPS_PER_SECOND);
+    size_t to = (size_t)((at + 1) * rate / HOPS_PER_SECOND);
     if (u->is_paced) {
         wait_for_hop(u, hop);
     }
@@ -544,7 +545,7 @@ static void print_row(const run *u, const char *differs)
 static int run_all(run *u, const options *given, int all)
 {
     size_t bytes = u->hops * sizeof *u->novelty;
-    float(*first)[MEMORIES] = all ? allocate(bytes) : NULL;
+    float(*expected)[MEMORIES] = all ? allocate(bytes) : NULL;
     int differ = 0, runs = 0, quiet = given->text[OPTION_QUIET] != NULL;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
         if (all ? linattn_isa_select((linattn_isa)isa) != LINATTN_OK
@@ -552,9 +553,9 @@ static int run_all(run *u, const options *given, int all)
             continue;
         }
         run_stream(u, given);
-        int differs = runs > 0 && memcmp(first, u->novelty, bytes) != 0;
+        int differs = runs > 0 && memcmp(expected, u->novelty, bytes) != 0;
         if (all && runs == 0) {
-            memcpy(first, u->novelty, bytes);
+            memcpy(expected, u->novelty, bytes);
         }
         if (!quiet) {
             if (runs == 0) {
@@ -565,7 +566,7 @@ static int run_all(run *u, const options *given, int all)
         differ |= differs;
         runs++;
     }
-    free(first);
+    free(expected);
     return differ;
 }
 
@@ -611,7 +612,7 @@ static void make_run(run *u, const wav_clip *clip, const options *given)
     } else {
         begin_stream(&u->beginning, (uint32_t)clip->rate);
     }
-    u->first = linattn_state_tokens(u->beginning.state);
+    u->earlier = linattn_state_tokens(u->beginning.state);
     u->stream = allocate_touched(1, sizeof *u->stream);
     u->novelty = allocate_touched(u->hops, sizeof *u->novelty);
     u->times = allocate_touched(u->hops, sizeof *u->times);

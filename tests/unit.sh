@@ -87,6 +87,18 @@ stream_calls() { # strace, or hook HOOK
     python3 tests/stream_calls_test.py "$build/unit/examples/stream" "$@"
 }
 
+stream_picture() {
+    local at=$work/picture clip=examples/data/stream.wav
+    if ! "$python" -c 'import matplotlib' 2>/dev/null; then
+        echo 'Matplotlib is not installed'
+        return 77
+    fi
+    mkdir -p "$at"
+    "$build/unit/examples/stream" $clip --quiet --memories "$at/memories.npy" --times "$at/auto.npy"
+    "$python" examples/stream_plot.py $clip "$at/memories.npy" "$at/picture.png" "$at/auto.npy"
+    grep -qa PNG "$at/picture.png"
+}
+
 target "$work/unit" unit_build
 [[ -z $python ]] || target "$work/onnx" onnx_build
 target "$work/stream_hook.so" gcc -O1 -shared -fPIC $warnings tests/stream_hook.c \
@@ -96,6 +108,7 @@ if [[ -e $work/unit ]]; then
     unit
     job 'unit / stream, allocations and locks' stream_calls hook "$work/stream_hook.so"
     job 'unit / stream, system calls' stream_calls strace
+    [[ -z $python ]] || job 'unit / stream, picture' stream_picture
     job 'unit / attend and the cases of ONNX' onnx_run cases
     job 'unit / attend and onnxruntime' onnx_run onnxruntime
 else
