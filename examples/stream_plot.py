@@ -51,8 +51,8 @@ def draw_novelty(axes, memories):
     for i, name in enumerate(MEMORIES):
         axes.plot(seconds, memories[:, i], color=plt.cm.viridis_r(0.15 + 0.28 * i), linewidth=1,
                   label=f"memory of {name}")
-    axes.set(xlabel="time (s)", ylabel="novelty\n(0 known, 1 new)", ylim=(0, 1.35), yticks=[0, 0.5, 1],
-             xlim=(0, len(memories) / 100))
+    axes.set(xlabel="time (s)", ylabel="novelty\n(0 known, 1 new)", xlim=(0, len(memories) / 100),
+             ylim=(0, 1.35), yticks=[0, 0.5, 1])
     axes.legend(fontsize=9, ncol=4, loc="upper right")
 
 
