@@ -404,7 +404,7 @@ def test_options(work, clip):
         "no clip": ([], [b"CLIP.wav"]),
         "an unknown option": ([clip, "--no-such"], [b"--no-such"]),
         "no hop": ([clip, "--hops", 0], [b"--hops"]),
-        "too many hops": ([clip, "--hops", 2 ** 63], [b"out of memory"]),
+        "too many hops": ([clip, "--hops", 2 ** 63], [b"--hops"]),
         "an unknown instruction set": ([clip, "--isa", "mmx"], [b"mmx"]),
         "--isa all and --times": ([clip, "--isa", "all", "--times", OUT], [b"--times"]),
         "--isa all and --save": ([clip, "--isa", "all", "--save", OUT], [b"--save"]),
