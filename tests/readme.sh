@@ -9,22 +9,36 @@ readme_block() { # LANGUAGE N
         $0 == fence && ++seen == wanted { inside = 1 }' README.md
 }
 
-# In a copy of what a clone contains, without anything built.
-readme_first_command() {
-    local clone=$work/clone command
-    mkdir -p "$clone"
+# A copy of what a clone contains, without anything built.
+readme_clone() { # DIRECTORY
+    mkdir -p "$1"
     if git rev-parse --git-dir >/dev/null 2>&1; then
         git ls-files -z --cached --others --exclude-standard |
-            tar --null --ignore-failed-read -cf - -T - | tar xf - -C "$clone"
+            tar --null --ignore-failed-read -cf - -T - | tar xf - -C "$1"
     else
-        tar --exclude './build*' -cf - . | tar xf - -C "$clone"
+        tar --exclude './build*' -cf - . | tar xf - -C "$1"
     fi
+}
+
+readme_first_command() {
+    local command
+    readme_clone "$work/clone"
     command=$(readme_block sh 1)
     echo "$command"
     [[ $command == *'--compare'* ]]
-    cd "$clone"
+    cd "$work/clone"
     bash -e -c "$command" | tee "$work/compare.txt"
     grep -q elu1 "$work/compare.txt"
+}
+
+# All instruction sets give the same bits, or its status is 1.
+readme_stream() {
+    local command
+    command=$(grep -x 'cc .*examples/stream\.c .*' README.md)
+    readme_clone "$work/clone-stream"
+    cd "$work/clone-stream"
+    bash -e -c "$command" | tee "$work/stream.txt"
+    grep -q '^scalar .* the same bits$' "$work/stream.txt"
 }
 
 readme_second_command() {
@@ -131,6 +145,7 @@ readme_sizes() {
 
 job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
+job 'readme / a stream' readme_stream
 job 'readme / sizes are measured' readme_sizes
 job 'readme / quickstart.c is the one printed' readme_quickstart
 job 'readme / rules' readme_rules

@@ -58,7 +58,7 @@ unit() {
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
     pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
-    [[ -n $python ]] || report_not_run 'unit / attend, rwkv' 'NumPy is not installed'
+    [[ -n $python ]] || report_not_run 'unit / attend, rwkv, stream' 'NumPy is not installed'
 }
 
 # What pip has of ONNX, in an environment that stays from run to run.
@@ -82,11 +82,33 @@ onnx_run() { # cases|onnxruntime
     "$build/onnx/bin/python" tests/onnx_test.py "$build/unit/examples/attend" "$1"
 }
 
+# What a stream asks of the system while it runs.
+stream_calls() { # strace, or hook HOOK
+    python3 tests/stream_calls_test.py "$build/unit/examples/stream" "$@"
+}
+
+stream_picture() {
+    local at=$work/picture clip=examples/data/stream.wav
+    if ! "$python" -c 'import matplotlib' 2>/dev/null; then
+        echo 'Matplotlib is not installed'
+        return 77
+    fi
+    mkdir -p "$at"
+    "$build/unit/examples/stream" $clip --quiet --memories "$at/memories.npy" --times "$at/auto.npy"
+    "$python" examples/stream_plot.py $clip "$at/memories.npy" "$at/picture.png" "$at/auto.npy"
+    grep -qa PNG "$at/picture.png"
+}
+
 target "$work/unit" unit_build
 [[ -z $python ]] || target "$work/onnx" onnx_build
+target "$work/stream_hook.so" gcc -O1 -shared -fPIC $warnings tests/stream_hook.c \
+    -o "$work/stream_hook.so" -ldl -pthread
 wait_for_jobs
 if [[ -e $work/unit ]]; then
     unit
+    job 'unit / stream, allocations and locks' stream_calls hook "$work/stream_hook.so"
+    job 'unit / stream, system calls' stream_calls strace
+    [[ -z $python ]] || job 'unit / stream, picture' stream_picture
     job 'unit / attend and the cases of ONNX' onnx_run cases
     job 'unit / attend and onnxruntime' onnx_run onnxruntime
 else
