@@ -149,6 +149,7 @@ linattn_config bench_config(const bench *b)
     config.landmarks = b->landmarks;
     config.normaliser = b->normaliser;
     config.rule = b->rule;
+    if (b->variant == VARIANT_COMPENSATED) config.precision = LINATTN_PRECISION_COMPENSATED;
     if (b->normaliser != LINATTN_NORM_DEFAULT) return config;
     config.normaliser = LINATTN_NORM_SUM;
     if (b->map == LINATTN_MAP_SOFTMAX) config.normaliser = LINATTN_NORM_FEATURE;

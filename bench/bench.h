@@ -16,12 +16,13 @@
 
 /* ---- A benchmark ---------------------------------------------------------------------------- */
 
-/* What the operands are like. */
+/* What the operands are like, or the sums. */
 typedef enum variant {
-    VARIANT_PLAIN,      /* aligned, each head's tokens dense */
-    VARIANT_MISALIGNED, /* one float beyond an aligned address */
-    VARIANT_HEADS,      /* eight heads, interleaved: [tokens][heads][dim] */
-    VARIANT_DENORMAL,   /* values whose features and products are denormal, or nearly */
+    VARIANT_PLAIN,       /* aligned, each head's tokens dense */
+    VARIANT_MISALIGNED,  /* one float beyond an aligned address */
+    VARIANT_HEADS,       /* eight heads, interleaved: [tokens][heads][dim] */
+    VARIANT_DENORMAL,    /* values whose features and products are denormal, or nearly */
+    VARIANT_COMPENSATED, /* operands as plain ones, in sums that do not drift */
     VARIANT_COUNT
 } variant;
 

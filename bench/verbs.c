@@ -249,6 +249,7 @@ static const char *const variant_names[VARIANT_COUNT] = {
     [VARIANT_MISALIGNED] = "/misaligned",
     [VARIANT_HEADS] = "/heads8",
     [VARIANT_DENORMAL] = "/denormal",
+    [VARIANT_COMPENSATED] = "/compensated",
 };
 
 /* One shape of each map has variants. A sample of them holds the usual map, and what may be
