@@ -1646,8 +1646,11 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
 {
     size_t t, c;
     for (t = 0; t < count; t++, out += s->out_token) {
-        for (c = s->column_begin; LINATTN__IS_SIGNED(s->params->map) && c < s->column_end; c++)
-            out[c] = linattn__clamp(out[c]);
+        for (c = s->column_begin; LINATTN__IS_SIGNED(s->params->map) && c < s->column_end;
+             c += LA_W) {
+            const int lanes = la_lanes_left(s->column_end, c);
+            la_store_part(out + c, la_clamp(la_load_part(out + c, lanes)), lanes);
+        }
         if (s->params->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
         for (c = s->column_begin; c < s->column_end; c++)
             linattn__saturating_ldexp(out + c, power[t]);
