@@ -1208,8 +1208,8 @@ static void linattn__cancelling(const float *den, const float *lost, float epsil
 {
     double sum = (double)epsilon;
     int i;
-    for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
-    for (i = 0; i < 16; i++) sum = sum + (double)den[i];
+    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
+    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)den[i];
     sum = sum == 0.0 ? 0.0 : 1.0 / sum;
     if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
     if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;
