@@ -7,8 +7,8 @@
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
 small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
-its directory that were made with gcc between the markers in the README. It can be repeated: the csv is its only
-source. marks prints what was aimed at, and whether it is met.
+its directory that were made with gcc between the markers in the README. It can be repeated: the csv
+is its only source. marks prints what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -934,9 +934,9 @@ def exact_document(results):
             "behind. Samples are taken by turns. One thread is timed by the processor's time: "
             "medians, of the samples and of their ratios. Two are timed by the clock, which other "
             "programs' work on the machine disturbs: the least of the samples. ± the largest "
-            "error against double precision, relative to the largest element of a row. – has no figure: the peer is absent, or was not run: onnxruntime "
-            "stores the scores of all queries and keys, which must not take half of the free "
-            "memory."]
+            "error against double precision, relative to the largest element of a row. – has no "
+            "figure: the peer is absent, or was not run: onnxruntime stores the scores of all "
+            "queries and keys, which must not take half of the free memory."]
     sections = [("Marks", exact_marks(results))]
     sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
                  for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]

@@ -7,8 +7,9 @@ scaled_dot_product_attention, and NumPy, whose products are OpenBLAS's.
 LIBRARY is bench/exact.c. Prints what report.py collects, as Google Benchmark would. All of them get
 the same operands, [heads][tokens][dim], but for onnxruntime's queries and outputs, which it wants
 as [tokens][heads][dim]. One thread is timed by the processor time of the process: medians. More
-are timed by the clock, to which other programs' work only adds: the least of the samples. Needs NumPy and threadpoolctl; a peer that cannot be imported is reported as absent: pip
-install onnxruntime onnx torch.
+are timed by the clock, to which other programs' work only adds: the least of the samples. Needs
+NumPy; a peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
+threadpoolctl for NumPy as one.
 """
 import argparse
 import concurrent.futures
