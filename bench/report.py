@@ -7,8 +7,8 @@
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
 small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
-its directory that were made with gcc between the markers in the README. It can be repeated: the csv is its only
-source. marks prints what was aimed at, and whether it is met.
+its directory that were made with gcc between the markers in the README. It can be repeated: the csv
+is its only source. marks prints what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -932,12 +932,13 @@ def exact_document(results):
             "products of blocks of 64 queries with all their keys by OpenBLAS, and NumPy's exp. "
             "All are called from Python ([`bench/peers/exact_attention.py`]"
             "(../peers/exact_attention.py)), 8 heads, with the same operands: ns per query and "
-            "head, and of peers in brackets how many times as fast linattn is, the median over "
-            "samples that were taken by turns; bold where it is behind. ± the largest error "
-            "against double precision, relative to the largest element of a row. One thread is "
-            "timed by the processor's time, more by the clock, which other programs' work on the "
-            "machine disturbs. – has no figure: the peer is absent, or stores the scores of all "
-            "queries and keys and would take more than half of the free memory."]
+            "head, and of peers in brackets how many times as fast linattn is; bold where it is "
+            "behind. Samples are taken by turns. One thread is timed by the processor's time: "
+            "medians, of the samples and of their ratios. Two are timed by the clock, which other "
+            "programs' work on the machine disturbs: the least of the samples. ± the largest "
+            "error against double precision, relative to the largest element of a row. – has no "
+            "figure: the peer is absent, or was not run: onnxruntime stores the scores of all "
+            "queries and keys, which must not take half of the free memory."]
     sections = [("Marks", exact_marks(results))]
     sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
                  for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]

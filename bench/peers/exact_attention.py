@@ -6,9 +6,10 @@ scaled_dot_product_attention, and NumPy, whose products are OpenBLAS's.
 
 LIBRARY is bench/exact.c. Prints what report.py collects, as Google Benchmark would. All of them get
 the same operands, [heads][tokens][dim], but for onnxruntime's queries and outputs, which it wants
-as [tokens][heads][dim]. One thread is timed by the processor time of the process, more by the
-clock. Needs NumPy and threadpoolctl; a peer that cannot be imported is reported as absent: pip
-install onnxruntime onnx torch.
+as [tokens][heads][dim]. One thread is timed by the processor time of the process: medians. More
+are timed by the clock, to which other programs' work only adds: the least of the samples. Needs
+NumPy; a peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
+threadpoolctl for NumPy as one.
 """
 import argparse
 import concurrent.futures
@@ -168,10 +169,10 @@ class OnnxRuntime:
 
 
 def refuse_beyond_memory(p):
-    """onnxruntime's kernel for causal attention stores all scores."""
+    """onnxruntime's kernel for causal attention stores all scores, in twice as much memory."""
     needed = 4 * HEADS * p.queries * p.keys if p.causal else 0
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > free / 2:
+    if 2 * needed > free / 2:
         raise Absent(f"stores scores of {needed / 2 ** 30:.0f} GiB")
 
 
@@ -285,11 +286,13 @@ def by_turns(calls, counts, threads, seconds):
 
 def row_of(p, name, error, samples, base):
     middle, low, high = (float(np.quantile(samples, at)) for at in (0.5, 0.25, 0.75))
-    row = {"name": p.name(name), "ns": 1e9 * middle / (HEADS * p.queries),
+    taken = middle if p.threads == 1 else min(samples)
+    row = {"name": p.name(name), "ns": 1e9 * taken / (HEADS * p.queries),
            "spread": (high - low) / middle, "error": error,
-           "gflops": 4e-9 * HEADS * p.dim * p.pairs() / middle}
+           "gflops": 4e-9 * HEADS * p.dim * p.pairs() / taken}
     if base is not samples:
-        row["times"] = statistics.median(x / y for x, y in zip(samples, base))
+        row["times"] = statistics.median(x / y for x, y in zip(samples, base)) \
+            if p.threads == 1 else taken / min(base)
     return row
 
 
