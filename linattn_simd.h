@@ -1303,9 +1303,6 @@ typedef struct la_scratch {
     float top[LA_BLOCK];              /* exponent that phi(q) is relative to */
     float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
-#if LINATTN__HAS_COMPENSATED
-    float past[LA_ROW]; /* z of the past, for a chunk of features */
-#endif
 } la_scratch;
 
 /* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
@@ -1328,6 +1325,9 @@ typedef struct la_chunk {
     const float *query;  /* its operand */
     float *out, *scores; /* rows of the run's read-out that a higher peak shrinks, */
     size_t columns;      /* and of how many scores these are */
+#if LINATTN__HAS_COMPENSATED
+    float *past; /* z of the past, where there is one */
+#endif
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
@@ -1461,9 +1461,9 @@ LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, fl
 }
 
 #if LINATTN__HAS_COMPENSATED
-#define LA_PAST_Z(s, w, f) ((s)->past ? (w)->past + (f) : NULL)
+#define LA_PAST_Z(s, c, f) ((s)->past ? (c)->past + (f) : NULL)
 #else
-#define LA_PAST_Z(s, w, f) NULL
+#define LA_PAST_Z(s, c, f) NULL
 #endif
 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
@@ -1479,7 +1479,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
-    const float *const past = LA_PAST_Z(s, w, f - c->f0);
+    const float *const past = LA_PAST_Z(s, c, f - c->f0);
     size_t t, j;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
@@ -2126,16 +2126,16 @@ LINATTN__INLINE void la_past_factors(const linattn__span *s, size_t f, float *fa
 }
 
 /* z of the past for a chunk of features, relative to the exponents of the sums. */
-static LINATTN__NOINLINE void la_past_z(const linattn__span *s, const la_chunk *c, float *z)
+static LINATTN__NOINLINE void la_past_z(const linattn__span *s, const la_chunk *c)
 {
     const float *const from = s->s + s->past - 2 * linattn__round16(s->m);
     size_t f;
     for (f = c->f0; f < linattn__round16(c->f1); f++) {
-        float factor[2];
-        z[f - c->f0] = from[f];
+        float factor[2], *const z = c->past + (f - c->f0);
+        *z = from[f];
         if (!LINATTN__IS_EXP(s->params->map) || f >= s->m) continue;
         la_past_factors(s, f, factor);
-        z[f - c->f0] = linattn__rescale(from[f], factor);
+        *z = linattn__rescale(*z, factor);
     }
 }
 
@@ -2149,7 +2149,7 @@ static LINATTN__NOINLINE void la_past_denominators(const linattn__span *s, la_sc
         for (f = c->f0; f < c->f1; f += LA_W) {
             float *const den = w->den + t * 16 + f % 16;
             const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
-            la_store(den, la_fma(phi, la_load(w->past + (f - c->f0)), la_load(den)));
+            la_store(den, la_fma(phi, la_load(c->past + (f - c->f0)), la_load(den)));
         }
 }
 
@@ -2197,7 +2197,7 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
 {
     size_t g;
 #if LINATTN__HAS_COMPENSATED
-    if (s->past) la_past_z(s, c, w->past);
+    if (s->past) la_past_z(s, c);
 #endif
     for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
@@ -2237,6 +2237,10 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     la_rows queries;
     la_chunk c;
     size_t g;
+#if LINATTN__HAS_COMPENSATED
+    float past[LA_ROW];
+    c.past = past;
+#endif
     c.t0 = t0;
     c.count = count;
     c.f0 = a->f0;
