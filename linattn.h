@@ -44,8 +44,8 @@
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
      elu1 against double, random tokens; one and the same token again and again:
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
-     linattn_state_tokens says how far a state is. Those of config.precision do not drift: below 1e-6
-     after 10^8 tokens of either kind.
+     linattn_state_tokens says how far a state is. Those of config.precision do not drift: below
+     1e-6 after 10^8 tokens of either kind.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For

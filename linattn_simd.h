@@ -1325,9 +1325,6 @@ typedef struct la_chunk {
     const float *query;  /* its operand */
     float *out, *scores; /* rows of the run's read-out that a higher peak shrinks, */
     size_t columns;      /* and of how many scores these are */
-#if LINATTN__HAS_COMPENSATED
-    float *past; /* z of the past, where there is one */
-#endif
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
@@ -1461,9 +1458,27 @@ LINATTN__INLINE la_vec la_stage_key(const linattn__params *p, const float *k, fl
 }
 
 #if LINATTN__HAS_COMPENSATED
-#define LA_PAST_Z(s, c, f) ((s)->past ? (c)->past + (f) : NULL)
-#else
-#define LA_PAST_Z(s, c, f) NULL
+/* The factors that take feature f from the exponent of its past to that of its sums. */
+LINATTN__INLINE void la_past_factors(const linattn__span *s, size_t f, float *factor)
+{
+    const float e = s->s[s->past + f - linattn__round16(s->m)];
+    factor[0] = factor[1] = 1.0f; /* of nothing yet */
+    if (e >= LINATTN__LOWEST) linattn__two_factors(e - s->e[f], factor);
+}
+
+/* z of the past for LA_W features from f, relative to the exponents of the sums. */
+static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f, float *z)
+{
+    const float *const from = s->s + s->past - 2 * linattn__round16(s->m) + f;
+    size_t i;
+    for (i = 0; i < LA_W; i++) {
+        float factor[2];
+        z[i] = from[i];
+        if (!LINATTN__IS_EXP(s->params->map) || f + i >= s->m) continue;
+        la_past_factors(s, f + i, factor);
+        z[i] = linattn__rescale(from[i], factor);
+    }
+}
 #endif
 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
@@ -1479,8 +1494,11 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
-    const float *const past = LA_PAST_Z(s, c, f - c->f0);
     size_t t, j;
+#if LINATTN__HAS_COMPENSATED
+    float past[LA_W];
+    if (feature && s->past) la_past_z(s, f, past);
+#endif
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         z[j] = la_load(s->z + f + j * LA_W);
@@ -1507,7 +1525,9 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
             }
             phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
             seen = z[j];
-            if (feature && past) seen = la_add(seen, la_load(past + j * LA_W));
+#if LINATTN__HAS_COMPENSATED
+            if (feature && s->past) seen = la_add(seen, la_load(past));
+#endif
             phi =
                 la_weigh_query(phi, seen, low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
@@ -2117,40 +2137,21 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
 }
 
 #if LINATTN__HAS_COMPENSATED
-/* The factors that take feature f from the exponent of its past to that of its sums. */
-LINATTN__INLINE void la_past_factors(const linattn__span *s, size_t f, float *factor)
-{
-    const float e = s->s[s->past + f - linattn__round16(s->m)];
-    factor[0] = factor[1] = 1.0f; /* of nothing yet */
-    if (e >= LINATTN__LOWEST) linattn__two_factors(e - s->e[f], factor);
-}
-
-/* z of the past for a chunk of features, relative to the exponents of the sums. */
-static LINATTN__NOINLINE void la_past_z(const linattn__span *s, const la_chunk *c)
-{
-    const float *const from = s->s + s->past - 2 * linattn__round16(s->m);
-    size_t f;
-    for (f = c->f0; f < linattn__round16(c->f1); f++) {
-        float factor[2], *const z = c->past + (f - c->f0);
-        *z = from[f];
-        if (!LINATTN__IS_EXP(s->params->map) || f >= s->m) continue;
-        la_past_factors(s, f, factor);
-        *z = linattn__rescale(*z, factor);
-    }
-}
-
 /* What the past adds to the denominators of a run's queries of one head. */
 static LINATTN__NOINLINE void la_past_denominators(const linattn__span *s, la_scratch *w,
                                                    const la_chunk *c)
 {
     size_t t, f;
     if (s->params->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(s->params->map)) return;
-    for (t = c->row0 + c->t; t < c->row0 + c->end; t++)
-        for (f = c->f0; f < c->f1; f += LA_W) {
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        float z[LA_W];
+        la_past_z(s, f, z);
+        for (t = c->row0 + c->t; t < c->row0 + c->end; t++) {
             float *const den = w->den + t * 16 + f % 16;
             const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
-            la_store(den, la_fma(phi, la_load(c->past + (f - c->f0)), la_load(den)));
+            la_store(den, la_fma(phi, la_load(z), la_load(den)));
         }
+    }
 }
 
 /* The weights of a run's queries, now for the rows of the past. */
@@ -2196,9 +2197,6 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
                                   const la_rows *queries, size_t g0, int keep, const int keys)
 {
     size_t g;
-#if LINATTN__HAS_COMPENSATED
-    if (s->past) la_past_z(s, c);
-#endif
     for (g = 0; g < a->heads; g++) {
         c->row0 = g * c->count;
         c->query = s->q + (g0 + g) * s->q_head + c->t0 * s->q_token;
@@ -2237,10 +2235,6 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     la_rows queries;
     la_chunk c;
     size_t g;
-#if LINATTN__HAS_COMPENSATED
-    float past[LA_ROW];
-    c.past = past;
-#endif
     c.t0 = t0;
     c.count = count;
     c.f0 = a->f0;
@@ -6070,7 +6064,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PLAIN_DELTA
 #undef LA_PART_ROW
 #undef LA_PART_TOKENS
-#undef LA_PAST_Z
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
