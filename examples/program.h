@@ -1,5 +1,5 @@
 /* program.h: what the example programs share: failure, memory, options, a clock, random numbers,
-   threads.  SPDX: MIT
+   roots, threads.  SPDX: MIT
 
    A program is one file, which names itself and includes this before anything else:
 
@@ -48,6 +48,11 @@
 
 /* ---- Failure and memory --------------------------------------------------------------------- */
 
+/* A program of many processes defines another way to say why it ends. */
+#ifndef PROGRAM_REPORT
+#define PROGRAM_REPORT(line) fprintf(stderr, PROGRAM ": %s\n", line)
+#endif
+
 /* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
 PROGRAM_FAILS static inline void fail(const char *format, ...)
 {
@@ -61,7 +66,7 @@ PROGRAM_FAILS static inline void fail(const char *format, ...)
             *c = '?';
         }
     }
-    fprintf(stderr, PROGRAM ": %s\n", line);
+    PROGRAM_REPORT(line);
     exit(2);
 }
 
@@ -270,7 +275,7 @@ static inline void select_isa(const options *given, int o)
     }
 }
 
-/* ---- Clock and random numbers --------------------------------------------------------------- */
+/* ---- Clock and numbers ---------------------------------------------------------------------- */
 
 static inline double seconds_now(void)
 {
@@ -279,10 +284,17 @@ static inline double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Moves on over so many numbers. */
+static inline void skip_random(uint64_t *state, uint64_t count)
+{
+    *state += count * 0x9e3779b97f4a7c15;
+}
+
 /* SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere. *state begins as any seed. */
 static inline uint64_t random_bits(uint64_t *state)
 {
-    uint64_t x = *state += 0x9e3779b97f4a7c15;
+    skip_random(state, 1);
+    uint64_t x = *state;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
@@ -292,6 +304,19 @@ static inline uint64_t random_bits(uint64_t *state)
 static inline float random_float(uint64_t *state)
 {
     return (float)(random_bits(state) >> 40) * 0x1p-24f;
+}
+
+/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
+static inline double square_root(double x)
+{
+    double y = x > 1 ? x : 1;
+    if (!(x > 0 && x <= DBL_MAX)) {
+        return x;
+    }
+    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
+        y = next;
+    }
+    return y;
 }
 
 /* ---- Threads -------------------------------------------------------------------------------- */

@@ -259,19 +259,6 @@ static void multiply(run *u, const rwkv_tensor *a, const float *x, float *y, siz
 
 static const float *vector(const rwkv_tensor *t) { return t->data; }
 
-/* By Heron's rule, from above: the C library's own needs -lm. nan and inf are their own roots. */
-static double square_root(double x)
-{
-    double y = x > 1 ? x : 1;
-    if (!(x > 0 && x <= DBL_MAX)) {
-        return x;
-    }
-    for (double next = (y + x / y) / 2; next < y; next = (y + x / y) / 2) {
-        y = next;
-    }
-    return y;
-}
-
 /* The library's exp is at hand, and has the same bits everywhere. */
 static void exponential(float *x, size_t n) { require(linattn_exp(x, x, n), "the exponential"); }
 
