@@ -1,6 +1,7 @@
 """Tests of examples/mpi.c: PATH_TO_MPI, with attend beside it, whose outputs are the reference.
 Needs Python 3 with NumPy, and mpirun."""
 import os
+import pathlib
 import re
 import subprocess
 
@@ -227,6 +228,24 @@ def bytes_are_counted(work, _inputs):
               f"{said}, {beside} beside")
 
 
+def table_is_the_formula(_work, _inputs):
+    """The one at the top of mpi.c, from the numbers that stand there."""
+    text = (pathlib.Path(__file__).parents[1] / "examples/mpi.c").read_text().split("*/")[0]
+    text = " ".join(text.split())
+    u, a, heads, state, latency, bandwidth, merging = (
+        float(re.search(rf"\b{name} = ([\d.]+)", text).group(1)) for name in "uahslbm")
+    cells = text.split("tokens: seconds ")[1].split(" As all")[0].split()
+    check("a table of 7 x 4 times", len(cells) == 7 * 5, str(len(cells)))
+    step = latency * 1e-6 + state / (bandwidth * 1e9) + merging * 1e-6
+    for row in np.reshape([float(x) for x in cells], (-1, 5)):
+        ranks = int(row[0])
+        for power, said in enumerate(row[1:], 6):
+            each = -(-10 ** power // ranks) * heads * 1e-9
+            time = each * (u + a) + step * (ranks - 1).bit_length() if ranks > 1 else each * a
+            check(f"the table's time of {ranks} ranks, 10^{power} tokens",
+                  abs(said / time - 1) < 0.006, f"{said}, computed {time:.4g}")
+
+
 def chains_agree(work, inputs):
     """The other scan that Open MPI has, where the user asks for it."""
     compare("a chain of 7 ranks", work, 7, "--dir", inputs, "--rule", "gated", "--decay",
@@ -324,5 +343,5 @@ if __name__ == "__main__":
         test: (make_inputs(work / "inputs"),) for test in (
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
             one_head_has_two_axes, threads_agree, bits_repeat, generated_tokens_are_the_same,
-            bytes_are_counted, chains_agree, bad_options_are_refused, bad_files_are_refused,
+            bytes_are_counted, table_is_the_formula, chains_agree, bad_options_are_refused, bad_files_are_refused,
             ranks_map_their_part, help_is_printed_once)}, takes_data=False)
