@@ -60,11 +60,11 @@ static void report_failure(const char *line);
 static const char help_text[] =
     "usage: mpirun -n RANKS mpi (--dir D | --q F --k F --v F | --generate N) [options]\n"
     "\n"
-    "Linear attention over one sequence of which each rank has a stretch. Files are .npy: "
-    "float32,\n"
-    "little endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head. Each rank\n"
-    "maps its own part of them. Prints for each rank what it had to do, how long that took, and\n"
-    "what it sent.\n"
+    "Linear attention over one sequence, of which each rank has a stretch. Files are .npy:\n"
+    "float32, little endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head.\n"
+    "Each rank maps its own part of them. Prints for each rank how many tokens it had, how long\n"
+    "it was in linattn's functions (which read what is mapped), waited for others and exchanged\n"
+    "states, and how many bytes of states it sent.\n"
     "\n"
     "  --dir D             read D/q.npy, D/k.npy and D/v.npy\n"
     "  --q F --k F --v F   or each from its own file\n"
@@ -374,8 +374,8 @@ typedef struct work {
     int causal;
     size_t pieces; /* of this rank's stretch, one for each thread; 1 where these share columns */
     size_t bytes;  /* of a state */
-    void *own[MAX_THREADS], *total,
-        *before; /* the states of the pieces, of all, of earlier ranks */
+    void *own[MAX_THREADS]; /* states: of the pieces, */
+    void *total, *before;   /* of all of them, of all earlier ranks */
     linattn_status status[MAX_THREADS];
     double kernels, waiting, communication; /* seconds */
 } work;
@@ -385,11 +385,10 @@ static char *operand_path(const options *given, option which)
 {
     static const char *const in_dir[] = {"q.npy", "k.npy", "v.npy"};
     const char *dir = given->text[OPTION_DIR];
-    const char *folder = dir ? dir : "",
-               *name = dir ? in_dir[which - OPTION_Q] : given->text[which];
-    size_t size = strlen(folder) + strlen(name) + 2;
+    const char *name = dir ? in_dir[which - OPTION_Q] : given->text[which];
+    size_t size = (dir ? strlen(dir) + 1 : 0) + strlen(name) + 1;
     char *path = allocate(size);
-    snprintf(path, size, "%s%s%s", folder, dir ? "/" : "", name);
+    snprintf(path, size, "%s%s%s", dir ? dir : "", dir ? "/" : "", name);
     return path;
 }
 
@@ -487,8 +486,8 @@ static void load_gates(work *w, const options *given)
     }
 }
 
-/* What the library cannot see, which is handed one number of tokens for all. */
-static void check_tokens(const work *w)
+/* What the library cannot see, which is handed one number for all. */
+static void check_shapes(const work *w)
 {
     if (w->k.tokens != w->v.tokens) {
         fail("%s has %zu tokens, %s has %zu: keys and values must agree", w->k.rows.path,
@@ -505,6 +504,10 @@ static void check_tokens(const work *w)
     if (w->config.rule == LINATTN_RULE_SUM && w->k.heads != w->v.heads) {
         fail("%s has %zu heads, %s has %zu: keys and values must agree", w->k.rows.path, w->k.heads,
              w->v.rows.path, w->v.heads);
+    }
+    if (w->k.heads != w->v.heads && w->q.heads != w->k.heads) {
+        fail("%s has %zu heads, expected %zu as %s, which has others than the %zu of %s",
+             w->q.rows.path, w->q.heads, w->k.heads, w->k.rows.path, w->v.heads, w->v.rows.path);
     }
 }
 
@@ -580,7 +583,7 @@ static void read_work(work *w, const options *given)
     w->q = operand_shape(given, OPTION_Q);
     w->k = operand_shape(given, OPTION_K);
     w->v = operand_shape(given, OPTION_V);
-    check_tokens(w);
+    check_shapes(w);
     complete_config(w, given);
     w->keys = own_part(given, w->k.tokens);
     w->queries =
@@ -618,10 +621,13 @@ static const linattn_context *context_of(const work *w)
 }
 
 /* Jobs, one for each piece. linattn_recurrent is linattn_update and linattn_causal under the rule
-   sum. */
+   sum. In causal attention nobody comes after the last piece of the last rank. */
 static void update_piece(void *arg, size_t i)
 {
     work *w = arg;
+    if (w->causal && rank + 1 == ranks && i + 1 == w->pieces) {
+        return;
+    }
     npy_part piece = equal_part(w->keys.count, w->pieces, i);
     linattn_gates gates = gates_from(&w->gates, piece.first);
     w->status[i] = linattn_recurrent(w->own[i], linattn_rows(NULL), rows_from(&w->k, piece.first),
@@ -660,25 +666,24 @@ static void run_pieces(work *w, linattn_job *run)
     }
 }
 
-/* The sums of all pieces. In causal attention nobody comes after the last rank. */
+/* The sums of all pieces. */
 static void sum_pieces(work *w)
 {
     double begin = seconds_now();
-    if (!w->causal || rank + 1 < ranks || w->pieces > 1) {
-        run_pieces(w, update_piece);
-    }
+    run_pieces(w, update_piece);
     for (size_t i = 0; i < w->pieces; i++) {
         require(linattn_merge(w->total, w->own[i]), "merge");
     }
     w->kernels += seconds_now() - begin;
 }
 
-/* Each piece begins with the sums of all earlier ones: `before`, then own[0], own[1], ... */
+/* Each piece begins with the sums of all earlier ones: `before`, then own[0], own[1], ... What an
+   MPI_Exscan leaves with rank 0 is undefined. */
 static void begin_pieces(work *w)
 {
     double begin = seconds_now();
     if (rank == 0) {
-        require(linattn_state_reset(w->before), "the state"); /* MPI leaves it undefined */
+        require(linattn_state_init(&w->config, w->before, w->bytes), "the state");
     }
     for (size_t i = 0; i < w->pieces; i++) {
         void *sums = w->own[i], *next = w->total;
