@@ -16,8 +16,8 @@
    BITS. Merging takes sums in another order than one pass does: outputs are within 1e-6 of those of
    one process (the tests hold it to that, relative to the largest). For one number of ranks, and of
    threads that share tokens, the bits are the same on every run and instruction set, as long as MPI
-   merges in the same order, which recursive doubling does. Causal attention by two ranks has the
-   bits of one, as rank 1 goes on from just the state that rank 0 has reached.
+   merges in the same order, which recursive doubling does. Causal attention of the rule sum by two
+   ranks has the bits of one, as rank 1 goes on from the very state that rank 0 reaches.
 
    TIME of causal attention over n tokens with h heads, by R ranks of one core each:
        n h a                                                                 for R = 1, otherwise
@@ -25,25 +25,33 @@
    u, a: time of linattn_update and of linattn_causal for a token and head; s: bytes of a state;
    l, b: latency and bandwidth of the network; m: what a step merges, two states. A chain, such as
    Open MPI's own MPI_Exscan is (see enter_ranks), has R - 1 in place of log2 R. This table is
-   computed, not measured, with u = 80 ns, a = 160 ns (64 x 64, AVX-512), h = 8, s = 135296 bytes,
-   l = 2 us, b = 12.5 GB/s and m = 38 us:
+   computed, not measured, with u = 120 ns, a = 210 ns (64 x 64, AVX-512, operands in memory),
+   h = 8, s = 135296 bytes, l = 2 us, b = 12.5 GB/s and m = 38 us:
 
        ranks        10^6        10^7        10^8        10^9 tokens: seconds
-           1        1.28        12.8         128        1280
-           2       0.960        9.60        96.0         960
-           4       0.480        4.80        48.0         480
-          16       0.120        1.20        12.0         120
-          64      0.0303       0.300        3.00        30.0
-         256     0.00791      0.0754       0.750        7.50
-        1024     0.00238      0.0193       0.188        1.88
+           1        1.68        16.8         168        1680
+           2        1.32        13.2         132        1320
+           4       0.660        6.60        66.0         660
+          16       0.165        1.65        16.5         165
+          64      0.0416       0.413        4.13        41.3
+         256      0.0107       0.104        1.03        10.3
+        1024     0.00309      0.0263       0.258        2.58
 
    As all but the last rank read their keys twice, R ranks are not R times as fast as one but
-   R a / (u + a) times, two thirds of that, until the steps weigh.
+   R a / (u + a) times, here R / 1.6, until the steps weigh.
 
-   THREADS. --threads T splits a rank's stretch in the same way, without MPI: T states, which are
-   summed up in one thread, and T calls of linattn_causal. Its bits are those of R T ranks merged in
-   yet another order, so the library does not do it by itself: with --by columns it splits heads and
-   columns of values, with the same bits for any T. THREADS_FIGURES */
+   THREADS. --threads T splits a rank's stretch by tokens in the same way, without MPI: T states,
+   summed up one after another, and T calls of linattn_causal. Its bits are not those of one pass, so
+   it is left to the caller. What the library does itself (--by columns) has the bits of one pass: it
+   splits heads, and columns of values in panels of 16, each of which needs all features. One head
+   of 64 x 64 has 4 panels. Measured as the longest of the T jobs against one call in one thread
+   (AVX-512, operands in the caches), that is so many times as fast:
+
+       threads        2       3       4       8
+       columns      1.7     1.7     2.4     2.4
+       tokens       1.4     2.1     2.8     5.5
+
+   So split by heads where there are as many as threads, and one head by tokens from 3 threads. */
 
 #define PROGRAM "mpi"
 #define PROGRAM_REPORT report_failure
@@ -93,7 +101,8 @@ static const char help_text[] =
     "                      do not merge\n"
     "  --help              print this\n"
     "\n"
-    "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
+    "Exit status: 0, or 2 after one line on stderr; then no output file is left. mpirun adds lines\n"
+    "of its own to that, but not with -q.\n";
 
 /* ---- Ranks ---------------------------------------------------------------------------------- */
 

@@ -172,6 +172,16 @@ def threads_agree(work, inputs):
 
 # ---- The same bits ------------------------------------------------------------------------------
 
+def two_ranks_have_the_bits_of_one(work, inputs):
+    """As the second one goes on from the very state that the first one reaches."""
+    for name in ("elu1", "identity", "favor"):
+        options = ["--dir", inputs, "--map", name, "--causal"]
+        attend(work / "one.npy", *options)
+        run(2, *options, "--out", work / "two.npy")
+        check(f"two ranks and one, --map {name}",
+              (work / "one.npy").read_bytes() == (work / "two.npy").read_bytes())
+
+
 def bits_repeat(work, inputs):
     """For one number of ranks, on every run and instruction set."""
     gated = ["--rule", "gated", "--decay", inputs / "decays.npy", "--map", "exp"]
@@ -356,6 +366,6 @@ if __name__ == "__main__":
     checks.main("mpi", __doc__, lambda work, data: {
         test: (make_inputs(work / "inputs"),) for test in (
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
-            one_head_has_two_axes, threads_agree, bits_repeat, generated_tokens_are_the_same,
+            one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat, generated_tokens_are_the_same,
             bytes_are_counted, table_is_the_formula, chains_agree, bad_options_are_refused,
             bad_files_are_refused, ranks_map_their_part, help_is_printed_once)}, takes_data=False)
