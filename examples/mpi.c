@@ -41,11 +41,11 @@
    R a / (u + a) times, here R / 1.6, until the steps weigh.
 
    THREADS. --threads T splits a rank's stretch by tokens in the same way, without MPI: T states,
-   summed up one after another, and T calls of linattn_causal. Its bits are not those of one pass, so
-   it is left to the caller. What the library does itself (--by columns) has the bits of one pass: it
-   splits heads, and columns of values in panels of 16, each of which needs all features. One head
-   of 64 x 64 has 4 panels. Measured as the longest of the T jobs against one call in one thread
-   (AVX-512, operands in the caches), that is so many times as fast:
+   summed up one after another, and T calls of linattn_causal. Its bits are not those of one pass,
+   so it is left to the caller. What the library does itself (--by columns) has the bits of one
+   pass: it splits heads, and columns of values in panels of 16, each of which needs all features.
+   One head of 64 x 64 has 4 panels. Measured as the longest of the T jobs against one call in one
+   thread (AVX-512, operands in the caches), that is so many times as fast:
 
        threads        2       3       4       8
        columns      1.7     1.7     2.4     2.4
@@ -101,8 +101,8 @@ static const char help_text[] =
     "                      do not merge\n"
     "  --help              print this\n"
     "\n"
-    "Exit status: 0, or 2 after one line on stderr; then no output file is left. mpirun adds lines\n"
-    "of its own to that, but not with -q.\n";
+    "Exit status: 0, or 2 after one line on stderr; then no output file is left. mpirun -q adds\n"
+    "no lines of its own to that.\n";
 
 /* ---- Ranks ---------------------------------------------------------------------------------- */
 

@@ -366,6 +366,7 @@ if __name__ == "__main__":
     checks.main("mpi", __doc__, lambda work, data: {
         test: (make_inputs(work / "inputs"),) for test in (
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
-            one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat, generated_tokens_are_the_same,
-            bytes_are_counted, table_is_the_formula, chains_agree, bad_options_are_refused,
-            bad_files_are_refused, ranks_map_their_part, help_is_printed_once)}, takes_data=False)
+            one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat,
+            generated_tokens_are_the_same, bytes_are_counted, table_is_the_formula, chains_agree,
+            bad_options_are_refused, bad_files_are_refused, ranks_map_their_part,
+            help_is_printed_once)}, takes_data=False)
