@@ -217,10 +217,10 @@ def report_of(done):
 
 def monitored(work, ranks, options):
     """What each rank sent by Open MPI's own count, but for the few bytes of agreements."""
-    settings = {"OMPI_MCA_pml": "^none", "OMPI_MCA_pml_monitoring_enable": "1",
-                "OMPI_MCA_pml_monitoring_enable_output": "3",
-                "OMPI_MCA_pml_monitoring_filename": str(work / "sent")}
-    done = run(ranks, *options, env={**os.environ, **settings})
+    settings = {"OMPI_MCA_pml_monitoring_enable": "1", "OMPI_MCA_pml_monitoring_enable_output": "3",
+                "OMPI_MCA_pml_monitoring_filename": str(work / "sent"), **os.environ}
+    settings.pop("OMPI_MCA_pml")
+    done = run(ranks, *options, env=settings)
     sent = [0] * ranks
     for path in work.glob("sent.*.prof"):
         for line in path.read_text().splitlines():
@@ -323,6 +323,11 @@ def bad_files_are_refused(work, inputs):
     short = make_inputs(work / "short")
     path = short / "k.npy"
     path.write_bytes(path.read_bytes()[:-4])
+    odd = make_inputs(work / "odd") / "q.npy"
+    content = odd.read_bytes()
+    odd.write_bytes(content[:8] + bytes([content[8] + 1]) + content[9:127] + b" \n" + content[128:])
+    checks.refuse("data at an odd byte", "--dir", work / "odd", "--out", checks.OUT,
+                  says=[b"q.npy", b"byte 129"])
     fewer = make_inputs(work / "fewer", 60)
     options = ["--causal", "--out", checks.OUT]
     every = [("a file too short", [[3, "--dir", short, *options]], ["rank 0", "truncated"], ""),
