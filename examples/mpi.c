@@ -25,20 +25,20 @@
    u, a: time of linattn_update and of linattn_causal for a token and head; s: bytes of a state;
    l, b: latency and bandwidth of the network; m: what a step merges, two states. A chain, such as
    Open MPI's own MPI_Exscan is (see enter_ranks), has R - 1 in place of log2 R. This table is
-   computed, not measured, with u = 120 ns, a = 210 ns (64 x 64, AVX-512, operands in memory),
-   h = 8, s = 135296 bytes, l = 2 us, b = 12.5 GB/s and m = 38 us:
+   computed, not measured, with h = 8, u = 140 ns, a = 310 ns (64 x 64, AVX-512, operands in
+   memory, not in the caches), s = 135296 bytes, l = 2 us, b = 12.5 GB/s and m = 38 us:
 
        ranks        10^6        10^7        10^8        10^9 tokens: seconds
-           1        1.68        16.8         168        1680
-           2        1.32        13.2         132        1320
-           4       0.660        6.60        66.0         660
-          16       0.165        1.65        16.5         165
-          64      0.0416       0.413        4.13        41.3
-         256      0.0107       0.104        1.03        10.3
-        1024     0.00309      0.0263       0.258        2.58
+           1        2.48        24.8         248        2480
+           2        1.80        18.0         180        1800
+           4       0.900        9.00        90.0         900
+          16       0.225        2.25        22.5         225
+          64      0.0566       0.563        5.63        56.3
+         256      0.0145       0.141        1.41        14.1
+        1024     0.00403      0.0357       0.352        3.52
 
    As all but the last rank read their keys twice, R ranks are not R times as fast as one but
-   R a / (u + a) times, here R / 1.6, until the steps weigh.
+   R a / (u + a) times, here R / 1.45, until the steps weigh.
 
    THREADS. --threads T splits a rank's stretch by tokens in the same way, without MPI: T states,
    summed up one after another, and T calls of linattn_causal. Its bits are not those of one pass,
