@@ -58,10 +58,10 @@ unit() {
     if ((unit_seen != listed)); then
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
-    pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
-    [[ -n $python ]] || report_not_run 'unit / attend, rwkv' 'NumPy is not installed'
     grep -q ' / mpi$' <<<"$tests" ||
         report_not_run 'unit / mpi' 'Open MPI or NumPy is not installed'
+    pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
+    [[ -n $python ]] || report_not_run 'unit / attend, rwkv' 'NumPy is not installed'
 }
 
 # What pip has of ONNX, in an environment that stays from run to run.
