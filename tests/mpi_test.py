@@ -1,10 +1,11 @@
-"""Tests of examples/mpi.c: PATH_TO_MPI, with attend beside it, whose outputs are the reference.
-Needs Python 3 with NumPy, and mpirun."""
+"""Tests of examples/mpi.c: PATH_TO_MPI PATH_TO_ATTEND, whose outputs are the reference. Needs
+Python 3 with NumPy, and mpirun."""
 import concurrent.futures
 import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -38,8 +39,8 @@ def good(name, done):
 
 
 def attend(out, *arguments):
-    subprocess.run([os.path.join(os.path.dirname(checks.command[-1]), "attend"), "--out", str(out)]
-                   + [str(a) for a in arguments], check=True, timeout=60)
+    subprocess.run([os.path.abspath(sys.argv[2]), "--out", str(out)] + [str(a) for a in arguments],
+                   check=True, timeout=60)
     return np.load(out)
 
 
@@ -368,10 +369,12 @@ def help_is_printed_once(_work, _inputs):
 
 
 if __name__ == "__main__":
-    checks.main("mpi", __doc__, lambda work, data: {
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    checks.main("mpi", __doc__, lambda work, _attend: {
         test: (make_inputs(work / "inputs"),) for test in (
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
             one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat,
             generated_tokens_are_the_same, bytes_are_counted, table_is_the_formula, chains_agree,
             bad_options_are_refused, bad_files_are_refused, ranks_map_their_part,
-            help_is_printed_once)}, takes_data=False)
+            help_is_printed_once)})
