@@ -13,10 +13,8 @@
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
 
-enum { MAX_DEGREE = 8 };
-
-/* The library's own, where it leaves the choice to the caller or the comparison tells it. */
-enum { FEATURES_PER_DIM = 4, DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
+/* The library's own, which the comparison tells. */
+enum { DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
 
 static const char general_help[] =
     "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
@@ -230,29 +228,6 @@ static size_t next_piece(const char **split, size_t left)
     return n < left ? n : left;
 }
 
-static const char *const map_names[] = {
-    [LINATTN_MAP_ELU1] = "elu1",
-    [LINATTN_MAP_IDENTITY] = "identity",
-    [LINATTN_MAP_RELU] = "relu",
-    [LINATTN_MAP_EXP] = "exp",
-    [LINATTN_MAP_SOFTMAX] = "softmax",
-    [LINATTN_MAP_FAVOR] = "favor",
-    [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simple",
-    [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
-    [LINATTN_MAP_TAYLOR] = "taylor",
-    [LINATTN_MAP_EXPDEF] = "expdef",
-    [LINATTN_MAP_UNIT] = "unit",
-};
-_Static_assert(sizeof map_names / sizeof map_names[0] == LINATTN_MAP_COUNT, "name every map");
-
-static const char *const norm_names[] = {
-    [LINATTN_NORM_SUM] = "sum",
-    [LINATTN_NORM_FEATURE] = "feature",
-    [LINATTN_NORM_LENGTH] = "length",
-    [LINATTN_NORM_NONE] = "none",
-};
-_Static_assert(sizeof norm_names / sizeof norm_names[0] == LINATTN_NORM_COUNT, "name every norm");
-
 typedef enum attention {
     ATTENTION_LINEAR,
     ATTENTION_SOFTMAX,
@@ -262,29 +237,12 @@ typedef enum attention {
 
 static const char *const attention_names[ATTENTION_COUNT] = {"linear", "softmax", "nystrom"};
 
-/* Sets of maps or kinds of attention: bit 1u << each. */
+/* Sets of kinds of attention: bit 1u << each. */
 enum {
     LINEAR = 1u << ATTENTION_LINEAR,
     SOFTMAX = 1u << ATTENTION_SOFTMAX,
-    NYSTROM = 1u << ATTENTION_NYSTROM,
-    FAVOR = 1u << LINATTN_MAP_FAVOR | 1u << LINATTN_MAP_FAVOR_SIMPLIFIED |
-            1u << LINATTN_MAP_FAVOR_HYPERBOLIC,
-    MONOMIALS = 1u << LINATTN_MAP_TAYLOR | 1u << LINATTN_MAP_EXPDEF,
-    RULE_MAPS = 1u << LINATTN_MAP_IDENTITY | 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_RELU |
-                1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT,
-    ALL_MAPS = (1u << LINATTN_MAP_COUNT) - 1
+    NYSTROM = 1u << ATTENTION_NYSTROM
 };
-
-static linattn_normaliser effective_norm(const linattn_config *config)
-{
-    if (config->normaliser != LINATTN_NORM_DEFAULT) {
-        return config->normaliser;
-    }
-    if (config->rule != LINATTN_RULE_SUM) {
-        return LINATTN_NORM_NONE;
-    }
-    return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
-}
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
@@ -296,8 +254,7 @@ typedef struct tensor {
     int has_heads; /* the file has an axis for them */
 } tensor;
 
-static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)"};
-static const npy_layout projection_layout = {2, 2, "(features, dim)"};
+static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL};
 
 static tensor read_tensor(const char *path, const npy_layout *layout)
 {
@@ -920,7 +877,7 @@ static void read_gates(task *t, const options *given)
     t->gates.views.decay_log = name_option(given, OPTION_DECAY_IS, decay_names, 2) == 0;
     for (gate_kind i = 0; i < GATE_COUNT; i++) {
         if (given->text[OPTION_GATES + i]) {
-            read_gate(&t->gates, i, given->text[OPTION_GATES + i], &t->config, t->k.tokens);
+            read_gate(&t->gates, i, given->text[OPTION_GATES + i], &t->config, t->k.tokens, NULL);
         }
     }
 }

@@ -4,19 +4,30 @@
 
 #include "files.h"
 
+#include <sys/mman.h>
+
 enum { NPY_MOST_AXES = 4 };
 
 /* Dense: the last axis is contiguous. */
 typedef struct npy_array {
     const char *path;
-    float *data; /* to be freed */
+    float *data; /* to be freed, by npy_free where it may be mapped */
     size_t rank, shape[NPY_MOST_AXES];
+    void *mapping; /* NULL: allocated */
+    size_t mapped_bytes;
 } npy_array;
 
-/* How many axes a file may have, and what they are. */
+/* A part of the first axis. */
+typedef struct npy_part {
+    size_t of, first, count;
+} npy_part;
+
+/* How many axes a file may have, and what they are. With a part, a file whose first axis has just
+   `of` elements is not read: those of the part are mapped, and `data` begins with them. */
 typedef struct npy_layout {
     size_t fewest_axes, most_axes;
     const char *axes;
+    const npy_part *part;
 } npy_layout;
 
 /* The bytes of a dense array of floats; 0 where that overflows. */
@@ -233,27 +244,84 @@ static inline void npy_swap_if_big_endian(float *data, size_t count)
     }
 }
 
-static inline npy_array npy_read(const char *path, const npy_layout *layout)
+/* An array without data, which the stream is left at; and how many bytes of it there are. */
+static inline npy_array npy_open(const input_file *in, const npy_layout *layout, size_t *offset,
+                                 size_t *bytes)
 {
     npy_header h;
-    input_file in = open_input(path);
-    size_t offset = npy_read_header(&in, layout, &h), bytes;
+    const char *path = in->path;
+    *offset = npy_read_header(in, layout, &h);
     npy_array a = {.path = path, .rank = h.rank};
     memcpy(a.shape, h.shape, sizeof a.shape);
-    if (!npy_bytes(a.shape, a.rank, &bytes)) {
+    if (!npy_bytes(a.shape, a.rank, bytes)) {
         fail("%s: its shape is too large", path);
     }
-    if (in.bytes < offset || in.bytes - offset != bytes) {
+    if (in->bytes < *offset || in->bytes - *offset != *bytes) {
         fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
-             in.bytes - offset < bytes ? "truncated" : "bytes behind its end", in.bytes - offset,
-             bytes);
+             in->bytes - *offset < *bytes ? "truncated" : "bytes behind its end",
+             in->bytes - *offset, *bytes);
     }
-    a.data = allocate(bytes);
-    read_bytes(&in, a.data, bytes, "data");
+    return a;
+}
+
+/* Maps so many bytes of the file as the data; to write to them does not change it. */
+static inline void npy_map(npy_array *a, const input_file *in, size_t offset, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = offset % page;
+    if (offset % sizeof(float) != 0) {
+        fail("%s: its data begin at byte %zu, expected a multiple of %zu", a->path, offset,
+             sizeof(float));
+    }
+    a->mapped_bytes = before + bytes;
+    a->mapping = mmap(NULL, a->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE,
+                      fileno(in->stream), (off_t)(offset - before));
+    if (a->mapping == MAP_FAILED) {
+        fail("%s: cannot be mapped: %s", a->path, strerror(errno));
+    }
+    a->data = (float *)(void *)((char *)a->mapping + before);
+}
+
+/* Rank and shape alone. */
+static inline npy_array npy_look(const char *path, const npy_layout *layout)
+{
+    input_file in = open_input(path);
+    size_t offset, bytes;
+    npy_array a = npy_open(&in, layout, &offset, &bytes);
+    fclose(in.stream);
+    return a;
+}
+
+static inline npy_array npy_read(const char *path, const npy_layout *layout)
+{
+    const npy_part *part = layout->part;
+    input_file in = open_input(path);
+    size_t offset, bytes;
+    npy_array a = npy_open(&in, layout, &offset, &bytes);
+    int in_part = part && part->of == a.shape[0] && part->of > 0;
+    size_t row = in_part ? bytes / part->of : 0;
+    if (in_part && row * part->count > 0) {
+        bytes = row * part->count;
+        npy_map(&a, &in, offset + row * part->first, bytes);
+    } else {
+        bytes = in_part ? 0 : bytes;
+        a.data = allocate(bytes);
+        read_bytes(&in, a.data, bytes, "data");
+    }
     fclose(in.stream);
     npy_swap_if_big_endian(a.data, bytes / sizeof(float));
     return a;
 }
+
+static inline void npy_free(npy_array *a)
+{
+    if (a->mapping) {
+        munmap(a->mapping, a->mapped_bytes);
+    } else {
+        free(a->data);
+    }
+}
+
+enum { NPY_LONGEST_HEADER = 256 };
 
 /* Writes the header for a shape into 4 blocks of 64 bytes, and returns its length. */
 static inline size_t npy_print_header(const npy_array *a, char *header)
@@ -269,22 +337,27 @@ static inline size_t npy_print_header(const npy_array *a, char *header)
     return size;
 }
 
-/* A write_function for a npy_array, whose path does not matter. */
-static inline void npy_write(output_file *file, const void *content)
+static inline void npy_write_data(output_file *file, const float *data, size_t count)
 {
-    enum { LONGEST_HEADER = 256, FLOATS = 4096 };
-    const npy_array *a = content;
-    char header[LONGEST_HEADER];
+    enum { FLOATS = 4096 };
     float block[FLOATS];
-    size_t bytes = 0;
-    npy_bytes(a->shape, a->rank, &bytes);
-    write_bytes(file, header, npy_print_header(a, header));
-    for (size_t left = bytes / sizeof(float), at = 0, n; left; left -= n, at += n) {
-        n = left < FLOATS ? left : FLOATS;
-        memcpy(block, a->data + at, n * sizeof(float));
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < FLOATS ? count - at : FLOATS;
+        memcpy(block, data + at, n * sizeof(float));
         npy_swap_if_big_endian(block, n);
         write_bytes(file, block, n * sizeof(float));
     }
+}
+
+/* A write_function for a npy_array, whose path does not matter. */
+static inline void npy_write(output_file *file, const void *content)
+{
+    const npy_array *a = content;
+    char header[NPY_LONGEST_HEADER];
+    size_t bytes = 0;
+    npy_bytes(a->shape, a->rank, &bytes);
+    write_bytes(file, header, npy_print_header(a, header));
+    npy_write_data(file, a->data, bytes / sizeof(float));
 }
 
 #endif

@@ -48,6 +48,11 @@
 
 /* ---- Failure and memory --------------------------------------------------------------------- */
 
+/* A program of many processes defines another way to say why it ends. */
+#ifndef PROGRAM_REPORT
+#define PROGRAM_REPORT(line) fprintf(stderr, PROGRAM ": %s\n", line)
+#endif
+
 /* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
 PROGRAM_FAILS static inline void fail(const char *format, ...)
 {
@@ -61,7 +66,7 @@ PROGRAM_FAILS static inline void fail(const char *format, ...)
             *c = '?';
         }
     }
-    fprintf(stderr, PROGRAM ": %s\n", line);
+    PROGRAM_REPORT(line);
     exit(2);
 }
 
@@ -279,10 +284,17 @@ static inline double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Moves on over so many numbers. */
+static inline void skip_random(uint64_t *state, uint64_t count)
+{
+    *state += count * 0x9e3779b97f4a7c15;
+}
+
 /* SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere. *state begins as any seed. */
 static inline uint64_t random_bits(uint64_t *state)
 {
-    uint64_t x = *state += 0x9e3779b97f4a7c15;
+    skip_random(state, 1);
+    uint64_t x = *state;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;

@@ -1,5 +1,5 @@
-/* rules.h: what attend reads and writes for the rules of linear attention: gates from .npy files,
-   and states as plain sums.  SPDX: MIT */
+/* rules.h: what attend and mpi read and write for the rules of linear attention: gates from .npy
+   files, and states as plain sums; and the names of its maps and normalisers.  SPDX: MIT */
 #ifndef RULES_H
 #define RULES_H
 
@@ -81,9 +81,59 @@ static const unsigned gate_rules[GATE_COUNT] = {
    next, 0 where all have the same. */
 typedef struct gate_files {
     linattn_gates views;
-    float *data[GATE_COUNT]; /* NULL where there is none; to be freed */
+    npy_array file[GATE_COUNT]; /* without data where there is none */
     size_t step[GATE_COUNT];
 } gate_files;
+
+/* ---- Maps and normalisers ------------------------------------------------------------------- */
+
+/* FEATURES_PER_DIM is the library's own number for the favor maps, which leave it to the caller. */
+enum { FEATURES_PER_DIM = 4, MAX_DEGREE = 8 };
+
+static const char *const map_names[] = {
+    [LINATTN_MAP_ELU1] = "elu1",
+    [LINATTN_MAP_IDENTITY] = "identity",
+    [LINATTN_MAP_RELU] = "relu",
+    [LINATTN_MAP_EXP] = "exp",
+    [LINATTN_MAP_SOFTMAX] = "softmax",
+    [LINATTN_MAP_FAVOR] = "favor",
+    [LINATTN_MAP_FAVOR_SIMPLIFIED] = "favor-simple",
+    [LINATTN_MAP_FAVOR_HYPERBOLIC] = "favor-hyperbolic",
+    [LINATTN_MAP_TAYLOR] = "taylor",
+    [LINATTN_MAP_EXPDEF] = "expdef",
+    [LINATTN_MAP_UNIT] = "unit",
+};
+_Static_assert(sizeof map_names / sizeof map_names[0] == LINATTN_MAP_COUNT, "name every map");
+
+static const char *const norm_names[] = {
+    [LINATTN_NORM_SUM] = "sum",
+    [LINATTN_NORM_FEATURE] = "feature",
+    [LINATTN_NORM_LENGTH] = "length",
+    [LINATTN_NORM_NONE] = "none",
+};
+_Static_assert(sizeof norm_names / sizeof norm_names[0] == LINATTN_NORM_COUNT, "name every norm");
+
+/* Sets of maps: bit 1u << each. */
+enum {
+    FAVOR = 1u << LINATTN_MAP_FAVOR | 1u << LINATTN_MAP_FAVOR_SIMPLIFIED |
+            1u << LINATTN_MAP_FAVOR_HYPERBOLIC,
+    MONOMIALS = 1u << LINATTN_MAP_TAYLOR | 1u << LINATTN_MAP_EXPDEF,
+    RULE_MAPS = 1u << LINATTN_MAP_IDENTITY | 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_RELU |
+                1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT,
+    ALL_MAPS = (1u << LINATTN_MAP_COUNT) - 1
+};
+
+/* The library's default, where none is set. */
+static inline linattn_normaliser effective_norm(const linattn_config *config)
+{
+    if (config->normaliser != LINATTN_NORM_DEFAULT) {
+        return config->normaliser;
+    }
+    if (config->rule != LINATTN_RULE_SUM) {
+        return LINATTN_NORM_NONE;
+    }
+    return config->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
+}
 
 /* ---- Shapes --------------------------------------------------------------------------------- */
 
@@ -125,15 +175,20 @@ static inline npy_array read_shaped(const char *path, const npy_layout *layout,
 
 /* ---- Gates ---------------------------------------------------------------------------------- */
 
+/* Of queries, keys and values. */
+static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)", NULL};
+
 static const npy_layout gate_layouts[GATE_COUNT] = {
-    [GATE_DECAY] = {2, 3, "(tokens, kv_heads) or (tokens, kv_heads, dim), or of 1 token for all"},
-    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)"},
-    [GATE_READ] = {2, 3, "the shape of the keys"},
-    [GATE_WRITE] = {2, 3, "the shape of the keys"},
-    [GATE_BONUS] = {2, 2, "(kv_heads, dim)"},
-    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)"},
+    [GATE_DECAY] = {2, 3, "(tokens, kv_heads) or (tokens, kv_heads, dim), or of 1 token for all",
+                    NULL},
+    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)", NULL},
+    [GATE_READ] = {2, 3, "the shape of the keys", NULL},
+    [GATE_WRITE] = {2, 3, "the shape of the keys", NULL},
+    [GATE_BONUS] = {2, 2, "(kv_heads, dim)", NULL},
+    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)", NULL},
 };
-static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all"};
+static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all",
+                                             NULL};
 
 /* Of the decay and of what has a number per head. */
 static inline shapes gate_shapes(gate_kind which, const linattn_config *config, size_t tokens)
@@ -183,19 +238,20 @@ static inline linattn_view *gate_view(linattn_gates *views, gate_kind which)
     return all[which];
 }
 
-/* Adds one to the gates; the config is complete. */
+/* Adds one to the gates; the config is complete. With a part, those of its tokens. */
 static inline void read_gate(gate_files *g, gate_kind which, const char *path,
-                             const linattn_config *config, size_t tokens)
+                             const linattn_config *config, size_t tokens, const npy_part *part)
 {
     int vectors = which == GATE_READ || which == GATE_WRITE || which == GATE_BONUS;
     int of_heads = which == GATE_DECAY && config->rule == LINATTN_RULE_MLSTM;
     shapes expected =
         vectors ? vector_shapes(which, config, tokens) : gate_shapes(which, config, tokens);
-    npy_array a =
-        read_shaped(path, of_heads ? &head_decay_layout : &gate_layouts[which], &expected);
+    npy_layout layout = of_heads ? head_decay_layout : gate_layouts[which];
+    layout.part = which == GATE_BONUS ? NULL : part;
+    npy_array a = read_shaped(path, &layout, &expected);
     size_t per_token = a.rank == 3 ? a.shape[1] * a.shape[2] : a.shape[1];
     int fixed = which == GATE_BONUS || a.shape[0] != tokens;
-    g->data[which] = a.data;
+    g->file[which] = a;
     g->step[which] = fixed ? 0 : per_token;
     *gate_view(&g->views, which) = linattn_rows(a.data);
     if (which == GATE_DECAY) {
@@ -210,8 +266,8 @@ static inline linattn_gates gates_from(const gate_files *g, size_t token)
 {
     linattn_gates views = g->views;
     for (gate_kind i = 0; i < GATE_COUNT; i++) {
-        if (g->data[i]) {
-            gate_view(&views, i)->data = g->data[i] + token * g->step[i];
+        if (g->file[i].data) {
+            gate_view(&views, i)->data = g->file[i].data + token * g->step[i];
         }
     }
     return views;
@@ -220,13 +276,13 @@ static inline linattn_gates gates_from(const gate_files *g, size_t token)
 static inline void free_gates(gate_files *g)
 {
     for (gate_kind i = 0; i < GATE_COUNT; i++) {
-        free(g->data[i]);
+        npy_free(&g->file[i]);
     }
 }
 
 /* ---- States as plain sums ------------------------------------------------------------------- */
 
-static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)"};
+static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)", NULL};
 
 /* From a file into a state of this config. */
 static inline void import_state(const linattn_config *config, void *state, const char *path)

@@ -26,10 +26,22 @@ header_warnings() { # COMPILER
     done
 }
 
+# What an example needs beside the library.
+example_flags() { # FILE
+    case $1 in
+    */mpi.c) pkg-config --cflags mpi-c | sed 's/-I/-isystem /g' ;;
+    esac
+}
+
 # Optimised, for some warnings come from what the optimiser sees. It has seen the instruction sets
 # in the libraries of the matrix.
 example_without_warnings() { # COMPILER FILE
-    "$1" -std=c99 -O1 $warnings -DLINATTN_SCALAR_ONLY -I . -c "$2" -o /dev/null
+    local flags
+    if ! flags=$(example_flags "$2"); then
+        echo 'a library that it needs is not installed'
+        return 77
+    fi
+    "$1" -std=c99 -O1 $warnings -DLINATTN_SCALAR_ONLY -I . $flags -c "$2" -o /dev/null
 }
 
 # ---- Programs of two files -----------------------------------------------------------------------

@@ -47,16 +47,19 @@ unit_skipped() { # NAME
 }
 
 unit() {
-    local isa present='' absent='' unit_seen=0 listed
+    local isa present='' absent='' unit_seen=0 tests listed
     for isa in $host_isas; do
         if has_isa "$isa"; then present+=" $isa"; else absent+=" $isa"; fi
     done
     LINATTN_REQUIRE_ISA=1 unit_run unit_skipped $present examples
     unit_run report_not_run $absent
-    listed=$(meson test -C "$build/unit" --no-rebuild --list 2>/dev/null | grep -c ' / ')
+    tests=$(meson test -C "$build/unit" --no-rebuild --list 2>/dev/null)
+    listed=$(grep -c ' / ' <<<"$tests")
     if ((unit_seen != listed)); then
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
+    grep -q ' / mpi$' <<<"$tests" ||
+        report_not_run 'unit / mpi' 'Open MPI or NumPy is not installed'
     pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
     [[ -n $python ]] || report_not_run 'unit / attend, rwkv, stream' 'NumPy is not installed'
 }
