@@ -40,6 +40,7 @@
 #define la_add LA_NAME(add)
 #define la_add_kept LA_NAME(add_kept)
 #define la_add_key LA_NAME(add_key)
+#define la_adjust LA_NAME(adjust)
 #define la_alike LA_NAME(alike)
 #define la_all_finite LA_NAME(all_finite)
 #define la_always_apart LA_NAME(always_apart)
@@ -92,6 +93,7 @@
 #define la_edge_begin LA_NAME(edge_begin)
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
+#define la_edges LA_NAME(edges)
 #define la_end_rows LA_NAME(end_rows)
 #define la_eq LA_NAME(eq)
 #define la_exact_begin LA_NAME(exact_begin)
@@ -127,6 +129,7 @@
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
 #define la_key_exponent LA_NAME(key_exponent)
+#define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
 #define la_keys_vectors LA_NAME(keys_vectors)
 #define la_lanes LA_NAME(lanes)
@@ -262,6 +265,7 @@
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
 #define la_scratch LA_NAME(scratch)
+#define la_seen LA_NAME(seen)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -295,6 +299,7 @@
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
 #define la_take_heads LA_NAME(take_heads)
+#define la_tanh LA_NAME(tanh)
 #define la_tile LA_NAME(tile)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
@@ -318,6 +323,8 @@
 #define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
+#define la_wide LA_NAME(wide)
+#define la_widen LA_NAME(widen)
 #define la_zero LA_NAME(zero)
 
 /* ==== (A) The vocabulary ======================================================================
@@ -336,6 +343,7 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
+   la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
    la_sqrt(x)             of one float, rounded once
 
@@ -483,6 +491,15 @@ LINATTN__INLINE float la_max16(const float *a)
     return m;
 }
 LINATTN__INLINE void la_transpose(float *a) { (void)a; }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE float la_wide(const void *p, int bf)
+{
+    uint16_t half;
+    linattn__copy(&half, p, sizeof half);
+    if (bf) return linattn__from_bits((uint32_t)half << 16);
+    return linattn__from_half(half);
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
 {
@@ -679,6 +696,14 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     }
     LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    const __m256i half = _mm256_loadu_si256((const __m256i *)p);
+    if (!bf) return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 #endif
@@ -856,6 +881,14 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
         a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
     }
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    const __m128i half = _mm_loadu_si128((const __m128i *)p);
+    if (!bf) return _mm256_cvtph_ps(half);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 #endif
@@ -1010,6 +1043,15 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
     a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    uint16x4_t half;
+    linattn__copy(&half, p, sizeof half);
+    if (!bf) return vcvt_f32_f16(vreinterpret_f16_u16(half));
+    return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 #endif
@@ -1559,9 +1601,12 @@ LINATTN__INLINE void la_invert(float *scale, size_t count)
 /* The keys that token t of a call sees. */
 static uint64_t la_visible(const linattn__span *s, size_t t)
 {
-    const uint64_t i = s->seen + t + 1, keys = s->seen + s->n_k;
-    if (!s->window) return i;
-    return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
+    const uint64_t i = s->seen + t + 1;
+#if LINATTN__HAS_WINDOW
+    const uint64_t keys = s->seen + s->n_k;
+    if (s->window) return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
+#endif
+    return i;
 }
 
 /* The denominator of a token that its 16 virtual lanes sum to. */
@@ -2249,8 +2294,7 @@ static void la_causal(const linattn__span *s)
 
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
-   weights, c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] >
-   order[t]. */
+   weights, c = outputs). With `masked`, lanes leave out the terms whose b is below zero. */
 LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int masked,
                                    const size_t MR, const size_t NR)
 {
@@ -2269,12 +2313,10 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
                 const la_vec sum = la_fma(ar, y[j], acc[r * NR + j]);
-                if (masked) {
-                    const la_mask seen = la_gt(la_load(x->limit + j * LA_W), la_set1(x->order[t]));
-                    acc[r * NR + j] = la_select(seen, sum, acc[r * NR + j]);
-                } else {
+                if (masked)
+                    acc[r * NR + j] = la_select(la_gt(la_zero(), y[j]), acc[r * NR + j], sum);
+                else
                     acc[r * NR + j] = sum;
-                }
             }
         }
     }
@@ -2392,7 +2434,6 @@ static void la_update_run(const linattn__span *s, const float *phi, const la_chu
     x.a_row = LA_PART_ROW;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    x.order = x.limit = NULL;
     for (u = s->column_begin / LA_W; u < end; u += wide) {
         wide = end - u < LA_UPDATE_VECS ? 1 : LA_UPDATE_VECS;
         x.b = la_pack(s, v, t0, x.count, u, wide, &x.b_row);
@@ -4906,14 +4947,45 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
 
-/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values around masked
-   tokens; and which keys it has come to. */
+/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
+   around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
+   limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
+   <= late[i]. */
 typedef struct la_exact_scratch {
-    float *q, *p, *o, *v;
+    float *q, *p, *o, *v, *k;
     float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS];
+    float slope[LA_EXACT_LANES];
+    float order[LINATTN__EXACT_KEYS], late[LINATTN__EXACT_KEYS];
     size_t index[LINATTN__EXACT_KEYS];
 } la_exact_scratch;
+
+/* to[i] = number i of 16 bits from `from`. */
+static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t n, float *to)
+{
+    const int bf = element == LINATTN_BF16;
+    uint16_t part[LA_W];
+    size_t i;
+    for (i = 0; i + LA_W <= n; i += LA_W)
+        la_store(to + i, la_wide(linattn__beyond(from, i, element), bf));
+    if (i == n) return;
+    linattn__copy(part, linattn__beyond(from, i, element), (n - i) * sizeof *part);
+    la_store_part(to + i, la_wide(part, bf), (int)(n - i));
+}
+
+/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
+LINATTN__INLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w, size_t j,
+                                 size_t count, const float **k)
+{
+    const size_t last = count - 1 - j;
+    size_t r;
+    LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++) k[r] =
+        linattn__beyond(x->k, w->index[j + (r < last ? r : last)] * x->k_token, x->k_element);
+    for (r = 0; x->k_element != LINATTN_F32 && r < LA_UPDATE_ROWS; r++) {
+        float *const row = w->k + (r < last ? r : last) * x->d;
+        if (r <= last) la_widen(k[r], x->k_element, x->d, row);
+        k[r] = row;
+    }
+}
 
 /* P[j][lane] = q.k_j for the keys listed. */
 LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w, size_t count,
@@ -4924,12 +4996,8 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
         la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
         const float *k[LA_UPDATE_ROWS];
         const float *q = w->q;
-        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-        {
-            /* rows beyond count are never read */
-            k[r] = x->k + w->index[j + r < count ? j + r : count - 1] * x->k_token;
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] = la_zero();
-        }
+        la_key_rows(x, w, j, count, k);
+        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS * NQ; r++) acc[r] = la_zero();
         for (f = 0; f < x->d; f++, q += NQ * LA_W) {
             la_vec y[LA_EXACT_VECS];
             LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + u * LA_W);
@@ -4946,7 +5014,56 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
     }
 }
 
-/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
+/* tanh(x), at most 2 ULP off, from e^-2|x| where that leaves most digits. */
+LINATTN__INLINE la_vec la_tanh(la_vec x)
+{
+    const la_vec y = la_flush(x, la_set1(9.3132257e-10f)); /* 2^-30: the square is no denormal */
+    const la_vec z = la_mul(y, y), size = la_max(la_sub(la_zero(), x), x), one = la_set1(1.0f);
+    const la_vec e = la_exp_negative(la_mul(size, la_set1(-2.0f)));
+    const la_vec high = la_sub(one, la_div(la_add(e, e), la_add(one, e)));
+    la_vec low = la_set1(-0.00589515816f);
+    low = la_fma(low, z, la_set1(0.0207959712f));
+    low = la_fma(low, z, la_set1(-0.0537838303f));
+    low = la_fma(low, z, la_set1(0.133319244f));
+    low = la_fma(low, z, la_set1(-0.333332986f));
+    low = la_fma(x, la_mul(z, low), x);
+    low = la_select(la_gt(x, la_set1(0.6f)), high, low);
+    return la_select(la_gt(la_set1(-0.6f), x), la_sub(la_zero(), high), low);
+}
+
+/* Soft cap and slopes change the scores of a block, whose first lane has the place `place`. */
+static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_scratch *w,
+                                        size_t count, size_t place, size_t row)
+{
+    const la_vec cap = la_set1(x->cap);
+    size_t j, l;
+    for (j = 0; j < count; j++) {
+        const float ahead = (float)((double)place - (double)w->index[j]);
+        float *const p = w->p + j * row;
+        for (l = 0; l < row; l += LA_W) {
+            la_vec y = la_load(p + l);
+            if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
+            if (x->slopes) {
+                const la_vec distance = la_add(la_load(w->limit + l), la_set1(ahead));
+                y = la_fnma(la_load(w->slope + l), la_max(la_sub(la_zero(), distance), distance),
+                            y);
+                y = la_clamp(y);
+            }
+            la_store(p + l, y);
+        }
+    }
+}
+
+/* a where lanes of vector u see key j, elsewhere b. */
+LINATTN__INLINE la_vec la_seen(const la_exact_scratch *w, size_t u, size_t j, la_vec a, la_vec b)
+{
+    const la_vec limit = la_load(w->limit + u * LA_W);
+    a = la_select(la_gt(limit, la_set1(w->order[j])), a, b);
+    return la_select(la_gt(limit, la_set1(w->late[j])), b, a);
+}
+
+/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
+   `masked` there are keys that some lanes do not see: their weight is -1. */
 LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
                               const int masked, const size_t NQ)
 {
@@ -4954,12 +5071,11 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
     size_t j, u, c;
     for (u = 0; u < NQ; u++) {
         float *const p = w->p + u * LA_W;
-        const la_vec limit = la_load(w->limit + u * LA_W);
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
             la_vec y = la_load(p + j * row);
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            if (masked) y = la_seen(w, u, j, y, before);
             top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
@@ -4973,39 +5089,72 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
         }
         for (j = 0; j < count; j++) {
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
+            if (masked) y = la_seen(w, u, j, y, la_set1(-1.0f));
             la_store(p + j * row, y);
-            sum = la_add(sum, y);
+            sum = la_add(sum, masked ? la_max(la_zero(), y) : y);
         }
         la_store(w->den + u * LA_W, sum);
     }
 }
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
-   leaves no trace in the order of the sums. Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t end,
-                        size_t *count)
+   leaves no trace in the order of the sums. Keys from sinks to `low` are not seen. Under a window
+   blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
+   Returns where to go on. */
+static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t low,
+                        size_t end, size_t *count)
 {
-    size_t c = 0;
-    for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
-        if (linattn__masked(x->k + j * x->k_token, x->d)) continue;
-        w->index[c++] = j;
+    size_t c = 0, stop = end;
+    if (j >= x->sinks && j < low) j = low;
+    if (x->window && end - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
+        stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
+    while (j < stop && c < LINATTN__EXACT_KEYS) {
+        const float *const key = linattn__beyond(x->k, j * x->k_token, x->k_element);
+        const int masked = x->k_element == LINATTN_F32
+                               ? linattn__masked(key, x->d)
+                               : linattn__masked_half(key, x->d, x->k_element);
+        if (!masked) w->index[c++] = j;
+        j++;
+        if (j >= x->sinks && j < low) j = low;
     }
     *count = c;
     return j;
 }
 
-/* Where the values of a block lie: in place, or packed where masked tokens lie between. */
+/* Which lanes see the keys listed. Returns whether any of them does not see all. */
+static int la_edges(const linattn__exact *x, la_exact_scratch *w, size_t count, size_t place,
+                    size_t first, size_t last)
+{
+    int edge = w->index[count - 1] >= first;
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const size_t j = w->index[i];
+        w->order[i] = j < first ? -1.0f : (float)(j - first);
+        w->late[i] = LINATTN__FLT_MAX;
+        if (!x->window || j < x->sinks) continue;
+        w->late[i] = (float)(j + x->window - 1 - place);
+        edge |= j + x->window - 1 - place < last;
+    }
+    return edge;
+}
+
+/* Where the values of a block lie: in place, or packed where masked tokens lie between, or they are
+   of 16 bits. */
 static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size_t count,
                               size_t *stride)
 {
     size_t j, c;
-    if (w->index[count - 1] - w->index[0] == count - 1) {
+    if (x->v_element == LINATTN_F32 && w->index[count - 1] - w->index[0] == count - 1) {
         *stride = x->v_token;
         return x->v + w->index[0] * x->v_token;
     }
-    for (j = 0; j < count; j++)
-        for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = x->v[w->index[j] * x->v_token + c];
+    for (j = 0; j < count; j++) {
+        const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
+        if (x->v_element != LINATTN_F32)
+            la_widen(v, x->v_element, x->dv, w->v + j * x->dv);
+        else
+            for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = v[c];
+    }
     *stride = x->dv;
     return w->v;
 }
@@ -5013,8 +5162,9 @@ static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size
 /* Query i of the span, counted over tokens and the heads of the group. */
 LINATTN__INLINE const float *la_exact_query(const linattn__exact *x, size_t i)
 {
-    if (x->group == 1) return x->q + i * x->q_token;
-    return x->q + (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+    size_t at = i * x->q_token;
+    if (x->group != 1) at = (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+    return linattn__beyond(x->q, at, x->q_element);
 }
 
 /* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
@@ -5024,12 +5174,20 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
 {
     const la_vec pre = la_set1(x->pre);
     const float *q[LA_W];
+    float wide[LA_W];
     size_t f, l;
     for (l = 0; l < LA_W; l++) q[l] = la_exact_query(x, i0 + (l < lanes ? l : lanes - 1));
     for (f = 0; f < x->d; f += LA_W) {
         const int part = la_lanes_left(x->d, f);
         la_vec a[LA_W];
-        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load_part(q[l] + f, part), pre);
+        for (l = 0; l < LA_W; l++) {
+            const float *at = linattn__beyond(q[l], f, x->q_element);
+            if (x->q_element != LINATTN_F32) {
+                la_widen(at, x->q_element, (size_t)part, wide);
+                at = wide;
+            }
+            a[l] = la_mul(la_load_part(at, part), pre);
+        }
         la_transpose(a);
         for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
     }
@@ -5042,7 +5200,8 @@ static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t 
     for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
         const size_t i = i0 + (l < lanes ? l : lanes - 1);
-        w->limit[l] = x->causal ? (float)(i / x->group - i0 / x->group) : 0.0f;
+        w->limit[l] = (float)(i / x->group - i0 / x->group);
+        if (x->slopes) w->slope[l] = x->slopes[i % x->group];
         w->maximum[l] = -LINATTN__FLT_MAX;
         w->den[l] = 0.0f;
     }
@@ -5082,14 +5241,17 @@ static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, siz
 }
 
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
-   so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
-   limit is its token's distance from the first lane's. */
+   so that few tokens still fill vectors. All lanes see keys below `first`, none from `end` on and
+   none from sinks to `low`. */
 LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t i0,
                                     size_t lanes, const size_t NQ)
 {
-    const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
-    const size_t end = x->causal ? (i0 + lanes - 1) / x->group + x->offset + 1 : x->n_k;
-    size_t j = 0, i, count;
+    const size_t place = i0 / x->group + x->offset;
+    const size_t last = (i0 + lanes - 1) / x->group - i0 / x->group;
+    const size_t first = x->n_k - place > x->ahead ? place + x->ahead : x->n_k;
+    const size_t end = x->n_k - first > last ? first + last : x->n_k;
+    const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
+    size_t j = 0, count;
     linattn__outer a;
     la_exact_begin(x, w, i0, lanes, NQ * LA_W);
     a.c = w->o;
@@ -5097,22 +5259,20 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
     a.c_vec = LA_W;
     a.b = w->p;
     a.rows = x->dv;
-    a.order = w->order;
-    a.limit = w->limit;
     while (j < end) {
-        j = la_gather(x, w, j, end, &count);
-        if (count == 0) break;
+        j = la_gather(x, w, j, low, end, &count);
+        if (count == 0) continue;
         la_scores(x, w, count, NQ);
+        if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, place, NQ * LA_W);
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
-        if (w->index[count - 1] < first) {
-            la_weigh(x, w, count, 0, NQ);
-            la_outer(&a, 0, NQ);
-        } else {
-            for (i = 0; i < count; i++)
-                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
+        if ((x->window || w->index[count - 1] >= first) &&
+            la_edges(x, w, count, place, first, last)) {
             la_weigh(x, w, count, 1, NQ);
             la_outer(&a, 1, NQ);
+        } else {
+            la_weigh(x, w, count, 0, NQ);
+            la_outer(&a, 0, NQ);
         }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
@@ -5126,6 +5286,7 @@ static void la_softmax(const linattn__exact *x)
     w.q = w.p + LINATTN__EXACT_P;
     w.o = w.q + LINATTN__EXACT_LANES * x->d;
     w.v = w.o + LINATTN__EXACT_LANES * x->dv;
+    w.k = w.v + LINATTN__EXACT_KEYS * x->dv;
     for (i = x->begin; i < x->end; i += lanes) {
         lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
         /* two blocks of two vectors are better than one of three and one of one */
@@ -5593,6 +5754,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add
 #undef la_add_kept
 #undef la_add_key
+#undef la_adjust
 #undef la_alike
 #undef la_all_finite
 #undef la_always_apart
@@ -5645,6 +5807,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_edge_begin
 #undef la_edge_end
 #undef la_edge_rows
+#undef la_edges
 #undef la_end_rows
 #undef la_eq
 #undef la_exact_begin
@@ -5680,6 +5843,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_iterate
 #undef la_kept
 #undef la_key_exponent
+#undef la_key_rows
 #undef la_keys
 #undef la_keys_vectors
 #undef la_lanes
@@ -5815,6 +5979,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scale_rows
 #undef la_scores
 #undef la_scratch
+#undef la_seen
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -5848,6 +6013,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_take
 #undef la_take_columns
 #undef la_take_heads
+#undef la_tanh
 #undef la_tile
 #undef la_tile_begin
 #undef la_tile_end
@@ -5871,6 +6037,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_visible
 #undef la_weigh
 #undef la_weigh_query
+#undef la_wide
+#undef la_widen
 #undef la_zero
 #undef la_vec
 #undef la_mask
