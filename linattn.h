@@ -2162,10 +2162,6 @@ LINATTN__COLD static linattn_status linattn__check_config(const linattn_config *
 LINATTN__COLD LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
-#if LINATTN__HAS_EXACT
-    const linattn_status status = config ? linattn__check_exact(config, &s) : LINATTN_OK;
-    if (status != LINATTN_OK) return status;
-#endif
     return linattn__check_config(config, &s);
 }
 
@@ -5382,7 +5378,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     own.heads = own.kv_heads = own.dim_value = 1;
     own.normaliser = LINATTN_NORM_DEFAULT;
     own.epsilon = 0.0f;
-    own.window = own.landmarks = 0;
+    own.window = own.landmarks = own.sinks = 0;
+    own.soft_cap = 0.0f;
+    own.alibi_slopes = NULL;
     status = linattn__check_config(&own, &s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s.m);

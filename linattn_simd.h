@@ -5248,8 +5248,8 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
 {
     const size_t place = i0 / x->group + x->offset;
     const size_t last = (i0 + lanes - 1) / x->group - i0 / x->group;
-    const size_t first = x->n_k - place > x->ahead ? place + x->ahead : x->n_k;
-    const size_t end = x->n_k - first > last ? first + last : x->n_k;
+    const size_t first = place + x->ahead < x->n_k ? place + x->ahead : x->n_k;
+    const size_t end = first + last < x->n_k ? first + last : x->n_k;
     const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
     size_t j = 0, count;
     linattn__outer a;

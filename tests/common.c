@@ -552,7 +552,7 @@ const char *normaliser_name(linattn_normaliser normaliser)
 }
 
 /* One of a few buffers in turn, so that several names fit into one message. */
-enum { CONFIG_BYTES = 320, NAME_BYTES = CONFIG_BYTES + 80 };
+enum { CONFIG_BYTES = 384, NAME_BYTES = CONFIG_BYTES + 80 };
 
 static char *name_buffer(void)
 {
@@ -567,11 +567,12 @@ static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config
     int used = snprintf(
         name, CONFIG_BYTES,
         "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
-        "window=%zu rule=%d key_heads=%zu",
+        "window=%zu rule=%d key_heads=%zu sinks=%zu soft_cap=%g%s",
         map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
         config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
         config->projection ? " projection" : "", config->features, config->degree, config->window,
-        (int)config->rule, config->key_heads);
+        (int)config->rule, config->key_heads, config->sinks, (double)config->soft_cap,
+        config->alibi_slopes ? " slopes" : "");
     return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
 }
 
@@ -805,6 +806,7 @@ static bool part_applies(const problem *p, part which)
     switch (which) {
     case PART_QUERY: return !p->config.window;
     case PART_BIDIRECTIONAL: return !p->config.window || p->n_q == p->n_k;
+    case PART_SOFTMAX: return !p->config.window || p->n_q <= p->n_k;
     case PART_SOFTMAX_CAUSAL: return p->n_q <= p->n_k;
     default: return true;
     }
