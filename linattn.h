@@ -524,7 +524,8 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
      lets it see the keys up to its place: a decode step passes n_q = 1 and the whole cache. n_q >
      n_k is then UNSUPPORTED.
    - config.window: only keys less than `window` places away, so that a causal query sees the last
-     `window` keys, its own among them. config.sinks: and the first so many keys. Keys that no query
+     `window` keys, its own among them. config.sinks: and the first so many keys; causal != 0 hides
+     keys behind a query's place all the same. Keys that no query
      of a block sees are not touched: cost grows with window + sinks, not with n_k.
    - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes n_q >
      n_k is UNSUPPORTED, with slopes more than 2^24 keys are (SIZE).
@@ -4773,7 +4774,8 @@ typedef struct linattn__exact {
     size_t offset;                       /* the place of token t is t + offset: */
     size_t ahead;                        /* it sees keys below its place + ahead, */
     size_t window, sinks;                /* if window is not 0 those above its place - window and
-                                            those below sinks */
+                                            those below sinks, */
+    size_t shown;                        /* and these keys wherever it stands */
     float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
     float cap;       /* 0: none */
     const float *slopes; /* of the group's heads, or NULL */
@@ -4883,7 +4885,7 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->d = s->d;
     e->dv = s->dv;
     e->q_element = e->k_element = e->v_element = LINATTN_F32;
-    e->offset = e->window = e->sinks = 0;
+    e->offset = e->window = e->sinks = e->shown = 0;
     e->ahead = e->n_k;
     e->cap = 0.0f;
     e->slopes = NULL;
@@ -4923,6 +4925,7 @@ static void linattn__exact_places(linattn__exact_work *w, const linattn_config *
     if (causal) e->ahead = 1;
     e->window = config->window;
     e->sinks = config->sinks;
+    if (!causal) e->shown = config->sinks;
     e->cap = config->soft_cap;
     e->slopes = config->alibi_slopes;
 }

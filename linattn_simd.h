@@ -5125,12 +5125,14 @@ static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, 
 static int la_edges(const linattn__exact *x, la_exact_scratch *w, size_t count, size_t place,
                     size_t first, size_t last)
 {
-    int edge = w->index[count - 1] >= first;
+    int edge = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         const size_t j = w->index[i];
-        w->order[i] = j < first ? -1.0f : (float)(j - first);
+        const int late = j >= first && j >= x->shown;
+        w->order[i] = late ? (float)(j - first) : -1.0f;
         w->late[i] = LINATTN__FLT_MAX;
+        edge |= late;
         if (!x->window || j < x->sinks) continue;
         w->late[i] = (float)(j + x->window - 1 - place);
         edge |= j + x->window - 1 - place < last;
@@ -5249,7 +5251,8 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
     const size_t place = i0 / x->group + x->offset;
     const size_t last = (i0 + lanes - 1) / x->group - i0 / x->group;
     const size_t first = place + x->ahead < x->n_k ? place + x->ahead : x->n_k;
-    const size_t end = first + last < x->n_k ? first + last : x->n_k;
+    const size_t seen = first + last > x->shown ? first + last : x->shown;
+    const size_t end = seen < x->n_k ? seen : x->n_k;
     const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
     size_t j = 0, count;
     linattn__outer a;

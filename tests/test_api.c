@@ -2175,8 +2175,9 @@ static void agents_as_structs(void **state)
                                     linattn_output_rows(alone[i].out), 1, NULL),
                      LINATTN_OK, "an agent alone");
     }
-    linattn_view q = {agents->q, 0, 0, RECORD}, k = {agents->k, 0, 0, RECORD};
-    linattn_view v = {agents->v, 0, 0, RECORD};
+    linattn_view q = linattn_rows(agents->q), k = linattn_rows(agents->k);
+    linattn_view v = linattn_rows(agents->v);
+    q.stride_sequence = k.stride_sequence = v.stride_sequence = RECORD;
     linattn_output out = {agents->out, 0, 0, RECORD};
     check_status(linattn_causal_many(list, SEQUENCES, q, k, v, out, 1, NULL), LINATTN_OK,
                  "agents as structs");
