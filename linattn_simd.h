@@ -94,6 +94,7 @@
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
 #define la_edges LA_NAME(edges)
+#define la_elements LA_NAME(elements)
 #define la_end_rows LA_NAME(end_rows)
 #define la_eq LA_NAME(eq)
 #define la_exact_begin LA_NAME(exact_begin)
@@ -109,6 +110,10 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_factor LA_NAME(factor)
+#define la_few_outputs LA_NAME(few_outputs)
+#define la_few_scores LA_NAME(few_scores)
+#define la_few_values LA_NAME(few_values)
+#define la_fetch_rows LA_NAME(fetch_rows)
 #define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
@@ -4972,6 +4977,17 @@ static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t n,
     la_store_part(to + i, la_wide(part, bf), (int)(n - i));
 }
 
+/* LA_W elements of a row from i on, zeros from `part` on. */
+LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int element)
+{
+    const float *const at = linattn__beyond(row, i, element);
+    float tail[LA_W];
+    if (element == LINATTN_F32) return la_load_part(at, part);
+    if (part == LA_W) return la_wide(at, element == LINATTN_BF16);
+    la_widen(at, element, (size_t)part, tail);
+    return la_load_part(tail, part);
+}
+
 /* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
 LINATTN__INLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w, size_t j,
                                  size_t count, const float **k)
@@ -5176,20 +5192,12 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
 {
     const la_vec pre = la_set1(x->pre);
     const float *q[LA_W];
-    float wide[LA_W];
     size_t f, l;
     for (l = 0; l < LA_W; l++) q[l] = la_exact_query(x, i0 + (l < lanes ? l : lanes - 1));
     for (f = 0; f < x->d; f += LA_W) {
         const int part = la_lanes_left(x->d, f);
         la_vec a[LA_W];
-        for (l = 0; l < LA_W; l++) {
-            const float *at = linattn__beyond(q[l], f, x->q_element);
-            if (x->q_element != LINATTN_F32) {
-                la_widen(at, x->q_element, (size_t)part, wide);
-                at = wide;
-            }
-            a[l] = la_mul(la_load_part(at, part), pre);
-        }
+        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_elements(q[l], f, part, x->q_element), pre);
         la_transpose(a);
         for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
     }
@@ -5242,6 +5250,104 @@ static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, siz
     for (l = 0; l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
+/* Where only `few` lanes hold queries, in a decode step say, lanes are better used for keys in the
+   scores, and for columns in the outputs. The sums are those of the tiles. */
+#define LA_FEW (LA_W > 1 ? LA_W / 2 : 0)
+#define LA_FEW_GROUPS 4 /* vectors of keys */
+#define LA_FEW_VECS 8   /* of columns */
+
+/* As la_scores, for two lanes; the others are given the scores of the second. */
+static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
+                                            size_t count)
+{
+    const la_vec post = la_set1(x->post);
+    size_t j, f, g, r, c;
+    for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
+        const float *row[LA_FEW_GROUPS * LA_W];
+        la_vec acc[2 * LA_FEW_GROUPS];
+        float score[2][LA_FEW_GROUPS * LA_W];
+        for (r = 0; r < LA_FEW_GROUPS * LA_W; r++)
+            row[r] = linattn__beyond(x->k, w->index[j + r < count ? j + r : count - 1] * x->k_token,
+                                     x->k_element);
+        LINATTN__UNROLL for (g = 0; g < 2 * LA_FEW_GROUPS; g++) acc[g] = la_zero();
+        for (f = 0; f < x->d; f += LA_W) {
+            const int part = la_lanes_left(x->d, f);
+            const float *q = w->q + f * LA_W;
+            la_vec k[LA_FEW_GROUPS * LA_W];
+            for (g = 0; g < LA_FEW_GROUPS; g++) {
+                for (r = g * LA_W; r < (g + 1) * LA_W; r++)
+                    k[r] = la_elements(row[r], f, part, x->k_element);
+                la_transpose(k + g * LA_W);
+            }
+            for (c = 0; c < (size_t)part; c++, q += LA_W) {
+                const la_vec first = la_set1(q[0]), second = la_set1(q[1]);
+                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++)
+                {
+                    const la_vec y = k[g * LA_W + c];
+                    acc[g] = la_fma(y, first, acc[g]);
+                    acc[LA_FEW_GROUPS + g] = la_fma(y, second, acc[LA_FEW_GROUPS + g]);
+                }
+            }
+        }
+        for (g = 0; g < 2 * LA_FEW_GROUPS; g++)
+            la_store(score[g / LA_FEW_GROUPS] + g % LA_FEW_GROUPS * LA_W, la_mul(acc[g], post));
+        for (r = 0; r < LA_FEW_GROUPS * LA_W && j + r < count; r++) {
+            la_store(w->p + (j + r) * LA_W, la_set1(score[1][r]));
+            w->p[(j + r) * LA_W] = score[0][r];
+        }
+    }
+}
+
+/* Columns from c0 on of the outputs of one lane, NR vectors, of which the last has `part`:
+   o[c] += sum over the keys of weight v[c]. */
+LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
+                                   size_t lane, size_t c0, int part, const size_t NR)
+{
+    const size_t columns = (NR - 1) * LA_W + (size_t)part;
+    float *const o = w->o + c0 * LA_W + lane;
+    float row[LA_FEW_VECS * LA_W];
+    la_vec acc[LA_FEW_VECS];
+    size_t j, c, r;
+    for (c = 0; c < columns; c++) row[c] = o[c * LA_W];
+    LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] = la_load(row + r * LA_W);
+    for (j = 0; j < count; j++) {
+        const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
+        const float *const weight = w->p + j * LA_W + lane;
+        const la_vec y = la_set1(*weight);
+        if (*weight < 0.0f) continue; /* not seen */
+        LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
+            la_fma(la_elements(v, c0 + r * LA_W, NR > 1 ? LA_W : part, x->v_element), y, acc[r]);
+    }
+    LINATTN__UNROLL for (r = 0; r < NR; r++) la_store(row + r * LA_W, acc[r]);
+    for (c = 0; c < columns; c++) o[c * LA_W] = row[c];
+}
+
+static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_exact_scratch *w,
+                                             size_t count, size_t lanes)
+{
+    size_t l, c;
+    for (l = 0; l < lanes; l++) {
+        for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
+            la_few_values(x, w, count, l, c, LA_W, LA_FEW_VECS);
+        for (; c < x->dv; c += LA_W) la_few_values(x, w, count, l, c, la_lanes_left(x->dv, c), 1);
+    }
+}
+
+/* Fetches the keys and values that come next: rows of a cache may lie pages apart. */
+static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, size_t end)
+{
+    const size_t stop = end - j < LINATTN__EXACT_KEYS ? end : j + LINATTN__EXACT_KEYS;
+    size_t f;
+    for (; j < stop; j++) {
+        const float *const k = linattn__beyond(x->k, j * x->k_token, x->k_element);
+        const float *const v = linattn__beyond(x->v, j * x->v_token, x->v_element);
+        for (f = 0; f < x->d; f += x->k_element == LINATTN_F32 ? 16 : 32)
+            LINATTN__FETCH(linattn__beyond(k, f, x->k_element));
+        for (f = 0; f < x->dv; f += x->v_element == LINATTN_F32 ? 16 : 32)
+            LINATTN__FETCH(linattn__beyond(v, f, x->v_element));
+    }
+}
+
 /* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
    so that few tokens still fill vectors. All lanes see keys below `first`, none from `end` on and
    none from sinks to `low`. */
@@ -5254,6 +5360,7 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
     const size_t seen = first + last > x->shown ? first + last : x->shown;
     const size_t end = seen < x->n_k ? seen : x->n_k;
     const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
+    const int few = NQ == 1 && lanes <= LA_FEW;
     size_t j = 0, count;
     linattn__outer a;
     la_exact_begin(x, w, i0, lanes, NQ * LA_W);
@@ -5263,20 +5370,31 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
     a.b = w->p;
     a.rows = x->dv;
     while (j < end) {
+        int masked;
         j = la_gather(x, w, j, low, end, &count);
         if (count == 0) continue;
-        la_scores(x, w, count, NQ);
+        if (few) la_fetch_rows(x, j, end);
+        if (few && lanes <= 2)
+            la_few_scores(x, w, count);
+        else
+            la_scores(x, w, count, NQ);
         if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, place, NQ * LA_W);
+        masked = (x->window || w->index[count - 1] >= first) &&
+                 la_edges(x, w, count, place, first, last);
+        if (masked)
+            la_weigh(x, w, count, 1, NQ);
+        else
+            la_weigh(x, w, count, 0, NQ);
+        if (few) {
+            la_few_outputs(x, w, count, lanes);
+            continue;
+        }
         a.count = count;
         a.a = la_values(x, w, count, &a.a_row);
-        if ((x->window || w->index[count - 1] >= first) &&
-            la_edges(x, w, count, place, first, last)) {
-            la_weigh(x, w, count, 1, NQ);
+        if (masked)
             la_outer(&a, 1, NQ);
-        } else {
-            la_weigh(x, w, count, 0, NQ);
+        else
             la_outer(&a, 0, NQ);
-        }
     }
     la_exact_end(x, w, i0, lanes, NQ * LA_W);
 }
@@ -5811,6 +5929,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_edge_end
 #undef la_edge_rows
 #undef la_edges
+#undef la_elements
 #undef la_end_rows
 #undef la_eq
 #undef la_exact_begin
@@ -5826,6 +5945,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
+#undef la_few_outputs
+#undef la_few_scores
+#undef la_few_values
+#undef la_fetch_rows
 #undef la_fill
 #undef la_finish
 #undef la_first
@@ -6059,6 +6182,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EACH_VEC
 #undef LA_EXACT_LANES
 #undef LA_EXACT_VECS
+#undef LA_FEW
+#undef LA_FEW_GROUPS
+#undef LA_FEW_VECS
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
