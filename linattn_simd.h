@@ -328,6 +328,7 @@
 #define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
+#define la_weigh_seen LA_NAME(weigh_seen)
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
 #define la_zero LA_NAME(zero)
@@ -2299,7 +2300,8 @@ static void la_causal(const linattn__span *s)
 
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
-   weights, c = outputs). With `masked`, lanes leave out the terms whose b is below zero. */
+   weights, c = outputs). With `masked`, lanes leave out the terms whose b is -1 (or NaN:
+   what they come to is NaN in any case). */
 LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int masked,
                                    const size_t MR, const size_t NR)
 {
@@ -2319,7 +2321,7 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
             {
                 const la_vec sum = la_fma(ar, y[j], acc[r * NR + j]);
                 if (masked)
-                    acc[r * NR + j] = la_select(la_gt(la_zero(), y[j]), acc[r * NR + j], sum);
+                    acc[r * NR + j] = la_select(la_gt(y[j], la_set1(-0.5f)), sum, acc[r * NR + j]);
                 else
                     acc[r * NR + j] = sum;
             }
@@ -4989,13 +4991,14 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
 }
 
 /* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
-LINATTN__INLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w, size_t j,
-                                 size_t count, const float **k)
+static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
+                                          size_t j, size_t count, const float **k)
 {
     const size_t last = count - 1 - j;
     size_t r;
-    LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++) k[r] =
-        linattn__beyond(x->k, w->index[j + (r < last ? r : last)] * x->k_token, x->k_element);
+    for (r = 0; r < LA_UPDATE_ROWS; r++)
+        k[r] =
+            linattn__beyond(x->k, w->index[j + (r < last ? r : last)] * x->k_token, x->k_element);
     for (r = 0; x->k_element != LINATTN_F32 && r < LA_UPDATE_ROWS; r++) {
         float *const row = w->k + (r < last ? r : last) * x->d;
         if (r <= last) la_widen(k[r], x->k_element, x->d, row);
@@ -5080,12 +5083,11 @@ LINATTN__INLINE la_vec la_seen(const la_exact_scratch *w, size_t u, size_t j, la
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
    `masked` there are keys that some lanes do not see: their weight is -1. */
-LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                              const int masked, const size_t NQ)
+LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                   size_t row, const int masked)
 {
-    const size_t row = NQ * LA_W;
     size_t j, u, c;
-    for (u = 0; u < NQ; u++) {
+    for (u = 0; u < row / LA_W; u++) {
         float *const p = w->p + u * LA_W;
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
@@ -5111,6 +5113,16 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
         }
         la_store(w->den + u * LA_W, sum);
     }
+}
+
+/* Not inlined, as this is not worth a copy for every number of vectors. */
+static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                       size_t row, int masked)
+{
+    if (masked)
+        la_weigh_seen(x, w, count, row, 1);
+    else
+        la_weigh_seen(x, w, count, row, 0);
 }
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
@@ -5252,9 +5264,9 @@ static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, siz
 
 /* Where only `few` lanes hold queries, in a decode step say, lanes are better used for keys in the
    scores, and for columns in the outputs. The sums are those of the tiles. */
-#define LA_FEW (LA_W > 1 ? LA_W / 2 : 0)
+#define LA_FEW (LA_W / 2)
 #define LA_FEW_GROUPS 4 /* vectors of keys */
-#define LA_FEW_VECS 8   /* of columns */
+#define LA_FEW_VECS 4   /* of columns */
 
 /* As la_scores, for two lanes; the others are given the scores of the second. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
@@ -5360,7 +5372,7 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
     const size_t seen = first + last > x->shown ? first + last : x->shown;
     const size_t end = seen < x->n_k ? seen : x->n_k;
     const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
-    const int few = NQ == 1 && lanes <= LA_FEW;
+    const int few = LA_FEW > 0 && NQ == 1 && lanes <= LA_FEW;
     size_t j = 0, count;
     linattn__outer a;
     la_exact_begin(x, w, i0, lanes, NQ * LA_W);
@@ -5381,10 +5393,7 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
         if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, place, NQ * LA_W);
         masked = (x->window || w->index[count - 1] >= first) &&
                  la_edges(x, w, count, place, first, last);
-        if (masked)
-            la_weigh(x, w, count, 1, NQ);
-        else
-            la_weigh(x, w, count, 0, NQ);
+        la_weigh(x, w, count, NQ * LA_W, masked);
         if (few) {
             la_few_outputs(x, w, count, lanes);
             continue;
@@ -6163,6 +6172,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_visible
 #undef la_weigh
 #undef la_weigh_query
+#undef la_weigh_seen
 #undef la_wide
 #undef la_widen
 #undef la_zero
