@@ -4969,14 +4969,16 @@ typedef struct la_exact_scratch {
 /* to[i] = number i of 16 bits from `from`. */
 static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t n, float *to)
 {
-    const int bf = element == LINATTN_BF16;
+    const uint16_t *const at = (const uint16_t *)(const void *)from;
     uint16_t part[LA_W];
-    size_t i;
-    for (i = 0; i + LA_W <= n; i += LA_W)
-        la_store(to + i, la_wide(linattn__beyond(from, i, element), bf));
+    size_t i = 0;
+    if (element == LINATTN_BF16)
+        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 1));
+    else
+        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 0));
     if (i == n) return;
-    linattn__copy(part, linattn__beyond(from, i, element), (n - i) * sizeof *part);
-    la_store_part(to + i, la_wide(part, bf), (int)(n - i));
+    linattn__copy(part, at + i, (n - i) * sizeof *part);
+    la_store_part(to + i, la_wide(part, element == LINATTN_BF16), (int)(n - i));
 }
 
 /* LA_W elements of a row from i on, zeros from `part` on. */
