@@ -1,4 +1,4 @@
-/* npy.h: NumPy's .npy files of little-endian float32 in C order.  SPDX: MIT */
+/* npy.h: NumPy's .npy files of little-endian float32, or float16, in C order.  SPDX: MIT */
 #ifndef NPY_H
 #define NPY_H
 
@@ -11,6 +11,7 @@ typedef struct npy_array {
     const char *path;
     float *data; /* to be freed */
     size_t rank, shape[NPY_MOST_AXES];
+    int half; /* data points to numbers of float16 */
 } npy_array;
 
 /* How many axes a file may have, and what they are. */
@@ -42,7 +43,7 @@ static inline int npy_bytes(const size_t *shape, size_t rank, size_t *bytes)
 typedef struct npy_header {
     const char *path, *begin, *at;
     const npy_layout *layout;
-    int has_descr, has_order, has_shape;
+    int has_descr, has_order, has_shape, half;
     size_t rank, shape[NPY_MOST_AXES];
 } npy_header;
 
@@ -89,7 +90,8 @@ static inline void npy_parse_descr(npy_header *h)
         npy_fail(h, "'descr' only once");
     }
     npy_parse_string(h, descr);
-    if (strcmp(descr, "<f4") != 0) {
+    h->half = strcmp(descr, "<f2") == 0;
+    if (!h->half && strcmp(descr, "<f4") != 0) {
         fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
     }
 }
@@ -202,29 +204,32 @@ static inline size_t npy_read_header(const input_file *in, const npy_layout *lay
 /* ---- Reading and writing -------------------------------------------------------------------- */
 
 /* From the byte order of the file to that of the machine, or back. */
-static inline void npy_swap_if_big_endian(float *data, size_t count)
+static inline void npy_swap_if_big_endian(void *data, size_t count, size_t size)
 {
     const uint16_t one = 1;
-    unsigned char low;
+    unsigned char low, *at = data;
     memcpy(&low, &one, 1);
-    for (size_t i = 0; i < count && !low; i++) {
-        unsigned char b[4];
-        memcpy(b, &data[i], 4);
-        const unsigned char swapped[4] = {b[3], b[2], b[1], b[0]};
-        memcpy(&data[i], swapped, 4);
+    for (size_t i = 0; i < count && !low; i++, at += size) {
+        for (size_t b = 0; b < size / 2; b++) {
+            unsigned char byte = at[b];
+            at[b] = at[size - 1 - b];
+            at[size - 1 - b] = byte;
+        }
     }
 }
 
-static inline npy_array npy_read(const char *path, const npy_layout *layout)
+/* Of float32 or float16: see npy_array.half. */
+static inline npy_array npy_read_any(const char *path, const npy_layout *layout)
 {
     npy_header h;
     input_file in = open_input(path);
     size_t offset = npy_read_header(&in, layout, &h), bytes;
-    npy_array a = {.path = path, .rank = h.rank};
+    npy_array a = {.path = path, .rank = h.rank, .half = h.half};
     memcpy(a.shape, h.shape, sizeof a.shape);
     if (!npy_bytes(a.shape, a.rank, &bytes)) {
         fail("%s: its shape is too large", path);
     }
+    bytes = a.half ? bytes / 2 : bytes;
     if (in.bytes < offset || in.bytes - offset != bytes) {
         fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
              in.bytes - offset < bytes ? "truncated" : "bytes behind its end", in.bytes - offset,
@@ -233,7 +238,16 @@ static inline npy_array npy_read(const char *path, const npy_layout *layout)
     a.data = allocate(bytes);
     read_bytes(&in, a.data, bytes, "data");
     fclose(in.stream);
-    npy_swap_if_big_endian(a.data, bytes / sizeof(float));
+    npy_swap_if_big_endian(a.data, a.half ? bytes / 2 : bytes / 4, a.half ? 2 : 4);
+    return a;
+}
+
+static inline npy_array npy_read(const char *path, const npy_layout *layout)
+{
+    npy_array a = npy_read_any(path, layout);
+    if (a.half) {
+        fail("%s: dtype '<f2', expected '<f4' (little-endian float32)", path);
+    }
     return a;
 }
 
@@ -269,7 +283,7 @@ static inline void npy_write(output_file *file, const void *content)
     for (size_t left = bytes / sizeof(float), at = 0, n; left; left -= n, at += n) {
         n = left < FLOATS ? left : FLOATS;
         memcpy(block, a->data + at, n * sizeof(float));
-        npy_swap_if_big_endian(block, n);
+        npy_swap_if_big_endian(block, n, sizeof(float));
         write_bytes(file, block, n * sizeof(float));
     }
 }
