@@ -269,7 +269,9 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 /* Which field of this config is refused and why, as a short English sentence that begins with the
    field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
    only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
-   CONFIG for, and a favor without projection. */
+   CONFIG for, and a favor without projection. linattn_config_check is about states: what exact
+   attention alone takes (sinks, soft_cap, alibi_slopes) it refuses (UNSUPPORTED), wrong or right, and
+   linattn_workspace_size tells whether exact attention takes a config. */
 LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
 /* The number m of features of the config's map. 0 if refused. */
@@ -525,8 +527,8 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
      n_k is then UNSUPPORTED.
    - config.window: only keys less than `window` places away, so that a causal query sees the last
      `window` keys, its own among them. config.sinks: and the first so many keys; causal != 0 hides
-     keys behind a query's place all the same. Keys that no query
-     of a block sees are not touched: cost grows with window + sinks, not with n_k.
+     those beyond a query's place all the same. Cost grows with window + sinks, not with n_k: what
+     no query of a block sees is not even read.
    - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes n_q >
      n_k is UNSUPPORTED, with slopes more than 2^24 keys are (SIZE).
    - q, k and v may each be f16 or bf16: see linattn_element. Where such an input and the output
@@ -547,8 +549,9 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
    Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
    Errors: NULL, SIZE, CONFIG (linattn_config_error says which field), ELEMENT, UNSUPPORTED, OVERLAP,
    WORKSPACE.
-   Cost: 2 (dim_key + dim_value) flops and one exp per query, visible key and head; a soft cap
-   COST_CAP, slopes COST_SLOPES. */
+   Cost: 2 (dim_key + dim_value) flops and one exp per query, visible key and head; at (128,128) a
+   soft cap takes some 15 % more, slopes 10 %, operands of 16 bits in a prefill 5 to 10 %, and decode
+   steps over long caches are up to twice as fast. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,

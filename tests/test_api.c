@@ -2976,10 +2976,10 @@ static void floating_point_environment_of_rules(void **state)
 static void status_strings(void **state)
 {
     (void)state;
-    for (int i = -1; i <= LINATTN_ERROR_INPUT_GATE + 2; i++) {
+    for (int i = -1; i <= LINATTN_ERROR_ELEMENT + 2; i++) {
         const char *text = linattn_status_string((linattn_status)i);
         check(text && *text, "status %d", i);
-        for (int j = 0; j < i && i <= LINATTN_ERROR_INPUT_GATE; j++)
+        for (int j = 0; j < i && i <= LINATTN_ERROR_ELEMENT; j++)
             check(strcmp(text, linattn_status_string((linattn_status)j)) != 0, "%d and %d", i, j);
     }
 }
