@@ -269,8 +269,8 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 /* Which field of this config is refused and why, as a short English sentence that begins with the
    field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
    only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
-   CONFIG for, and a favor without projection. linattn_config_check is about states: what exact
-   attention alone takes (sinks, soft_cap, alibi_slopes) it refuses (UNSUPPORTED), wrong or right, and
+   CONFIG for, and a favor without projection. linattn_config_check is about states: sinks, soft_cap
+   and alibi_slopes, which exact attention alone takes, are UNSUPPORTED there, wrong or right, and
    linattn_workspace_size tells whether exact attention takes a config. */
 LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
@@ -296,8 +296,8 @@ typedef enum linattn_element {
    samples, say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
-   element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its type;
-   linattn_rows_as makes such views without a cast. Calls that do not take them return ELEMENT.
+   element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its
+   type; linattn_rows_as makes such views without a cast. Calls that do not take them return ELEMENT.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
@@ -529,8 +529,8 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
      `window` keys, its own among them. config.sinks: and the first so many keys; causal != 0 hides
      those beyond a query's place all the same. Cost grows with window + sinks, not with n_k: what
      no query of a block sees is not even read.
-   - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes n_q >
-     n_k is UNSUPPORTED, with slopes more than 2^24 keys are (SIZE).
+   - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes
+     n_q > n_k is UNSUPPORTED; with slopes more than 2^24 keys are refused (SIZE).
    - q, k and v may each be f16 or bf16: see linattn_element. Where such an input and the output
      share a buffer, either must lie whole before the other.
    A layer of Gemma 2 that decodes with a cache of f16 [n][4][256]:
@@ -547,11 +547,11 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
    the bits of none, unless keys are masked. map and normaliser with all that belongs to them
    (epsilon, features, projection, degree) are ignored, whatever they hold. No visible key: zeros.
    Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
-   Errors: NULL, SIZE, CONFIG (linattn_config_error says which field), ELEMENT, UNSUPPORTED, OVERLAP,
-   WORKSPACE.
+   Errors: NULL, SIZE, CONFIG (linattn_config_error says which field), ELEMENT, UNSUPPORTED,
+   OVERLAP, WORKSPACE.
    Cost: 2 (dim_key + dim_value) flops and one exp per query, visible key and head; at (128,128) a
-   soft cap takes some 15 % more, slopes 10 %, operands of 16 bits in a prefill 5 to 10 %, and decode
-   steps over long caches are up to twice as fast. */
+   soft cap takes some 15 % more, slopes 10 %. Operands of 16 bits: prefill takes 5 to 10 % more,
+   decode steps over long caches are up to twice as fast. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
