@@ -297,7 +297,8 @@ typedef enum linattn_element {
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its
-   type; linattn_rows_as makes such views without a cast. Calls that do not take them return ELEMENT.
+   type; linattn_rows_as makes such views without a cast. Calls that take floats alone return
+   ELEMENT.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;

@@ -238,8 +238,8 @@ static void configs_are_refused(void **state)
     }
 }
 
-/* Whatever a config says about maps, exact attention and Nystroem are the same; Nystroem whatever it
-   says about windows. */
+/* Whatever a config says about maps, exact attention and Nystroem are the same; Nystroem is, too,
+   whatever it says about windows. */
 static void maps_do_not_matter_to_exact_attention(void **state)
 {
     (void)state;
