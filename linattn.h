@@ -5839,6 +5839,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
 #undef LINATTN__DRIFT
+#undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
@@ -5916,6 +5917,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__MAX_WINDOW
 #undef LINATTN__MONOMIALS
+#undef LINATTN__MOST_DISTANCE
 #undef LINATTN__MOST_STEPS
 #undef LINATTN__NOINLINE
 #undef LINATTN__ON_AVX2
