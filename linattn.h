@@ -4764,7 +4764,9 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 /* ---- Exact attention ------------------------------------------------------------------------- */
 
 #define LINATTN__EXACT_KEYS 64
-#define LINATTN__EXACT_LANES 48
+#define LINATTN__EXACT_LANES 48 /* queries at a time */
+#define LINATTN__EXACT_QUERIES                                                                     \
+    96 /* that share keys and values of 16 bits once they are converted */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */
@@ -4786,12 +4788,10 @@ typedef struct linattn__exact {
 } linattn__exact;
 
 #define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
-#define LINATTN__EXACT_ROWS 8 /* keys that are converted at a time */
 
 static size_t linattn__exact_floats(size_t d, size_t dv)
 {
-    return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv +
-           LINATTN__EXACT_ROWS * d;
+    return LINATTN__EXACT_P + (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
 }
 
 /* What lies `count` elements on. */
@@ -5843,7 +5843,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
-#undef LINATTN__EXACT_ROWS
+#undef LINATTN__EXACT_QUERIES
 #undef LINATTN__EXPDEF
 #undef LINATTN__EXPONENT
 #undef LINATTN__EXP_HIGH

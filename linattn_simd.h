@@ -100,6 +100,8 @@
 #define la_exact_begin LA_NAME(exact_begin)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
+#define la_exact_keys LA_NAME(exact_keys)
+#define la_exact_lanes LA_NAME(exact_lanes)
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
 #define la_exact_query LA_NAME(exact_query)
@@ -331,6 +333,7 @@
 #define la_weigh_seen LA_NAME(weigh_seen)
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
+#define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
 
 /* ==== (A) The vocabulary ======================================================================
@@ -4953,17 +4956,21 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
    its own lane, and the running maximum and the denominator are vectors. */
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
+#define LA_EXACT_TILES                                                                             \
+    (LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES : 8)
 
-/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
+/* Scratch of a tile of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
    around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
    limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
-   <= late[i]. */
+   <= late[i]. Tiles that share a block of keys share all but q, o and what comes last. */
 typedef struct la_exact_scratch {
-    float *q, *p, *o, *v, *k;
+    float *q, *p, *o, *v, *k, *order, *late;
+    size_t *index;
+    size_t i0, lanes;   /* its queries */
+    size_t place;       /* of the first */
+    size_t first, last; /* all lanes see keys below `first`; limit of the last lane */
     float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
     float slope[LA_EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS], late[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS];
 } la_exact_scratch;
 
 /* to[i] = number i of 16 bits from `from`. */
@@ -4996,15 +5003,10 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
 static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
-    const size_t last = count - 1 - j;
     size_t r;
-    for (r = 0; r < LA_UPDATE_ROWS; r++)
-        k[r] =
-            linattn__beyond(x->k, w->index[j + (r < last ? r : last)] * x->k_token, x->k_element);
-    for (r = 0; x->k_element != LINATTN_F32 && r < LA_UPDATE_ROWS; r++) {
-        float *const row = w->k + (r < last ? r : last) * x->d;
-        if (r <= last) la_widen(k[r], x->k_element, x->d, row);
-        k[r] = row;
+    for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
+        k[r] = x->k + w->index[j] * x->k_token;
+        if (x->k_element != LINATTN_F32) k[r] = w->k + j * x->d;
     }
 }
 
@@ -5052,14 +5054,14 @@ LINATTN__INLINE la_vec la_tanh(la_vec x)
     return la_select(la_gt(la_set1(-0.6f), x), la_sub(la_zero(), high), low);
 }
 
-/* Soft cap and slopes change the scores of a block, whose first lane has the place `place`. */
+/* Soft cap and slopes change the scores of a block of keys. */
 static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_scratch *w,
-                                        size_t count, size_t place, size_t row)
+                                        size_t count, size_t row)
 {
     const la_vec cap = la_set1(x->cap);
     size_t j, l;
     for (j = 0; j < count; j++) {
-        const float ahead = (float)((double)place - (double)w->index[j]);
+        const float ahead = (float)((double)w->place - (double)w->index[j]);
         float *const p = w->p + j * row;
         for (l = 0; l < row; l += LA_W) {
             la_vec y = la_load(p + l);
@@ -5131,7 +5133,7 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, la_exact_scratch
    leaves no trace in the order of the sums. Keys from sinks to `low` are not seen. Under a window
    blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
    Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t low,
+static size_t la_gather(const linattn__exact *x, const la_exact_scratch *w, size_t j, size_t low,
                         size_t end, size_t *count)
 {
     size_t c = 0, stop = end;
@@ -5152,42 +5154,49 @@ static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, 
 }
 
 /* Which lanes see the keys listed. Returns whether any of them does not see all. */
-static int la_edges(const linattn__exact *x, la_exact_scratch *w, size_t count, size_t place,
-                    size_t first, size_t last)
+static int la_edges(const linattn__exact *x, const la_exact_scratch *w, size_t count)
 {
     int edge = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         const size_t j = w->index[i];
-        const int late = j >= first && j >= x->shown;
-        w->order[i] = late ? (float)(j - first) : -1.0f;
+        const int late = j >= w->first && j >= x->shown;
+        w->order[i] = late ? (float)(j - w->first) : -1.0f;
         w->late[i] = LINATTN__FLT_MAX;
         edge |= late;
         if (!x->window || j < x->sinks) continue;
-        w->late[i] = (float)(j + x->window - 1 - place);
-        edge |= j + x->window - 1 - place < last;
+        w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
+        edge |= j + x->window <= w->place + w->last;
     }
     return edge;
 }
 
+/* Rows of 16 bits of the keys listed, as floats. */
+static void la_widen_rows(const la_exact_scratch *w, size_t count, const float *from, size_t token,
+                          int element, size_t dim, float *to)
+{
+    size_t j;
+    for (j = 0; j < count; j++)
+        la_widen(linattn__beyond(from, w->index[j] * token, element), element, dim, to + j * dim);
+}
+
 /* Where the values of a block lie: in place, or packed where masked tokens lie between, or they are
    of 16 bits. */
-static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size_t count,
+static const float *la_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
                               size_t *stride)
 {
     size_t j, c;
-    if (x->v_element == LINATTN_F32 && w->index[count - 1] - w->index[0] == count - 1) {
+    *stride = x->dv;
+    if (x->v_element != LINATTN_F32) {
+        la_widen_rows(w, count, x->v, x->v_token, x->v_element, x->dv, w->v);
+        return w->v;
+    }
+    if (w->index[count - 1] - w->index[0] == count - 1) {
         *stride = x->v_token;
         return x->v + w->index[0] * x->v_token;
     }
-    for (j = 0; j < count; j++) {
-        const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
-        if (x->v_element != LINATTN_F32)
-            la_widen(v, x->v_element, x->dv, w->v + j * x->dv);
-        else
-            for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = v[c];
-    }
-    *stride = x->dv;
+    for (j = 0; j < count; j++)
+        for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = x->v[w->index[j] * x->v_token + c];
     return w->v;
 }
 
@@ -5217,10 +5226,13 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     }
 }
 
-static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t i0, size_t lanes,
-                           size_t row)
+static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t row)
 {
     size_t l, f;
+    const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
+    w->place = i0 / x->group + x->offset;
+    w->last = last / x->group - i0 / x->group;
+    w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
     for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
         const size_t i = i0 + (l < lanes ? l : lanes - 1);
@@ -5249,15 +5261,14 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t i0,
-                         size_t lanes, size_t row)
+static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t row)
 {
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
-        const size_t i = i0 + l;
+        const size_t i = w->i0 + l;
         out[l] = NULL;
-        if (l < lanes)
+        if (l < w->lanes)
             out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
         scale[l] = linattn__inverse(w->den[l]);
     }
@@ -5362,73 +5373,100 @@ static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, s
     }
 }
 
-/* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
-   so that few tokens still fill vectors. All lanes see keys below `first`, none from `end` on and
-   none from sinks to `low`. */
-LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t i0,
-                                    size_t lanes, const size_t NQ)
+/* One tile and one block of keys. */
+LINATTN__INLINE void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                   linattn__outer *a, const int few, const size_t NQ)
 {
-    const size_t place = i0 / x->group + x->offset;
-    const size_t last = (i0 + lanes - 1) / x->group - i0 / x->group;
-    const size_t first = place + x->ahead < x->n_k ? place + x->ahead : x->n_k;
-    const size_t seen = first + last > x->shown ? first + last : x->shown;
-    const size_t end = seen < x->n_k ? seen : x->n_k;
-    const size_t low = x->window && place >= x->window ? place - x->window + 1 : 0;
-    const int few = LA_FEW > 0 && NQ == 1 && lanes <= LA_FEW;
-    size_t j = 0, count;
+    int masked;
+    if (few && w->lanes <= 2)
+        la_few_scores(x, w, count);
+    else
+        la_scores(x, w, count, NQ);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, NQ * LA_W);
+    masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
+    la_weigh(x, w, count, NQ * LA_W, masked);
+    a->c = w->o;
+    if (few)
+        la_few_outputs(x, w, count, w->lanes);
+    else if (masked)
+        la_outer(a, 1, NQ);
+    else
+        la_outer(a, 0, NQ);
+}
+
+/* The queries of some tiles, of NQ vectors each. Queries are counted over tokens and the heads of
+   the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`, nor
+   from `end` on. */
+LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
+                                    const size_t NQ)
+{
+    const int few = LA_FEW > 0 && NQ == 1 && w->lanes <= LA_FEW;
+    const la_exact_scratch *const final = w + tiles - 1;
+    size_t i, j = 0, low, end, count;
     linattn__outer a;
-    la_exact_begin(x, w, i0, lanes, NQ * LA_W);
-    a.c = w->o;
+    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, NQ * LA_W);
+    low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
+    end = final->first + final->last > x->shown ? final->first + final->last : x->shown;
+    if (end > x->n_k) end = x->n_k;
     a.c_row = a.b_row = NQ * LA_W;
     a.c_vec = LA_W;
     a.b = w->p;
     a.rows = x->dv;
     while (j < end) {
-        int masked;
         j = la_gather(x, w, j, low, end, &count);
         if (count == 0) continue;
         if (few) la_fetch_rows(x, j, end);
-        if (few && lanes <= 2)
-            la_few_scores(x, w, count);
-        else
-            la_scores(x, w, count, NQ);
-        if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, place, NQ * LA_W);
-        masked = (x->window || w->index[count - 1] >= first) &&
-                 la_edges(x, w, count, place, first, last);
-        la_weigh(x, w, count, NQ * LA_W, masked);
-        if (few) {
-            la_few_outputs(x, w, count, lanes);
-            continue;
-        }
+        if (x->k_element != LINATTN_F32 && !(few && w->lanes <= 2))
+            la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
         a.count = count;
-        a.a = la_values(x, w, count, &a.a_row);
-        if (masked)
-            la_outer(&a, 1, NQ);
-        else
-            la_outer(&a, 0, NQ);
+        if (!few) a.a = la_values(x, w, count, &a.a_row);
+        for (i = 0; i < tiles; i++)
+            if (w->index[0] < w[i].first + w[i].last || w->index[0] < x->shown)
+                la_exact_keys(x, w + i, count, &a, few, NQ);
     }
-    la_exact_end(x, w, i0, lanes, NQ * LA_W);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, NQ * LA_W);
+}
+
+/* How many queries the next tile has, of those that are left. */
+LINATTN__INLINE size_t la_exact_lanes(size_t left)
+{
+    /* two tiles of two vectors are better than one of three and one of one */
+    if (LA_EXACT_VECS == 3 && left > 3 * LA_W && left <= 4 * LA_W) return 2 * LA_W;
+    return left < LA_EXACT_LANES ? left : LA_EXACT_LANES;
 }
 
 static void la_softmax(const linattn__exact *x)
 {
-    la_exact_scratch w;
-    size_t i, lanes;
-    w.p = x->scratch;
-    w.q = w.p + LINATTN__EXACT_P;
-    w.o = w.q + LINATTN__EXACT_LANES * x->d;
-    w.v = w.o + LINATTN__EXACT_LANES * x->dv;
-    w.k = w.v + LINATTN__EXACT_KEYS * x->dv;
-    for (i = x->begin; i < x->end; i += lanes) {
-        lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
-        /* two blocks of two vectors are better than one of three and one of one */
-        if (LA_EXACT_VECS == 3 && x->end - i > 3 * LA_W && x->end - i <= 4 * LA_W) lanes = 2 * LA_W;
-        if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
-            la_exact_block(x, &w, i, lanes, LA_EXACT_VECS);
-        else if (lanes > LA_W)
-            la_exact_block(x, &w, i, lanes, 2);
+    const int shared = x->k_element != LINATTN_F32 || x->v_element != LINATTN_F32;
+    la_exact_scratch w[LA_EXACT_TILES];
+    float order[LINATTN__EXACT_KEYS], late[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS], i, t, tiles;
+    w->p = x->scratch;
+    w->v = w->p + LINATTN__EXACT_P;
+    w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
+    w->q = w->k + LINATTN__EXACT_KEYS * x->d;
+    w->order = order;
+    w->late = late;
+    w->index = index;
+    for (t = 0; t < LA_EXACT_TILES; t++) {
+        w[t] = w[0];
+        w[t].q = w->q + t * LA_EXACT_LANES * (x->d + x->dv);
+        w[t].o = w[t].q + LA_EXACT_LANES * x->d;
+    }
+    for (i = x->begin; i < x->end; i += tiles * w->lanes) {
+        w->i0 = i;
+        w->lanes = la_exact_lanes(x->end - i);
+        tiles = 1;
+        while (shared && tiles < LA_EXACT_TILES && x->end - i >= (tiles + 1) * LA_EXACT_LANES) {
+            w[tiles].i0 = i + tiles * LA_EXACT_LANES;
+            w[tiles++].lanes = LA_EXACT_LANES;
+        }
+        if (LA_EXACT_VECS > 2 && w->lanes > 2 * LA_W)
+            la_exact_block(x, w, tiles, LA_EXACT_VECS);
+        else if (LA_EXACT_VECS > 1 && w->lanes > LA_W)
+            la_exact_block(x, w, tiles, 2);
         else
-            la_exact_block(x, &w, i, lanes, 1);
+            la_exact_block(x, w, tiles, 1);
     }
 }
 #endif
@@ -5946,6 +5984,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exact_begin
 #undef la_exact_block
 #undef la_exact_end
+#undef la_exact_keys
+#undef la_exact_lanes
 #undef la_exact_outputs
 #undef la_exact_queries
 #undef la_exact_query
@@ -6177,6 +6217,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_weigh_seen
 #undef la_wide
 #undef la_widen
+#undef la_widen_rows
 #undef la_zero
 #undef la_vec
 #undef la_mask
@@ -6193,6 +6234,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DW
 #undef LA_EACH_VEC
 #undef LA_EXACT_LANES
+#undef LA_EXACT_TILES
 #undef LA_EXACT_VECS
 #undef LA_FEW
 #undef LA_FEW_GROUPS
