@@ -5396,8 +5396,8 @@ LINATTN__INLINE void la_exact_keys(const linattn__exact *x, la_exact_scratch *w,
 }
 
 /* The queries of some tiles, of NQ vectors each. Queries are counted over tokens and the heads of
-   the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`, nor
-   from `end` on. */
+   the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`,
+   nor from `end` on. */
 LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
                                     const size_t NQ)
 {
