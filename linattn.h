@@ -38,7 +38,8 @@
    - A bad argument is refused with a status before anything is written.
 
    LIMITS
-   - float32 only; little or big endian, but a state moves only between machines of one byte order.
+   - float32; exact attention takes f16 and bf16 operands, too. Little or big endian, but a state
+     moves only between machines of one byte order.
    - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 4, a
      window beside vector code 4.5, a rule 5.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
@@ -170,7 +171,8 @@ typedef enum linattn_status {
     LINATTN_ERROR_BETA,  /* the rule needs beta, or takes none */
     LINATTN_ERROR_READ_WRITE, /* the rule needs the vectors read and write, or takes none */
     LINATTN_ERROR_BONUS,      /* the rule takes no bonus */
-    LINATTN_ERROR_INPUT_GATE  /* the rule needs an input gate, or takes none */
+    LINATTN_ERROR_INPUT_GATE, /* the rule needs an input gate, or takes none */
+    LINATTN_ERROR_ELEMENT     /* a view's elements are of a type that this call does not take */
 } linattn_status;
 
 /* A short English sentence, never NULL. */
@@ -258,7 +260,8 @@ typedef struct linattn_config {
     size_t degree;           /* taylor, expdef: 1 to 8, 0 means 2. Odd ones may have denominators
                                 that vanish */
     size_t window;           /* 0: all tokens. Else only keys with i - window < j <= i (causal) or
-                                |i - j| < window (bidirectional) */
+                                |i - j| < window (bidirectional). Exact attention, too, where a
+                                query's place counts from the end of the keys: see there */
     size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM; 0 means 64 */
     size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
     linattn_rule rule;       /* 0 means sum. Others: the normaliser is none by default; sum and
@@ -268,6 +271,13 @@ typedef struct linattn_config {
                                 reads query and key head h / (kv_heads / key_heads): Mamba-2,
                                 Qwen3-Next. heads is then key_heads, kv_heads or 0 */
     linattn_precision precision; /* 0 means plain */
+    size_t sinks;                /* exact attention: the first `sinks` keys stay visible beside a
+                                window (Xiao et al. 2024); without a window all are, anyway */
+    float soft_cap;            /* exact attention: scores s q.k become cap tanh(s q.k / cap), as in
+                                Gemma 2; finite, > 0; 0: they stay as they are */
+    const float *alibi_slopes; /* exact attention: one finite slope for each query head, [heads];
+                                  slope * |i - j| is subtracted from the score of query i and key j,
+                                  after the soft cap (Press et al. 2022, ALiBi). NULL: none */
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
@@ -278,7 +288,9 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 /* Which field of this config is refused and why, as a short English sentence that begins with the
    field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
    only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
-   CONFIG for, and a favor without projection. */
+   CONFIG for, and a favor without projection. linattn_config_check is about states: sinks, soft_cap
+   and alibi_slopes, which exact attention alone takes, are UNSUPPORTED there, wrong or right, and
+   linattn_workspace_size tells whether exact attention takes a config. */
 LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
 /* The number m of features of the config's map. 0 if refused. */
@@ -286,19 +298,32 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* ---- Operands ------------------------------------------------------------------------------- */
 
+/* What a view's elements are. 16-bit ones are taken by exact attention alone, which computes in
+   float: the result has the bits of a call with the same numbers as floats. */
+typedef enum linattn_element {
+    LINATTN_F32 = 0,
+    LINATTN_F16,  /* binary16 of IEEE 754: _Float16, half */
+    LINATTN_BF16, /* bfloat16: the upper half of a float */
+    LINATTN_ELEMENT_COUNT
+} linattn_element;
+
 /* A strided view of [tokens][heads][dim] floats: element (t, h, i) is
-   data[t * stride_token + h * stride_head + i]. Strides are in floats. A zero stride means dense:
+   data[t * stride_token + h * stride_head + i]. Strides are in elements. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
-   slices of interleaved q|k|v buffers too; no alignment is needed beyond float's. Rows of
+   slices of interleaved q|k|v buffers too; no alignment is needed beyond the element's. Rows of
    an input may overlap: a stride smaller than a row (frames of a signal that slide by a few
    samples, say) is taken as it is.
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
+   element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its
+   type; linattn_rows_as makes such views without a cast. Calls that take floats alone return
+   ELEMENT.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
     size_t stride_token, stride_head;
     size_t stride_sequence;
+    linattn_element element;
 } linattn_view;
 
 /* The same for what is written. Its rows must not overlap one another, any input or the state:
@@ -311,6 +336,7 @@ typedef struct linattn_output {
 
 /* Dense [tokens][heads][dim]. */
 LINATTN_API linattn_view linattn_rows(const float *data);
+LINATTN_API linattn_view linattn_rows_as(const void *data, linattn_element element);
 LINATTN_API linattn_output linattn_output_rows(float *data);
 
 /* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
@@ -514,14 +540,38 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
                                                  const linattn_context *context);
 
 #ifndef LINATTN_NO_EXACT
-/* Exact attention, the baseline: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming
-   over the keys with a running maximum; no n x n matrix is stored. causal != 0: query i sees keys
-   j <= i + (n_k - n_q), the last query all keys (so a decode step passes n_q = 1 and the whole key
-   cache); n_q > n_k is then UNSUPPORTED. map and normaliser with all that belongs to them (epsilon,
-   features, projection, degree) and window are ignored, whatever they hold: every query sees all
-   keys, or all up to its own. No visible key: zeros.
+/* Exact attention: out_i = sum_j a_ij v_j, a_i = softmax_j(scale q_i.k_j), streaming over the keys
+   with a running maximum; no n x n matrix is stored. For caches of keys and values, too:
+   - Query i has the place i + (n_k - n_q), the last query that of the last key, and causal != 0
+     lets it see the keys up to its place: a decode step passes n_q = 1 and the whole cache. n_q >
+     n_k is then UNSUPPORTED.
+   - config.window: only keys less than `window` places away, so that a causal query sees the last
+     `window` keys, its own among them. config.sinks: and the first so many keys; causal != 0 hides
+     those beyond a query's place all the same. Cost grows with window + sinks, not with n_k: what
+     no query of a block sees is not even read.
+   - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes
+     n_q > n_k is UNSUPPORTED; with slopes more than 2^24 keys are refused (SIZE).
+   - q, k and v may each be f16 or bf16: see linattn_element. Where such an input and the output
+     share a buffer, either must lie whole before the other.
+   A layer of Gemma 2 that decodes with a cache of f16 [n][4][256]:
+       linattn_config config = {0};
+       config.heads = 8;
+       config.kv_heads = 4;
+       config.dim_key = 256;
+       config.window = 4096;                    // every other layer: 0
+       config.soft_cap = 50;
+       linattn_softmax(&config, linattn_rows(q), 1, linattn_rows_as(k_cache, LINATTN_F16),
+                       linattn_rows_as(v_cache, LINATTN_F16), n, linattn_output_rows(out), 1,
+                       workspace, bytes, NULL);
+   The bits are the same for any cut of the queries into calls; a window that hides nothing gives
+   the bits of none, unless keys are masked. map and normaliser with all that belongs to them
+   (epsilon, features, projection, degree) are ignored, whatever they hold. No visible key: zeros.
    Workspace: LINATTN_WORKSPACE_SOFTMAX, grows with dim_key + dim_value and the threads, not with n.
-   Cost: 2 (dim_key + dim_value) flops and one exp per query, key and head. */
+   Errors: NULL, SIZE, CONFIG (linattn_config_error says which field), ELEMENT, UNSUPPORTED,
+   OVERLAP, WORKSPACE.
+   Cost: 2 (dim_key + dim_value) flops and one exp per query, visible key and head; at (128,128) a
+   soft cap takes some 15 % more, slopes 10 %. Operands of 16 bits: prefill takes 5 to 10 % more,
+   decode steps over long caches are up to twice as fast. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,
@@ -542,9 +592,10 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
    (The residual |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3
    (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
    decides what comes out: the paper takes 6.
-   map, normaliser and window are ignored as by softmax. Workspace: LINATTN_WORKSPACE_NYSTROM, grows
-   with landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
-   softmax.
+   map, normaliser and all that belongs to them are ignored as by softmax, and so is window; sinks,
+   soft_cap and alibi_slopes are UNSUPPORTED, 16-bit operands refused (ELEMENT). Workspace:
+   LINATTN_WORKSPACE_NYSTROM, grows with landmarks * (landmarks + dim_key + dim_value) and the
+   threads, not with n. Errors: those of softmax.
    Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k)
    exp; the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
@@ -977,6 +1028,19 @@ LINATTN__INLINE uint32_t linattn__to_bits(float value)
     return x.u;
 }
 
+#if LINATTN__HAS_EXACT
+/* A 16-bit number as a float, exactly; a NaN's payload may change. */
+LINATTN__INLINE float linattn__from_half(uint32_t half)
+{
+    const uint32_t sign = (half & 0x8000u) << 16;
+    const uint32_t bits = (half & 0x7fffu) << 13; /* with an exponent that is 112 too small */
+    if (bits >= 0x7c00u << 13) return linattn__from_bits(sign | 0x70000000u | bits);
+    if (bits >= 0x0400u << 13) return linattn__from_bits(sign | (bits + (112u << 23)));
+    return linattn__from_bits(
+        sign | linattn__to_bits(linattn__from_bits(bits | (113u << 23)) - 6.10351562e-05f));
+}
+#endif
+
 /* 2^n for -126 <= n <= 127. */
 LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t)(n + 127) << 23); }
 
@@ -1164,10 +1228,12 @@ typedef struct linattn__params {
     int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
     int norm; /* never DEFAULT */
     int softmax;
-    int source;        /* DIRECT, PROJECTED or MONOMIALS */
+    int source; /* DIRECT, PROJECTED or MONOMIALS */
+#if LINATTN__HAS_FEATURES
     int lowered;       /* projected: |x'|^2/2 is subtracted */
     size_t degree;     /* of monomials */
     float source_root; /* sqrt(s) where it acts before the features are made */
+#endif
     float epsilon;
     float root; /* sqrt(s), with root_low its rounding error */
     float root_low;
@@ -1327,7 +1393,8 @@ static uint32_t linattn__xgetbv(void)
 
 LINATTN__COLD static unsigned linattn__detect(void)
 {
-    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, need = fma | osxsave | avx;
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
+    const uint32_t need = fma | osxsave | avx | f16c; /* all that have AVX2 have F16C */
     const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
     uint32_t r[4], saved;
     unsigned set = 1u << LINATTN_ISA_SCALAR;
@@ -1455,6 +1522,8 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
         return "gates.read and write: the rule needs them, or takes none";
     case LINATTN_ERROR_BONUS: return "gates.bonus: the rule takes none";
     case LINATTN_ERROR_INPUT_GATE: return "gates.input: the rule needs one, or takes none";
+    case LINATTN_ERROR_ELEMENT:
+        return "a view's elements are of a type that this call does not take";
     default: return "unknown status";
     }
 }
@@ -1624,6 +1693,7 @@ LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn
     e->count[LINATTN__HEAD] = heads;
     e->stride[LINATTN__HEAD] = 0;
     if (heads > 1) e->stride[LINATTN__HEAD] = view->stride_head ? view->stride_head : dim;
+    if (view->element != LINATTN_F32) return LINATTN_ERROR_ELEMENT;
     if (n != 1 || sequences != 1) return linattn__read_tokens(e, view, sequences, n, heads, dim);
     e->count[LINATTN__SEQUENCE] = 1;
     e->stride[LINATTN__SEQUENCE] = e->stride[LINATTN__TOKEN] = 0;
@@ -1640,6 +1710,7 @@ LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
     view.stride_token = out.stride_token;
     view.stride_head = out.stride_head;
     view.stride_sequence = out.stride_sequence;
+    view.element = LINATTN_F32;
     return view;
 }
 
@@ -1719,6 +1790,14 @@ LINATTN_API linattn_view linattn_rows(const float *data)
     linattn_view v;
     v.data = data;
     v.stride_token = v.stride_head = v.stride_sequence = 0;
+    v.element = LINATTN_F32;
+    return v;
+}
+
+LINATTN_API linattn_view linattn_rows_as(const void *data, linattn_element element)
+{
+    linattn_view v = linattn_rows((const float *)data);
+    v.element = element;
     return v;
 }
 
@@ -1825,6 +1904,12 @@ typedef enum linattn__refusal {
     LINATTN__REFUSED_PRECISION,
     LINATTN__REFUSED_BUILD_PRECISION,
     LINATTN__REFUSED_PRECISION_RULE,
+    LINATTN__REFUSED_SINKS,
+    LINATTN__REFUSED_SOFT_CAP,
+    LINATTN__REFUSED_SLOPES,
+    LINATTN__REFUSED_EXACT_SINKS,
+    LINATTN__REFUSED_EXACT_SOFT_CAP,
+    LINATTN__REFUSED_EXACT_SLOPES,
     LINATTN__REFUSALS
 } linattn__refusal;
 
@@ -2015,12 +2100,52 @@ static linattn_status linattn__take_heads(const linattn_config *c, size_t heads,
     return linattn__check_heads(s);
 }
 
+/* What exact attention takes and nothing else does. */
+LINATTN__INLINE int linattn__is_exact(const linattn_config *c)
+{
+    return c->sinks || linattn__to_bits(c->soft_cap) << 1 || c->alibi_slopes;
+}
+
+static LINATTN__NOINLINE linattn_status linattn__refuse_exact(const linattn_config *c,
+                                                              linattn__shape *s)
+{
+    linattn__refusal why = LINATTN__REFUSED_EXACT_SLOPES;
+    if (linattn__to_bits(c->soft_cap) << 1) why = LINATTN__REFUSED_EXACT_SOFT_CAP;
+    if (c->sinks) why = LINATTN__REFUSED_EXACT_SINKS;
+    return linattn__refuse(s, why, LINATTN_ERROR_UNSUPPORTED);
+}
+
 #if LINATTN__HAS_EXACT
-/* The part that exact attention reads. */
+/* The part that exact attention and nystrom read. */
 static linattn_status linattn__read_heads(const linattn_config *c, linattn__shape *s)
 {
     if (!c) return linattn__refuse(s, LINATTN__REFUSED_CONFIG, LINATTN_ERROR_NULL);
     return linattn__take_heads(c, c->heads ? c->heads : 1, s);
+}
+
+/* What changes the scores of exact attention, and which of them there are. */
+LINATTN__COLD static linattn_status linattn__check_exact(const linattn_config *c, linattn__shape *s)
+{
+    const size_t heads = c->heads ? c->heads : 1;
+    size_t i;
+    if (c->sinks > LINATTN__MAX_WINDOW)
+        return linattn__refuse(s, LINATTN__REFUSED_SINKS, LINATTN_ERROR_SIZE);
+    if (!linattn__not_negative(linattn__to_bits(c->soft_cap)))
+        return linattn__refuse(s, LINATTN__REFUSED_SOFT_CAP, LINATTN_ERROR_CONFIG);
+    for (i = 0; c->alibi_slopes && i < heads && heads <= LINATTN_MAX_HEADS; i++)
+        if ((linattn__to_bits(c->alibi_slopes[i]) & 0x7f800000u) == 0x7f800000u)
+            return linattn__refuse(s, LINATTN__REFUSED_SLOPES, LINATTN_ERROR_CONFIG);
+    return LINATTN_OK;
+}
+
+LINATTN__COLD static linattn_status linattn__read_exact(const linattn_config *c, linattn__shape *s)
+{
+    const linattn_status status = linattn__read_heads(c, s);
+    if (status != LINATTN_OK) return status;
+    s->window = c->window;
+    if (s->window > LINATTN__MAX_WINDOW)
+        return linattn__refuse(s, LINATTN__REFUSED_WINDOW, LINATTN_ERROR_SIZE);
+    return linattn__check_exact(c, s);
 }
 #endif
 
@@ -2049,6 +2174,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->rule = (int)c->rule;
     if (c->key_heads) status = linattn__read_key_heads(c->key_heads, s);
     if (status != LINATTN_OK) return status;
+    if (linattn__is_exact(c)) return linattn__refuse_exact(c, s);
     s->map = (int)c->map;
     s->norm = (int)c->normaliser;
     s->epsilon = c->epsilon;
@@ -2102,11 +2228,13 @@ static int linattn__looks_unset(const linattn_config *c)
     const size_t most = 0x7fffffff;
     const uint32_t scale = linattn__to_bits(c->scale) & 0x7fffffffu;
     const uint32_t epsilon = linattn__to_bits(c->epsilon) & 0x7fffffffu;
+    const uint32_t cap = linattn__to_bits(c->soft_cap) & 0x7fffffffu;
     const int map = (int)c->map, norm = (int)c->normaliser;
     if (c->heads > most || c->kv_heads > most || c->dim_key > most || c->dim_value > most) return 1;
     if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
     if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
     if (c->key_heads > most || ((int)c->rule & ~0xff) || ((int)c->precision & ~0xff)) return 1;
+    if (c->sinks > most || (cap && cap < 0x00800000u)) return 1;
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
@@ -2151,10 +2279,19 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("precision is none of linattn_precision"),
         LINATTN__WHY("precision is what this build leaves out"),
         LINATTN__WHY("precision other than plain goes with the rule sum, without a window"),
+        LINATTN__WHY("sinks is larger than 2^30 - 1"),
+        LINATTN__WHY("soft_cap is negative, infinite or NaN"),
+        LINATTN__WHY("alibi_slopes holds a number that is infinite or NaN"),
+        LINATTN__WHY("sinks goes with exact attention alone"),
+        LINATTN__WHY("soft_cap goes with exact attention alone"),
+        LINATTN__WHY("alibi_slopes goes with exact attention alone"),
     };
 #undef LINATTN__WHY
     linattn__shape s;
-    if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
+#if LINATTN__HAS_EXACT
+    if (!config || linattn__check_exact(config, &s) == LINATTN_OK)
+#endif
+        if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
     return text[s.refused][config && linattn__looks_unset(config)];
 }
 
@@ -2257,7 +2394,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
     const double root_all = linattn__sqrt((double)linattn__scale(s));
     const double root = linattn__is_direct(s->source) ? root_all : 1.0;
     double cell;
+#if LINATTN__HAS_FEATURES
     p->source_root = (float)root_all;
+#endif
     p->root = (float)root;
     if (!LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map)) return;
     cell = ln2 / root;
@@ -2285,8 +2424,8 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
 LINATTN__INLINE void linattn__read_root(const linattn__shape *s, linattn__params *p)
 {
     const float scale = linattn__scale(s);
-    p->root = p->source_root = 1.0f;
-    if (linattn__to_bits(scale) != 0x3f800000u) p->root = p->source_root = linattn__root(scale);
+    p->root = 1.0f;
+    if (linattn__to_bits(scale) != 0x3f800000u) p->root = linattn__root(scale);
 }
 #endif
 
@@ -2302,12 +2441,15 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     if (LINATTN__HAS_RECURRENT && s->rule > LINATTN_RULE_GATED && LINATTN__IS_EXP(s->map))
         p->map = LINATTN__MAP_POWER;
     p->source = s->source;
+#if LINATTN__HAS_FEATURES
     p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
     p->degree = s->degree;
+    p->source_root = 1.0f;
+#endif
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
-    p->rest = p->rest_root = p->root = p->source_root = 1.0f;
+    p->rest = p->rest_root = p->root = 1.0f;
     /* the usual cases, in every decode step */
     if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u &&
         !LINATTN__IS_EXP(p->map))
@@ -2642,15 +2784,19 @@ typedef struct linattn__span {
     size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
     size_t column_begin, column_end; /* columns of S and out of this job, likewise */
     uint64_t seen;                   /* tokens before this call */
-    int fetch;                       /* operands come from memory: fetch ahead */
-    int stream;                      /* so do the states, each for one token */
-    size_t window;                   /* 0: none */
+    int stream;                      /* the states come from memory, each for one token */
+    size_t lag;                      /* token t queries with q[t - lag], from t = lag on */
+#if LINATTN__HAS_PREFILL
+    int fetch; /* operands come from memory: fetch ahead */
+#endif
+#if LINATTN__HAS_WINDOW
+    size_t window; /* 0: none */
     const struct linattn__band *band;
+    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
+#endif
 #if LINATTN__HAS_COMPENSATED
     size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
 #endif
-    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
-    size_t lag; /* token t queries with q[t - lag], from t = lag on */
 } linattn__span;
 
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernels' outer_tile. */
@@ -2659,7 +2805,6 @@ typedef struct linattn__outer {
     float *c, *copy;
     size_t a_row, b_row, c_row, c_vec;
     size_t count, rows;
-    const float *order, *limit;
 } linattn__outer;
 
 #define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */
@@ -2795,10 +2940,16 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
     span->row_end = s->m;
     span->column_end = s->dv;
     span->seen = seen;
-    span->fetch = span->stream = 0;
+    span->n = span->lag = 0;
+    span->stream = 0;
+#if LINATTN__HAS_PREFILL
+    span->fetch = 0;
+#endif
+#if LINATTN__HAS_WINDOW
     span->window = s->window;
     span->band = NULL;
-    span->n = span->n_k = span->lag = 0;
+    span->n_k = 0;
+#endif
 #if LINATTN__HAS_COMPENSATED
     span->past = s->precision ? s->head_floats / 2 : 0;
 #endif
@@ -2825,7 +2976,10 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__extent *
     w->span.v = v->data;
     w->span.v_token = v->stride[LINATTN__TOKEN];
     w->span.v_head = v->stride[LINATTN__HEAD];
-    w->span.n = w->span.n_k = k->count[LINATTN__TOKEN];
+    w->span.n = k->count[LINATTN__TOKEN];
+#if LINATTN__HAS_WINDOW
+    w->span.n_k = w->span.n;
+#endif
 }
 
 #if LINATTN__HAS_PREFILL
@@ -2980,7 +3134,10 @@ linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_c
         linattn__span *const s = &w->span;
         *s = all;
         count = left < all.n - t ? left : all.n - t;
-        s->n = s->n_k = count;
+        s->n = count;
+#if LINATTN__HAS_WINDOW
+        s->n_k = count;
+#endif
         s->seen = all.seen + t;
         s->k += t * s->k_token;
         s->v += t * s->v_token;
@@ -3096,6 +3253,7 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 /* What a verb does. */
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
+#define LINATTN__ELEMENTS 4 /* inputs may be of 16-bit elements */
 
 #if LINATTN__HAS_RECURRENT
 /* The rule of a call's state, whose header lies before what its heads share. */
@@ -3126,6 +3284,37 @@ LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
         linattn__do_causal(w, context);
 }
 
+#if LINATTN__HAS_EXACT
+/* An operand of elements of any type, for exact attention: what it spans, in floats. Its parts are
+   not told apart from those of an output that it is interleaved with. */
+LINATTN__COLD static linattn_status linattn__read_elements(linattn__extent *e,
+                                                           const linattn_view *view, size_t n,
+                                                           size_t heads, size_t dim)
+{
+    linattn_view plain = *view;
+    linattn_status status;
+    if ((unsigned)view->element >= LINATTN_ELEMENT_COUNT) return LINATTN_ERROR_ELEMENT;
+    plain.element = LINATTN_F32;
+    status = linattn__read_view(e, &plain, 1, n, heads, dim);
+    if (view->element == LINATTN_F32) return status;
+    e->floats = (e->floats + 1) / 2;
+    e->dim = SIZE_MAX;
+    return status;
+}
+#endif
+
+/* One of the operands that are read. */
+LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
+                                                   const linattn_view *view, size_t sequences,
+                                                   size_t n, size_t heads, size_t dim)
+{
+#if LINATTN__HAS_EXACT
+    if (verb & LINATTN__ELEMENTS) return linattn__read_elements(e, view, n, heads, dim);
+#endif
+    (void)verb;
+    return linattn__read_view(e, view, sequences, n, heads, dim);
+}
+
 /* The operands of a call for `sequences` sequences, checked against one another. */
 static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
                                              const linattn_view *q, size_t n_q,
@@ -3135,14 +3324,14 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 {
     linattn_status status = LINATTN_OK;
     if (verb & LINATTN__KEYS) {
-        status = linattn__read_view(&x->k, k, sequences, n_k, linattn__key_heads(s), s->d);
+        status = linattn__read_input(&x->k, verb, k, sequences, n_k, linattn__key_heads(s), s->d);
         if (status != LINATTN_OK) return status;
-        status = linattn__read_view(&x->v, v, sequences, n_k, s->kv_heads, s->dv);
+        status = linattn__read_input(&x->v, verb, v, sequences, n_k, s->kv_heads, s->dv);
         if (status != LINATTN_OK) return status;
     }
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
-    status = linattn__read_view(&x->q, q, sequences, n_q,
-                                s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
+    status = linattn__read_input(&x->q, verb, q, sequences, n_q,
+                                 s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
     if (status != LINATTN_OK) return status;
     status = linattn__read_view(&x->out, out, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
@@ -3628,11 +3817,10 @@ static void *linattn__align(void *workspace)
 
 /* Operands of a verb with a workspace. */
 LINATTN__COLD static linattn_status
-linattn__read_all(const linattn__shape *s, const linattn_context *context, linattn_view q,
+linattn__read_all(const linattn__shape *s, const linattn_context *context, int verb, linattn_view q,
                   size_t n_q, linattn_view k, linattn_view v, size_t n_k, linattn_output out,
                   void *workspace, size_t bytes, size_t need, linattn__operands *x)
 {
-    const int verb = LINATTN__KEYS | LINATTN__QUERIES;
     const linattn_view to = linattn__view_of(out);
     linattn_status status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
@@ -3664,8 +3852,9 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
     if (s.rule) return LINATTN_ERROR_UNSUPPORTED;
-    status = linattn__read_all(&s, context, *q, n_q, *k, *v, n_k, *out, workspace, workspace_bytes,
-                               linattn__bidirectional_bytes(&s), &x);
+    status =
+        linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, *q, n_q, *k, *v, n_k, *out,
+                          workspace, workspace_bytes, linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
@@ -4756,7 +4945,8 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 /* ---- Exact attention ------------------------------------------------------------------------- */
 
 #define LINATTN__EXACT_KEYS 64
-#define LINATTN__EXACT_LANES 48
+#define LINATTN__EXACT_LANES 48   /* queries at a time */
+#define LINATTN__EXACT_QUERIES 96 /* that share a block of converted keys and values */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */
@@ -4766,16 +4956,42 @@ typedef struct linattn__exact {
     size_t q_token, q_head, k_token, v_token, out_token, out_head;
     size_t group, n_k, d, dv;
     size_t begin, end;
-    size_t offset; /* causal: token t sees keys up to t + offset */
-    int causal;
+    int q_element, k_element, v_element; /* the pointers are to floats or to these */
+    size_t offset;                       /* the place of token t is t + offset: */
+    size_t ahead;                        /* it sees keys below its place + ahead, */
+    size_t window, sinks;                /* if window is not 0 those above its place - window and
+                                            those below sinks, */
+    size_t shown;                        /* and these keys wherever it stands */
     float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
+    float cap;       /* 0: none */
+    const float *slopes; /* of the group's heads, or NULL */
 } linattn__exact;
 
 #define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
 
 static size_t linattn__exact_floats(size_t d, size_t dv)
 {
-    return LINATTN__EXACT_P + LINATTN__EXACT_LANES * (d + dv) + LINATTN__EXACT_KEYS * dv;
+    return LINATTN__EXACT_P + (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
+}
+
+/* What lies `count` elements on. */
+LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int element)
+{
+    return (const float *)(const void *)((const char *)at +
+                                         count * (element == LINATTN_F32 ? sizeof *at : 2));
+}
+
+/* Is this key of 16-bit elements all -inf? */
+static int linattn__masked_half(const float *key, size_t d, int element)
+{
+    const uint16_t lowest = element == LINATTN_F16 ? 0xfc00u : 0xff80u;
+    uint16_t half;
+    size_t f;
+    for (f = 0; f < d; f++) {
+        linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
+        if (half != lowest) return 0;
+    }
+    return 1;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -4800,6 +5016,7 @@ typedef struct linattn__exact_work {
     void (*kernel)(const linattn__exact *x);
     size_t kv_heads, n_q, q_group, k_head, v_head, out_group;
     size_t jobs, parts, scratch_floats;
+    int causal;
 } linattn__exact_work;
 
 /* Heads, and parts of the queries of each. Later queries of a causal head see more keys: each part
@@ -4807,18 +5024,19 @@ typedef struct linattn__exact_work {
 LINATTN__COLD static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
-    const size_t pieces = w->head.causal && w->parts > 1 ? 2 * w->parts : w->parts;
+    const size_t pieces = w->causal && w->parts > 1 ? 2 * w->parts : w->parts;
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
     for (; i < end; i++) {
         const size_t head = i / w->parts, part = i % w->parts;
         linattn__exact x = w->head;
         size_t piece;
-        x.q += head * w->q_group;
+        x.q = linattn__beyond(x.q, head * w->q_group, x.q_element);
         if (x.n_k) {
-            x.k += head * w->k_head;
-            x.v += head * w->v_head;
+            x.k = linattn__beyond(x.k, head * w->k_head, x.k_element);
+            x.v = linattn__beyond(x.v, head * w->v_head, x.v_element);
         }
+        if (x.slopes) x.slopes += head * x.group;
         x.out += head * w->out_group;
         x.scratch += index * w->scratch_floats;
         for (piece = part;; piece = pieces - 1 - part) {
@@ -4850,12 +5068,50 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->n_k = x->k.count[LINATTN__TOKEN];
     e->d = s->d;
     e->dv = s->dv;
+    e->q_element = e->k_element = e->v_element = LINATTN_F32;
+    e->offset = e->window = e->sinks = e->shown = 0;
+    e->ahead = e->n_k;
+    e->cap = 0.0f;
+    e->slopes = NULL;
     w->kv_heads = s->kv_heads;
     w->n_q = x->q.count[LINATTN__TOKEN];
     w->q_group = x->q.stride[LINATTN__HEAD] * s->group;
     w->k_head = x->k.stride[LINATTN__HEAD];
     w->v_head = x->v.stride[LINATTN__HEAD];
     w->out_group = x->out.stride[LINATTN__HEAD] * s->group;
+}
+
+#define LINATTN__MOST_DISTANCE 0x1000000u /* that a float counts to */
+
+/* What depends on where queries and keys stand to one another. */
+LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *config,
+                                                          const linattn__operands *x, int causal,
+                                                          const void *workspace, size_t bytes)
+{
+    const float *const slopes = config->alibi_slopes;
+    const size_t slope_bytes = (config->heads ? config->heads : 1) * sizeof *slopes;
+    const size_t n_q = x->q.count[LINATTN__TOKEN], n_k = x->k.count[LINATTN__TOKEN];
+    if (n_q > n_k && (causal || config->window || slopes)) return LINATTN_ERROR_UNSUPPORTED;
+    if (!slopes) return LINATTN_OK;
+    if (n_k > LINATTN__MOST_DISTANCE) return LINATTN_ERROR_SIZE;
+    if (!linattn__apart(&x->out, slopes, slope_bytes) ||
+        !linattn__disjoint(workspace, bytes, slopes, slope_bytes))
+        return LINATTN_ERROR_OVERLAP;
+    return LINATTN_OK;
+}
+
+static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)
+{
+    linattn__exact *const e = &w->head;
+    w->causal = causal != 0;
+    if (causal || config->window || config->alibi_slopes) e->offset = e->n_k - w->n_q;
+    if (config->window) e->ahead = config->window;
+    if (causal) e->ahead = 1;
+    e->window = config->window;
+    e->sinks = config->sinks;
+    if (!causal) e->shown = config->sinks;
+    e->cap = config->soft_cap;
+    e->slopes = config->alibi_slopes;
 }
 
 LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *config,
@@ -4869,17 +5125,20 @@ LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *c
     linattn__operands x;
     linattn__exact_work w;
     linattn__environment environment;
-    linattn_status status = linattn__read_heads(config, &s);
+    size_t need;
+    linattn_status status = linattn__read_exact(config, &s);
     if (status != LINATTN_OK) return status;
-    status = linattn__read_all(&s, context, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
-                               linattn__exact_workspace(&s, context), &x);
-    if (status != LINATTN_OK) return status;
-    if (causal && n_q > n_k) return LINATTN_ERROR_UNSUPPORTED;
-    if (n_q == 0) return LINATTN_OK;
+    need = linattn__exact_workspace(&s, context);
+    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS, q,
+                               n_q, k, v, n_k, out, workspace, workspace_bytes, need, &x);
+    if (status == LINATTN_OK) status = linattn__check_places(config, &x, causal, workspace, need);
+    if (status != LINATTN_OK || n_q == 0) return status;
     environment = linattn__enter();
     linattn__exact_operands(&w, &s, &x);
-    w.head.causal = causal != 0;
-    w.head.offset = causal ? n_k - n_q : 0;
+    w.head.q_element = (int)q.element;
+    w.head.k_element = (int)k.element;
+    w.head.v_element = (int)v.element;
+    linattn__exact_places(&w, config, causal);
     w.head.scratch = (float *)linattn__align(workspace);
     w.kernel = LINATTN__KERNEL(softmax);
     w.scratch_floats = linattn__exact_bytes(&s) / sizeof(float);
@@ -5169,8 +5428,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     linattn__environment environment;
     linattn_status status = linattn__read_heads(config, &s);
     if (status != LINATTN_OK) return status;
+    if (linattn__is_exact(config)) return LINATTN_ERROR_UNSUPPORTED;
     w.landmarks = linattn__landmarks(config);
-    status = linattn__read_all(&s, context, q, n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, q, n_q, k, v, n_k,
+                               out, workspace, workspace_bytes,
                                linattn__nystrom_workspace(&s, w.landmarks, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal) return LINATTN_ERROR_UNSUPPORTED;
@@ -5178,8 +5439,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     environment = linattn__enter();
     linattn__exact_operands(&e, &s, &x);
     w.head = e.head;
-    w.head.causal = 0;
-    w.head.offset = 0;
     w.head.group = 1;
     w.head.scratch = NULL;
     w.means = LINATTN__KERNEL(means);
@@ -5215,12 +5474,12 @@ LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *co
         return s.rule ? 0 : linattn__bidirectional_bytes(&s);
 #if LINATTN__HAS_EXACT
     case LINATTN_WORKSPACE_SOFTMAX:
-        if (linattn__read_heads(config, &s) != LINATTN_OK) return 0;
+        if (linattn__read_exact(config, &s) != LINATTN_OK) return 0;
         return linattn__exact_workspace(&s, context);
 #endif
 #if LINATTN__HAS_NYSTROM
     case LINATTN_WORKSPACE_NYSTROM:
-        if (linattn__read_heads(config, &s) != LINATTN_OK) return 0;
+        if (linattn__read_heads(config, &s) != LINATTN_OK || linattn__is_exact(config)) return 0;
         return linattn__nystrom_workspace(&s, linattn__landmarks(config), context);
 #endif
     default: return 0;
@@ -5306,7 +5565,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     own.heads = own.kv_heads = own.dim_value = 1;
     own.normaliser = LINATTN_NORM_DEFAULT;
     own.epsilon = 0.0f;
-    own.window = own.landmarks = 0;
+    own.window = own.landmarks = own.sinks = 0;
+    own.soft_cap = 0.0f;
+    own.alibi_slopes = NULL;
     status = linattn__check_config(&own, &s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s.m);
@@ -5701,10 +5962,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 
 #if LINATTN__HAS_AVX2
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 #define LINATTN__ISA LINATTN__ISA_AVX2
 #include "linattn_simd.h"
@@ -5718,10 +5979,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 
 #if LINATTN__HAS_AVX512
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx2,fma")
+#pragma GCC target("avx512f,avx2,fma,f16c")
 #endif
 #define LINATTN__ISA LINATTN__ISA_AVX512
 #include "linattn_simd.h"
@@ -5758,9 +6019,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
 #undef LINATTN__DRIFT
+#undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_P
+#undef LINATTN__EXACT_QUERIES
 #undef LINATTN__EXPDEF
 #undef LINATTN__EXPONENT
 #undef LINATTN__EXP_HIGH
@@ -5834,6 +6097,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MAX_PROJECTION
 #undef LINATTN__MAX_WINDOW
 #undef LINATTN__MONOMIALS
+#undef LINATTN__MOST_DISTANCE
 #undef LINATTN__MOST_STEPS
 #undef LINATTN__NOINLINE
 #undef LINATTN__ON_AVX2

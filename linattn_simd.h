@@ -40,6 +40,7 @@
 #define la_add LA_NAME(add)
 #define la_add_kept LA_NAME(add_kept)
 #define la_add_key LA_NAME(add_key)
+#define la_adjust LA_NAME(adjust)
 #define la_alike LA_NAME(alike)
 #define la_all_finite LA_NAME(all_finite)
 #define la_always_apart LA_NAME(always_apart)
@@ -92,11 +93,15 @@
 #define la_edge_begin LA_NAME(edge_begin)
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
+#define la_edges LA_NAME(edges)
+#define la_elements LA_NAME(elements)
 #define la_end_rows LA_NAME(end_rows)
 #define la_eq LA_NAME(eq)
 #define la_exact_begin LA_NAME(exact_begin)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
+#define la_exact_keys LA_NAME(exact_keys)
+#define la_exact_lanes LA_NAME(exact_lanes)
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
 #define la_exact_query LA_NAME(exact_query)
@@ -107,6 +112,10 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_factor LA_NAME(factor)
+#define la_fetch_rows LA_NAME(fetch_rows)
+#define la_few_outputs LA_NAME(few_outputs)
+#define la_few_scores LA_NAME(few_scores)
+#define la_few_values LA_NAME(few_values)
 #define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
@@ -129,6 +138,7 @@
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
 #define la_key_exponent LA_NAME(key_exponent)
+#define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
 #define la_keys_vectors LA_NAME(keys_vectors)
 #define la_lanes LA_NAME(lanes)
@@ -268,6 +278,7 @@
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
 #define la_scratch LA_NAME(scratch)
+#define la_seen LA_NAME(seen)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -301,6 +312,7 @@
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
 #define la_take_heads LA_NAME(take_heads)
+#define la_tanh LA_NAME(tanh)
 #define la_tile LA_NAME(tile)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
@@ -325,6 +337,10 @@
 #define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
+#define la_weigh_seen LA_NAME(weigh_seen)
+#define la_wide LA_NAME(wide)
+#define la_widen LA_NAME(widen)
+#define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
 
 /* ==== (A) The vocabulary ======================================================================
@@ -343,6 +359,7 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
+   la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
    la_sqrt(x)             of one float, rounded once
 
@@ -490,6 +507,15 @@ LINATTN__INLINE float la_max16(const float *a)
     return m;
 }
 LINATTN__INLINE void la_transpose(float *a) { (void)a; }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE float la_wide(const void *p, int bf)
+{
+    uint16_t half;
+    linattn__copy(&half, p, sizeof half);
+    if (bf) return linattn__from_bits((uint32_t)half << 16);
+    return linattn__from_half(half);
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
 {
@@ -686,6 +712,14 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     }
     LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    const __m256i half = _mm256_loadu_si256((const __m256i *)p);
+    if (!bf) return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 #endif
@@ -863,6 +897,14 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
         a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
     }
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    const __m128i half = _mm_loadu_si128((const __m128i *)p);
+    if (!bf) return _mm256_cvtph_ps(half);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 #endif
@@ -1017,6 +1059,15 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
     a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    uint16x4_t half;
+    linattn__copy(&half, p, sizeof half);
+    if (!bf) return vcvt_f32_f16(vreinterpret_f16_u16(half));
+    return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 #endif
@@ -1598,9 +1649,12 @@ LINATTN__INLINE void la_invert(float *scale, size_t count)
 /* The keys that token t of a call sees. */
 static uint64_t la_visible(const linattn__span *s, size_t t)
 {
-    const uint64_t i = s->seen + t + 1, keys = s->seen + s->n_k;
-    if (!s->window) return i;
-    return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
+    const uint64_t i = s->seen + t + 1;
+#if LINATTN__HAS_WINDOW
+    const uint64_t keys = s->seen + s->n_k;
+    if (s->window) return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
+#endif
+    return i;
 }
 
 /* The denominator of a token that its 16 virtual lanes sum to. */
@@ -2362,8 +2416,8 @@ static void la_causal(const linattn__span *s)
 
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
-   weights, c = outputs). With `masked`, lane l of vector j takes term t only where limit[j][l] >
-   order[t]. With `copies`, b is left packed at x->copy. */
+   weights, c = outputs). With `masked`, lanes leave out the terms whose b is -1 (or NaN: what they
+   come to is NaN in any case). With `copies`, b is left packed at x->copy. */
 LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int masked,
                                    const int copies, const size_t MR, const size_t NR)
 {
@@ -2387,12 +2441,10 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
                 const la_vec sum = la_fma(ar, y[j], acc[r * NR + j]);
-                if (masked) {
-                    const la_mask seen = la_gt(la_load(x->limit + j * LA_W), la_set1(x->order[t]));
-                    acc[r * NR + j] = la_select(seen, sum, acc[r * NR + j]);
-                } else {
+                if (masked)
+                    acc[r * NR + j] = la_select(la_gt(y[j], la_set1(-0.5f)), sum, acc[r * NR + j]);
+                else
                     acc[r * NR + j] = sum;
-                }
             }
         }
     }
@@ -2516,7 +2568,6 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    x.order = x.limit = NULL;
     for (u = s->column_begin / LA_W; u < end; u += LA_UPDATE_VECS) {
         x.c = la_column(s, u) + c->f0 * 16;
         if (end - u >= LA_UPDATE_VECS)
@@ -5065,15 +5116,59 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
    its own lane, and the running maximum and the denominator are vectors. */
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
+#define LA_EXACT_TILES                                                                             \
+    (LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES : 8)
 
-/* Scratch of a block of queries: q, p and o transposed ([row][query]), v for values around masked
-   tokens; and which keys it has come to. */
+/* Scratch of a tile of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
+   around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
+   limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
+   <= late[i]. Tiles that share a block of keys share all but q, o and what comes last. */
 typedef struct la_exact_scratch {
-    float *q, *p, *o, *v;
+    float *q, *p, *o, *v, *k, *order, *late;
+    size_t *index;
+    size_t i0, lanes;   /* its queries */
+    size_t place;       /* of the first */
+    size_t first, last; /* all lanes see keys below `first`; limit of the last lane */
     float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
-    float order[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS];
+    float slope[LA_EXACT_LANES];
 } la_exact_scratch;
+
+/* to[i] = number i of 16 bits from `from`. */
+static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t n, float *to)
+{
+    const uint16_t *const at = (const uint16_t *)(const void *)from;
+    uint16_t part[LA_W];
+    size_t i = 0;
+    if (element == LINATTN_BF16)
+        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 1));
+    else
+        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 0));
+    if (i == n) return;
+    linattn__copy(part, at + i, (n - i) * sizeof *part);
+    la_store_part(to + i, la_wide(part, element == LINATTN_BF16), (int)(n - i));
+}
+
+/* LA_W elements of a row from i on, zeros from `part` on. */
+LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int element)
+{
+    const float *const at = linattn__beyond(row, i, element);
+    float tail[LA_W];
+    if (element == LINATTN_F32) return la_load_part(at, part);
+    if (part == LA_W) return la_wide(at, element == LINATTN_BF16);
+    la_widen(at, element, (size_t)part, tail);
+    return la_load_part(tail, part);
+}
+
+/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
+static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
+                                          size_t j, size_t count, const float **k)
+{
+    size_t r;
+    for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
+        k[r] = x->k + w->index[j] * x->k_token;
+        if (x->k_element != LINATTN_F32) k[r] = w->k + j * x->d;
+    }
+}
 
 /* P[j][lane] = q.k_j for the keys listed. */
 LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w, size_t count,
@@ -5084,12 +5179,8 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
         la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
         const float *k[LA_UPDATE_ROWS];
         const float *q = w->q;
-        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-        {
-            /* rows beyond count are never read */
-            k[r] = x->k + w->index[j + r < count ? j + r : count - 1] * x->k_token;
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] = la_zero();
-        }
+        la_key_rows(x, w, j, count, k);
+        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS * NQ; r++) acc[r] = la_zero();
         for (f = 0; f < x->d; f++, q += NQ * LA_W) {
             la_vec y[LA_EXACT_VECS];
             LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + u * LA_W);
@@ -5106,20 +5197,67 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
     }
 }
 
-/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. */
-LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                              const int masked, const size_t NQ)
+/* tanh(x), at most 1.5 ULP off over all floats. */
+LINATTN__INLINE la_vec la_tanh(la_vec x)
 {
-    const size_t row = NQ * LA_W;
+    const la_vec y = la_flush(x, la_set1(9.3132257e-10f)); /* 2^-30: the square is no denormal */
+    const la_vec z = la_mul(y, y), size = la_max(la_sub(la_zero(), x), x), one = la_set1(1.0f);
+    const la_vec e = la_exp_negative(la_mul(size, la_set1(-2.0f)));
+    const la_vec high = la_sub(one, la_div(la_add(e, e), la_add(one, e)));
+    la_vec low = la_set1(-0.00589515816f);
+    low = la_fma(low, z, la_set1(0.0207959712f));
+    low = la_fma(low, z, la_set1(-0.0537838303f));
+    low = la_fma(low, z, la_set1(0.133319244f));
+    low = la_fma(low, z, la_set1(-0.333332986f));
+    low = la_fma(x, la_mul(z, low), x);
+    low = la_select(la_gt(x, la_set1(0.6f)), high, low);
+    return la_select(la_gt(la_set1(-0.6f), x), la_sub(la_zero(), high), low);
+}
+
+/* Soft cap and slopes change the scores of a block of keys. */
+static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_scratch *w,
+                                        size_t count, size_t row)
+{
+    const la_vec cap = la_set1(x->cap);
+    size_t j, l;
+    for (j = 0; j < count; j++) {
+        const float ahead = (float)((double)w->place - (double)w->index[j]);
+        float *const p = w->p + j * row;
+        for (l = 0; l < row; l += LA_W) {
+            la_vec y = la_load(p + l);
+            if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
+            if (x->slopes) {
+                const la_vec distance = la_add(la_load(w->limit + l), la_set1(ahead));
+                y = la_fnma(la_load(w->slope + l), la_max(la_sub(la_zero(), distance), distance),
+                            y);
+                y = la_clamp(y);
+            }
+            la_store(p + l, y);
+        }
+    }
+}
+
+/* a where lanes of vector u see key j, elsewhere b. */
+LINATTN__INLINE la_vec la_seen(const la_exact_scratch *w, size_t u, size_t j, la_vec a, la_vec b)
+{
+    const la_vec limit = la_load(w->limit + u * LA_W);
+    a = la_select(la_gt(limit, la_set1(w->order[j])), a, b);
+    return la_select(la_gt(limit, la_set1(w->late[j])), b, a);
+}
+
+/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
+   `masked` there are keys that some lanes do not see: their weight is -1. */
+LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                   size_t row, const int masked)
+{
     size_t j, u, c;
-    for (u = 0; u < NQ; u++) {
+    for (u = 0; u < row / LA_W; u++) {
         float *const p = w->p + u * LA_W;
-        const la_vec limit = la_load(w->limit + u * LA_W);
         const la_vec before = la_load(w->maximum + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
             la_vec y = la_load(p + j * row);
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, before);
+            if (masked) y = la_seen(w, u, j, y, before);
             top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
@@ -5133,48 +5271,101 @@ LINATTN__INLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size
         }
         for (j = 0; j < count; j++) {
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            if (masked) y = la_select(la_gt(limit, la_set1(w->order[j])), y, la_zero());
+            if (masked) y = la_seen(w, u, j, y, la_set1(-1.0f));
             la_store(p + j * row, y);
-            sum = la_add(sum, y);
+            sum = la_add(sum, masked ? la_max(la_zero(), y) : y);
         }
         la_store(w->den + u * LA_W, sum);
     }
 }
 
-/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
-   leaves no trace in the order of the sums. Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, la_exact_scratch *w, size_t j, size_t end,
-                        size_t *count)
+/* Not inlined, as this is not worth a copy for every number of vectors. */
+static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                       size_t row, int masked)
 {
-    size_t c = 0;
-    for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
-        if (linattn__masked(x->k + j * x->k_token, x->d)) continue;
-        w->index[c++] = j;
+    if (masked)
+        la_weigh_seen(x, w, count, row, 1);
+    else
+        la_weigh_seen(x, w, count, row, 0);
+}
+
+/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
+   leaves no trace in the order of the sums. Keys from sinks to `low` are not seen. Under a window
+   blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
+   Returns where to go on. */
+static size_t la_gather(const linattn__exact *x, const la_exact_scratch *w, size_t j, size_t low,
+                        size_t end, size_t *count)
+{
+    size_t c = 0, stop = end;
+    if (j >= x->sinks && j < low) j = low;
+    if (x->window && end - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
+        stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
+    while (j < stop && c < LINATTN__EXACT_KEYS) {
+        const float *const key = linattn__beyond(x->k, j * x->k_token, x->k_element);
+        const int masked = x->k_element == LINATTN_F32
+                               ? linattn__masked(key, x->d)
+                               : linattn__masked_half(key, x->d, x->k_element);
+        if (!masked) w->index[c++] = j;
+        j++;
+        if (j >= x->sinks && j < low) j = low;
     }
     *count = c;
     return j;
 }
 
-/* Where the values of a block lie: in place, or packed where masked tokens lie between. */
-static const float *la_values(const linattn__exact *x, la_exact_scratch *w, size_t count,
+/* Which lanes see the keys listed. Returns whether any of them does not see all. */
+static int la_edges(const linattn__exact *x, const la_exact_scratch *w, size_t count)
+{
+    int edge = 0;
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const size_t j = w->index[i];
+        const int late = j >= w->first && j >= x->shown;
+        w->order[i] = late ? (float)(j - w->first) : -1.0f;
+        w->late[i] = LINATTN__FLT_MAX;
+        edge |= late;
+        if (!x->window || j < x->sinks) continue;
+        w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
+        edge |= j + x->window <= w->place + w->last;
+    }
+    return edge;
+}
+
+/* Rows of 16 bits of the keys listed, as floats. */
+static void la_widen_rows(const la_exact_scratch *w, size_t count, const float *from, size_t token,
+                          int element, size_t dim, float *to)
+{
+    size_t j;
+    for (j = 0; j < count; j++)
+        la_widen(linattn__beyond(from, w->index[j] * token, element), element, dim, to + j * dim);
+}
+
+/* Where the values of a block lie: in place, or packed where masked tokens lie between, or they are
+   of 16 bits. */
+static const float *la_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
                               size_t *stride)
 {
     size_t j, c;
+    *stride = x->dv;
+    if (x->v_element != LINATTN_F32) {
+        la_widen_rows(w, count, x->v, x->v_token, x->v_element, x->dv, w->v);
+        return w->v;
+    }
     if (w->index[count - 1] - w->index[0] == count - 1) {
         *stride = x->v_token;
         return x->v + w->index[0] * x->v_token;
     }
     for (j = 0; j < count; j++)
         for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = x->v[w->index[j] * x->v_token + c];
-    *stride = x->dv;
     return w->v;
 }
 
 /* Query i of the span, counted over tokens and the heads of the group. */
 LINATTN__INLINE const float *la_exact_query(const linattn__exact *x, size_t i)
 {
-    if (x->group == 1) return x->q + i * x->q_token;
-    return x->q + (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+    size_t at = i * x->q_token;
+    if (x->group != 1) at = (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+    return linattn__beyond(x->q, at, x->q_element);
 }
 
 /* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
@@ -5189,20 +5380,24 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     for (f = 0; f < x->d; f += LA_W) {
         const int part = la_lanes_left(x->d, f);
         la_vec a[LA_W];
-        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_load_part(q[l] + f, part), pre);
+        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_elements(q[l], f, part, x->q_element), pre);
         la_transpose(a);
         for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
     }
 }
 
-static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t i0, size_t lanes,
-                           size_t row)
+static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t row)
 {
     size_t l, f;
+    const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
+    w->place = i0 / x->group + x->offset;
+    w->last = last / x->group - i0 / x->group;
+    w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
     for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
         const size_t i = i0 + (l < lanes ? l : lanes - 1);
-        w->limit[l] = x->causal ? (float)(i / x->group - i0 / x->group) : 0.0f;
+        w->limit[l] = (float)(i / x->group - i0 / x->group);
+        if (x->slopes) w->slope[l] = x->slopes[i % x->group];
         w->maximum[l] = -LINATTN__FLT_MAX;
         w->den[l] = 0.0f;
     }
@@ -5226,76 +5421,213 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t i0,
-                         size_t lanes, size_t row)
+static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t row)
 {
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
-        const size_t i = i0 + l;
+        const size_t i = w->i0 + l;
         out[l] = NULL;
-        if (l < lanes)
+        if (l < w->lanes)
             out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
         scale[l] = linattn__inverse(w->den[l]);
     }
     for (l = 0; l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
-/* `lanes` queries from i0. Queries are counted over tokens and the heads of the group together,
-   so that few tokens still fill vectors. Query of token t sees keys below first + limit, where
-   limit is its token's distance from the first lane's. */
-LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t i0,
-                                    size_t lanes, const size_t NQ)
+/* Where only `few` lanes hold queries, in a decode step say, lanes are better used for keys in the
+   scores, and for columns in the outputs. The sums are those of the tiles. */
+#define LA_FEW (LA_W / 2)
+#define LA_FEW_GROUPS 4 /* vectors of keys */
+#define LA_FEW_VECS 4   /* of columns */
+
+/* As la_scores, for two lanes; the others are given the scores of the second. */
+static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
+                                            size_t count)
 {
-    const size_t first = x->causal ? i0 / x->group + x->offset + 1 : x->n_k;
-    const size_t end = x->causal ? (i0 + lanes - 1) / x->group + x->offset + 1 : x->n_k;
-    size_t j = 0, i, count;
+    const la_vec post = la_set1(x->post);
+    size_t j, f, g, r, c;
+    for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
+        const float *row[LA_FEW_GROUPS * LA_W];
+        la_vec acc[2 * LA_FEW_GROUPS];
+        float score[2][LA_FEW_GROUPS * LA_W];
+        for (r = 0; r < LA_FEW_GROUPS * LA_W; r++)
+            row[r] = linattn__beyond(x->k, w->index[j + r < count ? j + r : count - 1] * x->k_token,
+                                     x->k_element);
+        LINATTN__UNROLL for (g = 0; g < 2 * LA_FEW_GROUPS; g++) acc[g] = la_zero();
+        for (f = 0; f < x->d; f += LA_W) {
+            const int part = la_lanes_left(x->d, f);
+            const float *q = w->q + f * LA_W;
+            la_vec k[LA_FEW_GROUPS * LA_W];
+            for (g = 0; g < LA_FEW_GROUPS; g++) {
+                for (r = g * LA_W; r < (g + 1) * LA_W; r++)
+                    k[r] = la_elements(row[r], f, part, x->k_element);
+                la_transpose(k + g * LA_W);
+            }
+            for (c = 0; c < (size_t)part; c++, q += LA_W) {
+                const la_vec first = la_set1(q[0]), second = la_set1(q[1]);
+                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++)
+                {
+                    const la_vec y = k[g * LA_W + c];
+                    acc[g] = la_fma(y, first, acc[g]);
+                    acc[LA_FEW_GROUPS + g] = la_fma(y, second, acc[LA_FEW_GROUPS + g]);
+                }
+            }
+        }
+        for (g = 0; g < 2 * LA_FEW_GROUPS; g++)
+            la_store(score[g / LA_FEW_GROUPS] + g % LA_FEW_GROUPS * LA_W, la_mul(acc[g], post));
+        for (r = 0; r < LA_FEW_GROUPS * LA_W && j + r < count; r++) {
+            la_store(w->p + (j + r) * LA_W, la_set1(score[1][r]));
+            w->p[(j + r) * LA_W] = score[0][r];
+        }
+    }
+}
+
+/* Columns from c0 on of the outputs of one lane, NR vectors, of which the last has `part`:
+   o[c] += sum over the keys of weight v[c]. */
+LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
+                                   size_t lane, size_t c0, int part, const size_t NR)
+{
+    const size_t columns = (NR - 1) * LA_W + (size_t)part;
+    float *const o = w->o + c0 * LA_W + lane;
+    float row[LA_FEW_VECS * LA_W];
+    la_vec acc[LA_FEW_VECS];
+    size_t j, c, r;
+    for (c = 0; c < columns; c++) row[c] = o[c * LA_W];
+    LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
+        la_load_part(row + r * LA_W, NR > 1 ? LA_W : part);
+    for (j = 0; j < count; j++) {
+        const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
+        const float *const weight = w->p + j * LA_W + lane;
+        const la_vec y = la_set1(*weight);
+        if (*weight < 0.0f) continue; /* not seen */
+        LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
+            la_fma(la_elements(v, c0 + r * LA_W, NR > 1 ? LA_W : part, x->v_element), y, acc[r]);
+    }
+    LINATTN__UNROLL for (r = 0; r < NR; r++) la_store(row + r * LA_W, acc[r]);
+    for (c = 0; c < columns; c++) o[c * LA_W] = row[c];
+}
+
+static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_exact_scratch *w,
+                                             size_t count, size_t lanes)
+{
+    size_t l, c;
+    for (l = 0; l < lanes; l++) {
+        for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
+            la_few_values(x, w, count, l, c, LA_W, LA_FEW_VECS);
+        for (; c < x->dv; c += LA_W) la_few_values(x, w, count, l, c, la_lanes_left(x->dv, c), 1);
+    }
+}
+
+/* Fetches the keys and values that come next: rows of a cache may lie pages apart. */
+static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, size_t end)
+{
+    const size_t stop = end - j < LINATTN__EXACT_KEYS ? end : j + LINATTN__EXACT_KEYS;
+    size_t f;
+    for (; j < stop; j++) {
+        const float *const k = linattn__beyond(x->k, j * x->k_token, x->k_element);
+        const float *const v = linattn__beyond(x->v, j * x->v_token, x->v_element);
+        for (f = 0; f < x->d; f += x->k_element == LINATTN_F32 ? 16 : 32)
+            LINATTN__FETCH(linattn__beyond(k, f, x->k_element));
+        for (f = 0; f < x->dv; f += x->v_element == LINATTN_F32 ? 16 : 32)
+            LINATTN__FETCH(linattn__beyond(v, f, x->v_element));
+    }
+}
+
+/* One tile and one block of keys. */
+LINATTN__INLINE void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                                   linattn__outer *a, const int few, const size_t NQ)
+{
+    int masked;
+    if (few && w->lanes <= 2)
+        la_few_scores(x, w, count);
+    else
+        la_scores(x, w, count, NQ);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, NQ * LA_W);
+    masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
+    la_weigh(x, w, count, NQ * LA_W, masked);
+    a->c = w->o;
+    if (few)
+        la_few_outputs(x, w, count, w->lanes);
+    else if (masked)
+        la_outer(a, 0, 1, NQ);
+    else
+        la_outer(a, 0, 0, NQ);
+}
+
+/* The queries of some tiles, of NQ vectors each. Queries are counted over tokens and the heads of
+   the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`,
+   nor from `end` on. */
+LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
+                                    const size_t NQ)
+{
+    const int few = LA_FEW > 0 && NQ == 1 && w->lanes <= LA_FEW;
+    const la_exact_scratch *const final = w + tiles - 1;
+    size_t i, j = 0, low, end, count;
     linattn__outer a;
-    la_exact_begin(x, w, i0, lanes, NQ * LA_W);
-    a.c = w->o;
+    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, NQ * LA_W);
+    low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
+    end = final->first + final->last > x->shown ? final->first + final->last : x->shown;
+    if (end > x->n_k) end = x->n_k;
     a.c_row = a.b_row = NQ * LA_W;
     a.c_vec = LA_W;
     a.b = w->p;
     a.rows = x->dv;
-    a.order = w->order;
-    a.limit = w->limit;
     while (j < end) {
-        j = la_gather(x, w, j, end, &count);
-        if (count == 0) break;
-        la_scores(x, w, count, NQ);
+        j = la_gather(x, w, j, low, end, &count);
+        if (count == 0) continue;
+        if (few) la_fetch_rows(x, j, end);
+        if (x->k_element != LINATTN_F32 && !(few && w->lanes <= 2))
+            la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
         a.count = count;
-        a.a = la_values(x, w, count, &a.a_row);
-        if (w->index[count - 1] < first) {
-            la_weigh(x, w, count, 0, NQ);
-            la_outer(&a, 0, 0, NQ);
-        } else {
-            for (i = 0; i < count; i++)
-                w->order[i] = w->index[i] < first ? -1.0f : (float)(w->index[i] - first);
-            la_weigh(x, w, count, 1, NQ);
-            la_outer(&a, 0, 1, NQ);
-        }
+        if (!few) a.a = la_values(x, w, count, &a.a_row);
+        for (i = 0; i < tiles; i++)
+            if (w->index[0] < w[i].first + w[i].last || w->index[0] < x->shown)
+                la_exact_keys(x, w + i, count, &a, few, NQ);
     }
-    la_exact_end(x, w, i0, lanes, NQ * LA_W);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, NQ * LA_W);
+}
+
+/* How many queries the next tile has, of those that are left. */
+LINATTN__INLINE size_t la_exact_lanes(size_t left)
+{
+    /* two tiles of two vectors are better than one of three and one of one */
+    if (LA_EXACT_VECS == 3 && left > 3 * LA_W && left <= 4 * LA_W) return 2 * LA_W;
+    return left < LA_EXACT_LANES ? left : LA_EXACT_LANES;
 }
 
 static void la_softmax(const linattn__exact *x)
 {
-    la_exact_scratch w;
-    size_t i, lanes;
-    w.p = x->scratch;
-    w.q = w.p + LINATTN__EXACT_P;
-    w.o = w.q + LINATTN__EXACT_LANES * x->d;
-    w.v = w.o + LINATTN__EXACT_LANES * x->dv;
-    for (i = x->begin; i < x->end; i += lanes) {
-        lanes = x->end - i < LA_EXACT_VECS * LA_W ? x->end - i : LA_EXACT_VECS * LA_W;
-        /* two blocks of two vectors are better than one of three and one of one */
-        if (LA_EXACT_VECS == 3 && x->end - i > 3 * LA_W && x->end - i <= 4 * LA_W) lanes = 2 * LA_W;
-        if (LA_EXACT_VECS > 2 && lanes > 2 * LA_W)
-            la_exact_block(x, &w, i, lanes, LA_EXACT_VECS);
-        else if (lanes > LA_W)
-            la_exact_block(x, &w, i, lanes, 2);
+    const int shared = x->k_element != LINATTN_F32 || x->v_element != LINATTN_F32;
+    la_exact_scratch w[LA_EXACT_TILES];
+    float order[LINATTN__EXACT_KEYS], late[LINATTN__EXACT_KEYS];
+    size_t index[LINATTN__EXACT_KEYS], i, t, tiles;
+    w->p = x->scratch;
+    w->v = w->p + LINATTN__EXACT_P;
+    w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
+    w->q = w->k + LINATTN__EXACT_KEYS * x->d;
+    w->order = order;
+    w->late = late;
+    w->index = index;
+    for (t = 0; t < LA_EXACT_TILES; t++) {
+        w[t] = w[0];
+        w[t].q = w->q + t * LA_EXACT_LANES * (x->d + x->dv);
+        w[t].o = w[t].q + LA_EXACT_LANES * x->d;
+    }
+    for (i = x->begin; i < x->end; i += tiles * w->lanes) {
+        w->i0 = i;
+        w->lanes = la_exact_lanes(x->end - i);
+        tiles = 1;
+        while (shared && tiles < LA_EXACT_TILES && x->end - i >= (tiles + 1) * LA_EXACT_LANES) {
+            w[tiles].i0 = i + tiles * LA_EXACT_LANES;
+            w[tiles++].lanes = LA_EXACT_LANES;
+        }
+        if (LA_EXACT_VECS > 2 && w->lanes > 2 * LA_W)
+            la_exact_block(x, w, tiles, LA_EXACT_VECS);
+        else if (LA_EXACT_VECS > 1 && w->lanes > LA_W)
+            la_exact_block(x, w, tiles, 2);
         else
-            la_exact_block(x, &w, i, lanes, 1);
+            la_exact_block(x, w, tiles, 1);
     }
 }
 #endif
@@ -5753,6 +6085,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add
 #undef la_add_kept
 #undef la_add_key
+#undef la_adjust
 #undef la_alike
 #undef la_all_finite
 #undef la_always_apart
@@ -5805,11 +6138,15 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_edge_begin
 #undef la_edge_end
 #undef la_edge_rows
+#undef la_edges
+#undef la_elements
 #undef la_end_rows
 #undef la_eq
 #undef la_exact_begin
 #undef la_exact_block
 #undef la_exact_end
+#undef la_exact_keys
+#undef la_exact_lanes
 #undef la_exact_outputs
 #undef la_exact_queries
 #undef la_exact_query
@@ -5820,6 +6157,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
+#undef la_fetch_rows
+#undef la_few_outputs
+#undef la_few_scores
+#undef la_few_values
 #undef la_fill
 #undef la_finish
 #undef la_first
@@ -5842,6 +6183,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_iterate
 #undef la_kept
 #undef la_key_exponent
+#undef la_key_rows
 #undef la_keys
 #undef la_keys_vectors
 #undef la_lanes
@@ -5981,6 +6323,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scale_rows
 #undef la_scores
 #undef la_scratch
+#undef la_seen
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -6014,6 +6357,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_take
 #undef la_take_columns
 #undef la_take_heads
+#undef la_tanh
 #undef la_tile
 #undef la_tile_begin
 #undef la_tile_end
@@ -6038,6 +6382,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_visible
 #undef la_weigh
 #undef la_weigh_query
+#undef la_weigh_seen
+#undef la_wide
+#undef la_widen
+#undef la_widen_rows
 #undef la_zero
 #undef la_vec
 #undef la_mask
@@ -6054,7 +6402,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DW
 #undef LA_EACH_VEC
 #undef LA_EXACT_LANES
+#undef LA_EXACT_TILES
 #undef LA_EXACT_VECS
+#undef LA_FEW
+#undef LA_FEW_GROUPS
+#undef LA_FEW_VECS
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS

@@ -21,7 +21,8 @@ static const char general_help[] =
     "       attend (--dir D | --q F --k F --v F) --compare [options]\n"
     "\n"
     "Reads queries, keys and values, attends, writes the outputs. Files are .npy: float32, little\n"
-    "endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head. Keys and values\n"
+    "endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head; for exact\n"
+    "attention float16, too. Keys and values\n"
     "may have fewer heads than queries: query head h reads head h / (heads / kv_heads). The\n"
     "output has the shape of the queries, with the dimension of the values.\n"
     "\n"
@@ -51,8 +52,17 @@ static const char general_help[] =
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
     "  --state-out F       save the state after the last key, in the same manner as --out\n"
+    "\n"
+    "Linear and exact attention only:\n"
     "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
     "                      as many queries as keys are needed, and no --split or state is taken\n"
+    "\n"
+    "--attention softmax only:\n"
+    "  --sinks N           and the first N keys beside a window\n"
+    "  --soft-cap X        scores become X tanh(score / X), as in Gemma 2\n"
+    "  --alibi F           a .npy file of shape (heads,): slopes of ALiBi. Needs as many queries "
+    "as\n"
+    "                      keys, and with --split --causal\n"
     "\n"
     "Maps favor, favor-simple and favor-hyperbolic, exp(q.k) by random features, only:\n"
     "  --features M        rows of the projection (default: 4 dim)\n"
@@ -93,6 +103,9 @@ typedef enum option {
     OPTION_STATE_IN,
     OPTION_STATE_OUT,
     OPTION_WINDOW,
+    OPTION_SINKS,
+    OPTION_SOFT_CAP,
+    OPTION_ALIBI,
     OPTION_IMPORT_STATE,
     OPTION_EXPORT_STATE,
     OPTION_RULE,
@@ -128,6 +141,9 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_STATE_IN] = "--state-in",
     [OPTION_STATE_OUT] = "--state-out",
     [OPTION_WINDOW] = "--window",
+    [OPTION_SINKS] = "--sinks",
+    [OPTION_SOFT_CAP] = "--soft-cap",
+    [OPTION_ALIBI] = "--alibi",
     [OPTION_IMPORT_STATE] = "--import-state",
     [OPTION_EXPORT_STATE] = "--export-state",
     [OPTION_RULE] = "--rule",
@@ -167,6 +183,9 @@ static const struct {
     {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
     {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
     {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
+    {OPTION_COMPARE, OPTION_SINKS, "--compare measures against plain exact attention"},
+    {OPTION_COMPARE, OPTION_SOFT_CAP, "--compare measures against plain exact attention"},
+    {OPTION_COMPARE, OPTION_ALIBI, "--compare measures against plain exact attention"},
     {OPTION_IMPORT_STATE, OPTION_STATE_IN, "there is one state to begin with"},
     {OPTION_WINDOW, OPTION_IMPORT_STATE, "a window consists of its last tokens, not of sums"},
     {OPTION_WINDOW, OPTION_EXPORT_STATE, "a window consists of its last tokens, not of sums"},
@@ -252,21 +271,28 @@ typedef struct tensor {
     float *data;
     size_t tokens, heads, dim;
     int has_heads; /* the file has an axis for them */
+    int half;      /* the data are float16 */
 } tensor;
 
 static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL};
+static const npy_layout slopes_layout = {1, 1, "(heads,)", NULL};
 
-static tensor read_tensor(const char *path, const npy_layout *layout)
+static tensor tensor_of(npy_array a)
 {
-    npy_array a = npy_read(path, layout);
+    const char *path = a.path;
     int has_heads = a.rank == 3;
-    tensor t = {path,     a.data, a.shape[0], has_heads ? a.shape[1] : 1, a.shape[a.rank - 1],
-                has_heads};
+    tensor t = {path,      a.data, a.shape[0], has_heads ? a.shape[1] : 1, a.shape[a.rank - 1],
+                has_heads, a.half};
     if (t.heads < 1 || t.dim < 1 || t.dim > LINATTN_MAX_DIM) {
         fail("%s: %zu heads of dimension %zu, expected at least 1 head of dimension 1 to %d", path,
              t.heads, t.dim, LINATTN_MAX_DIM);
     }
     return t;
+}
+
+static tensor read_tensor(const char *path, const npy_layout *layout)
+{
+    return tensor_of(npy_read(path, layout));
 }
 
 /* A write_function. */
@@ -329,7 +355,7 @@ static tensor read_projection(const char *path, size_t features, size_t dim)
 
 static tensor draw_projection(const options *given, size_t features, size_t dim)
 {
-    tensor w = {NULL, NULL, features, 1, dim, 0};
+    tensor w = {NULL, NULL, features, 1, dim, 0, 0};
     uint64_t seed = whole_option(given, OPTION_SEED, 0, UINT64_MAX, 0);
     linattn_random_kind kind = whole_option(given, OPTION_ORTHOGONAL, 0, 1, 0)
                                    ? LINATTN_RANDOM_ORTHOGONAL
@@ -345,6 +371,7 @@ typedef struct task {
     linattn_config config;
     linattn_context context;
     tensor q, k, v, projection; /* the last one empty but for the favor maps */
+    npy_array slopes;           /* empty without --alibi */
     gate_files gates;           /* empty but for rules other than the sum */
     attention kind;
     int causal, with_state;
@@ -355,7 +382,11 @@ typedef struct task {
 
 static linattn_view rows_from(const tensor *x, size_t token)
 {
-    return linattn_rows(x->data + token * x->heads * x->dim);
+    const size_t at = token * x->heads * x->dim;
+    if (x->half) {
+        return linattn_rows_as((const char *)x->data + 2 * at, LINATTN_F16);
+    }
+    return linattn_rows(x->data + at);
 }
 
 static linattn_output output_from(const tensor *x, size_t token)
@@ -460,9 +491,15 @@ static void reserve(task *t)
         [ATTENTION_SOFTMAX] = LINATTN_WORKSPACE_SOFTMAX,
         [ATTENTION_NYSTROM] = LINATTN_WORKSPACE_NYSTROM,
     };
-    require(linattn_config_check(&t->config), "these shapes and options");
+    if (t->kind == ATTENTION_LINEAR) {
+        require(linattn_config_check(&t->config), "these shapes and options");
+    }
     t->bytes = t->with_state ? linattn_state_size(&t->config)
                              : linattn_workspace_size(&t->config, verbs[t->kind], &t->context);
+    if (t->bytes == 0) {
+        const char *why = linattn_config_error(&t->config);
+        fail("these shapes and options: %s", why ? why : "more than memory can hold");
+    }
     t->memory = allocate(t->bytes);
 }
 
@@ -477,7 +514,7 @@ static void prepare(task *t)
 static tensor make_output(const task *t)
 {
     size_t heads = t->config.key_heads ? t->v.heads : t->q.heads;
-    tensor out = {NULL, NULL, t->q.tokens, heads, t->v.dim, t->q.has_heads || heads > 1};
+    tensor out = {NULL, NULL, t->q.tokens, heads, t->v.dim, t->q.has_heads || heads > 1, 0};
     out.data = allocate_tensor("an output", out.tokens, out.heads, out.dim);
     return out;
 }
@@ -675,7 +712,10 @@ static const struct {
     {OPTION_EPS, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_STATE_IN, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_STATE_OUT, {LINEAR, ALL_MAPS, ALL_RULES}},
-    {OPTION_WINDOW, {LINEAR, ALL_MAPS, SUM}},
+    {OPTION_WINDOW, {LINEAR | SOFTMAX, ALL_MAPS, SUM}},
+    {OPTION_SINKS, {SOFTMAX, ALL_MAPS, ALL_RULES}},
+    {OPTION_SOFT_CAP, {SOFTMAX, ALL_MAPS, ALL_RULES}},
+    {OPTION_ALIBI, {SOFTMAX, ALL_MAPS, ALL_RULES}},
     {OPTION_FEATURES, {LINEAR, FAVOR, ALL_RULES}},
     {OPTION_SEED, {LINEAR, FAVOR, ALL_RULES}},
     {OPTION_ORTHOGONAL, {LINEAR, FAVOR, ALL_RULES}},
@@ -764,6 +804,8 @@ static linattn_config read_config(const options *given)
     config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
     config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
     config.window = size_option(given, OPTION_WINDOW, SIZE_MAX);
+    config.sinks = size_option(given, OPTION_SINKS, SIZE_MAX);
+    config.soft_cap = float_option(given, OPTION_SOFT_CAP, 0, 0);
     config.landmarks = size_option(given, OPTION_LANDMARKS, SIZE_MAX);
     config.iterations = size_option(given, OPTION_ITERATIONS, SIZE_MAX);
     return config;
@@ -774,13 +816,13 @@ static tensor read_input(const options *given, option which)
     static const char *const in_dir[] = {"/q.npy", "/k.npy", "/v.npy"};
     const char *dir = given->text[OPTION_DIR];
     if (!dir) {
-        return read_tensor(given->text[which], &tokens_layout);
+        return tensor_of(npy_read_any(given->text[which], &tokens_layout));
     }
     const char *name = in_dir[which - OPTION_Q];
     size_t size = strlen(dir) + strlen(name) + 1;
     char *path = allocate(size);
     snprintf(path, size, "%s%s", dir, name);
-    tensor t = read_tensor(path, &tokens_layout);
+    tensor t = tensor_of(npy_read_any(path, &tokens_layout));
     free(path);
     t.path = in_dir[which - OPTION_Q] + 1;
     return t;
@@ -819,8 +861,11 @@ static void check_shapes(const task *t)
         fail("%s has %zu heads, expected a multiple of the %zu heads of %s", q->path, q->heads,
              k->heads, k->path);
     }
-    if ((t->causal || t->config.window) && q->tokens != k->tokens) {
-        option why = by_rule ? OPTION_RULE : t->causal ? OPTION_CAUSAL : OPTION_WINDOW;
+    if ((t->causal || t->config.window || t->config.alibi_slopes) && q->tokens != k->tokens) {
+        option why = by_rule            ? OPTION_RULE
+                     : t->causal        ? OPTION_CAUSAL
+                     : t->config.window ? OPTION_WINDOW
+                                        : OPTION_ALIBI;
         fail("%s has %zu tokens, %s has %zu: %s needs as many queries as keys", q->path, q->tokens,
              k->path, k->tokens, option_names[why]);
     }
@@ -845,6 +890,44 @@ static void check_window(const options *given)
     const char *with_state = state_option(given);
     if (given->text[OPTION_WINDOW] && with_state && !given->text[OPTION_CAUSAL]) {
         fail("--window with %s needs --causal", with_state);
+    }
+}
+
+/* Pieces without --causal have no places among the keys. */
+static void read_slopes(task *t, const options *given)
+{
+    const char *path = given->text[OPTION_ALIBI];
+    if (!path) {
+        return;
+    }
+    if (t->split && !given->text[OPTION_CAUSAL]) {
+        fail("--alibi with --split needs --causal");
+    }
+    t->slopes = npy_read(path, &slopes_layout);
+    if (t->slopes.shape[0] != t->q.heads) {
+        fail("%s: %zu slopes, expected one for each of the %zu heads of %s", path,
+             t->slopes.shape[0], t->q.heads, t->q.path);
+    }
+    for (size_t h = 0; h < t->q.heads; h++) {
+        uint32_t bits;
+        memcpy(&bits, &t->slopes.data[h], sizeof bits);
+        if ((bits & 0x7f800000) == 0x7f800000) {
+            fail("%s: slope %zu is not finite", path, h);
+        }
+    }
+    t->config.alibi_slopes = t->slopes.data;
+}
+
+/* float16 is for exact attention. */
+static void check_halves(const options *given, const task *t)
+{
+    const tensor *const inputs[] = {&t->q, &t->k, &t->v};
+    for (size_t i = 0; i < 3; i++) {
+        if (inputs[i]->half && (t->kind != ATTENTION_SOFTMAX || given->text[OPTION_COMPARE])) {
+            fail("%s: dtype '<f2', expected '<f4' (little-endian float32): --attention softmax "
+                 "alone takes float16",
+                 inputs[i]->path);
+        }
     }
 }
 
@@ -906,6 +989,8 @@ static task read_task(const options *given)
     t.q = read_input(given, OPTION_Q);
     t.k = read_input(given, OPTION_K);
     t.v = read_input(given, OPTION_V);
+    check_halves(given, &t);
+    read_slopes(&t, given);
     check_shapes(&t);
     complete_config(&t, given, run);
     read_gates(&t, given);
@@ -969,6 +1054,7 @@ int main(int argc, char **argv)
     free(t.k.data);
     free(t.v.data);
     free(t.projection.data);
+    free(t.slopes.data);
     free_gates(&t.gates);
     finish_printing();
     return 0;

@@ -1,4 +1,4 @@
-/* npy.h: NumPy's .npy files of little-endian float32 in C order.  SPDX: MIT */
+/* npy.h: NumPy's .npy files of little-endian float32, or float16, in C order.  SPDX: MIT */
 #ifndef NPY_H
 #define NPY_H
 
@@ -13,6 +13,7 @@ typedef struct npy_array {
     const char *path;
     float *data; /* to be freed, by npy_free where it may be mapped */
     size_t rank, shape[NPY_MOST_AXES];
+    int half;      /* data points to numbers of float16 */
     void *mapping; /* NULL: allocated */
     size_t mapped_bytes;
 } npy_array;
@@ -71,7 +72,7 @@ static inline npy_sizes npy_print_sizes(const size_t *sizes, size_t rank, const 
 typedef struct npy_header {
     const char *path, *begin, *at;
     const npy_layout *layout;
-    int has_descr, has_order, has_shape;
+    int has_descr, has_order, has_shape, half;
     size_t rank, shape[NPY_MOST_AXES];
 } npy_header;
 
@@ -118,7 +119,8 @@ static inline void npy_parse_descr(npy_header *h)
         npy_fail(h, "'descr' only once");
     }
     npy_parse_string(h, descr);
-    if (strcmp(descr, "<f4") != 0) {
+    h->half = strcmp(descr, "<f2") == 0;
+    if (!h->half && strcmp(descr, "<f4") != 0) {
         fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
     }
 }
@@ -231,16 +233,17 @@ static inline size_t npy_read_header(const input_file *in, const npy_layout *lay
 /* ---- Reading and writing -------------------------------------------------------------------- */
 
 /* From the byte order of the file to that of the machine, or back. */
-static inline void npy_swap_if_big_endian(float *data, size_t count)
+static inline void npy_swap_if_big_endian(void *data, size_t count, size_t size)
 {
     const uint16_t one = 1;
-    unsigned char low;
+    unsigned char low, *at = data;
     memcpy(&low, &one, 1);
-    for (size_t i = 0; i < count && !low; i++) {
-        unsigned char b[4];
-        memcpy(b, &data[i], 4);
-        const unsigned char swapped[4] = {b[3], b[2], b[1], b[0]};
-        memcpy(&data[i], swapped, 4);
+    for (size_t i = 0; i < count && !low; i++, at += size) {
+        for (size_t b = 0; b < size / 2; b++) {
+            unsigned char byte = at[b];
+            at[b] = at[size - 1 - b];
+            at[size - 1 - b] = byte;
+        }
     }
 }
 
@@ -251,11 +254,12 @@ static inline npy_array npy_open(const input_file *in, const npy_layout *layout,
     npy_header h;
     const char *path = in->path;
     *offset = npy_read_header(in, layout, &h);
-    npy_array a = {.path = path, .rank = h.rank};
+    npy_array a = {.path = path, .rank = h.rank, .half = h.half};
     memcpy(a.shape, h.shape, sizeof a.shape);
     if (!npy_bytes(a.shape, a.rank, bytes)) {
         fail("%s: its shape is too large", path);
     }
+    *bytes = a.half ? *bytes / 2 : *bytes;
     if (in->bytes < *offset || in->bytes - *offset != *bytes) {
         fail("%s: %s, %zu bytes of data where its shape needs %zu", path,
              in->bytes - *offset < *bytes ? "truncated" : "bytes behind its end",
@@ -291,13 +295,14 @@ static inline npy_array npy_look(const char *path, const npy_layout *layout)
     return a;
 }
 
-static inline npy_array npy_read(const char *path, const npy_layout *layout)
+/* Of float32 or float16: see npy_array.half. Only float32 is mapped. */
+static inline npy_array npy_read_any(const char *path, const npy_layout *layout)
 {
     const npy_part *part = layout->part;
     input_file in = open_input(path);
     size_t offset, bytes;
     npy_array a = npy_open(&in, layout, &offset, &bytes);
-    int in_part = part && part->of == a.shape[0] && part->of > 0;
+    int in_part = part && !a.half && part->of == a.shape[0] && part->of > 0;
     size_t row = in_part ? bytes / part->of : 0;
     if (in_part && row * part->count > 0) {
         bytes = row * part->count;
@@ -308,7 +313,16 @@ static inline npy_array npy_read(const char *path, const npy_layout *layout)
         read_bytes(&in, a.data, bytes, "data");
     }
     fclose(in.stream);
-    npy_swap_if_big_endian(a.data, bytes / sizeof(float));
+    npy_swap_if_big_endian(a.data, a.half ? bytes / 2 : bytes / 4, a.half ? 2 : 4);
+    return a;
+}
+
+static inline npy_array npy_read(const char *path, const npy_layout *layout)
+{
+    npy_array a = npy_read_any(path, layout);
+    if (a.half) {
+        fail("%s: dtype '<f2', expected '<f4' (little-endian float32)", path);
+    }
     return a;
 }
 
@@ -344,7 +358,7 @@ static inline void npy_write_data(output_file *file, const float *data, size_t c
     for (size_t at = 0, n; at < count; at += n) {
         n = count - at < FLOATS ? count - at : FLOATS;
         memcpy(block, data + at, n * sizeof(float));
-        npy_swap_if_big_endian(block, n);
+        npy_swap_if_big_endian(block, n, sizeof(float));
         write_bytes(file, block, n * sizeof(float));
     }
 }

@@ -488,7 +488,7 @@ static inline void rwkv_read_data(const input_file *in, rwkv_tensor *t)
     }
     read_bytes(in, t->data, bytes, "tensors");
     if (!t->is_half) {
-        npy_swap_if_big_endian(t->data, t->count);
+        npy_swap_if_big_endian(t->data, t->count, sizeof(float));
         return;
     }
     rwkv_halves_from_bytes(t->data, t->count);

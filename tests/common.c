@@ -277,6 +277,34 @@ bool float_is_nan(float x) { return (float_bits(x) & 0x7FFFFFFFu) > 0x7F800000u;
 
 bool float_is_finite(float x) { return (float_bits(x) & 0x7F800000u) != 0x7F800000u; }
 
+float element_value(linattn_element element, uint16_t bits)
+{
+    if (element == LINATTN_BF16) return float_from_bits((uint32_t)bits << 16);
+    int exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
+    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    if (exponent == 31) size = fraction ? (double)test_nan : (double)test_infinity;
+    return (float)(bits >> 15 ? -size : size);
+}
+
+/* Numbers of either format ascend with their bits. */
+uint16_t element_bits(linattn_element element, float x)
+{
+    uint16_t sign = (uint16_t)(float_bits(x) >> 31 << 15), low = 0, step;
+    if (element == LINATTN_BF16) return (uint16_t)(float_bits(x) >> 16);
+    if (float_is_nan(x)) return (uint16_t)(sign | 0x7E00);
+    for (step = 0x4000; step; step /= 2)
+        if (low + step <= 0x7C00 &&
+            fabs((double)element_value(element, (uint16_t)(low + step))) <= fabs((double)x))
+            low = (uint16_t)(low + step);
+    return (uint16_t)(sign | low);
+}
+
+void narrow(linattn_element element, float *x, size_t count)
+{
+    for (size_t i = 0; i < count && element != LINATTN_F32; i++)
+        x[i] = element_value(element, element_bits(element, x[i]));
+}
+
 bool float_same(float a, float b)
 {
     return float_bits(a) == float_bits(b) || (float_is_nan(a) && float_is_nan(b));
@@ -552,7 +580,7 @@ const char *normaliser_name(linattn_normaliser normaliser)
 }
 
 /* One of a few buffers in turn, so that several names fit into one message. */
-enum { CONFIG_BYTES = 320, NAME_BYTES = CONFIG_BYTES + 80 };
+enum { CONFIG_BYTES = 384, NAME_BYTES = CONFIG_BYTES + 80 };
 
 static char *name_buffer(void)
 {
@@ -567,11 +595,12 @@ static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config
     int used = snprintf(
         name, CONFIG_BYTES,
         "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
-        "window=%zu rule=%d key_heads=%zu precision=%d",
+        "window=%zu rule=%d key_heads=%zu precision=%d sinks=%zu soft_cap=%g%s",
         map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
         config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
         config->projection ? " projection" : "", config->features, config->degree, config->window,
-        (int)config->rule, config->key_heads, (int)config->precision);
+        (int)config->rule, config->key_heads, (int)config->precision, config->sinks,
+        (double)config->soft_cap, config->alibi_slopes ? " slopes" : "");
     return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
 }
 
@@ -620,7 +649,9 @@ static bool is_dense(layout where)
 
 linattn_view strided(const float *data, size_t stride_token, size_t stride_head)
 {
-    linattn_view view = {data, stride_token, stride_head, 0};
+    linattn_view view = linattn_rows(data);
+    view.stride_token = stride_token;
+    view.stride_head = stride_head;
     return view;
 }
 
@@ -657,6 +688,28 @@ linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t 
     pool_freeze();
     if (is_dense(where)) return linattn_rows(data);
     return strided(data, strides.stride_token, strides.stride_head);
+}
+
+linattn_view place_elements(const float *dense, linattn_element element, size_t tokens,
+                            size_t heads, size_t dim, layout where)
+{
+    if (element == LINATTN_F32) return place_view(dense, tokens, heads, dim, where);
+    placement strides = placement_of(tokens, heads, dim, where);
+    size_t offset = where.side == GUARD_NONE ? where.offset : 0;
+    uint16_t *data =
+        (uint16_t *)pool_take_guarded((strides.extent + offset) * sizeof *data, where.side);
+    data += offset;
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < heads; h++)
+            for (size_t i = 0; i < dim; i++)
+                data[t * strides.stride_token + h * strides.stride_head + i] =
+                    element_bits(element, dense[(t * heads + h) * dim + i]);
+    pool_freeze();
+    linattn_view view = linattn_rows_as(data, element);
+    if (is_dense(where)) return view;
+    view.stride_token = strides.stride_token;
+    view.stride_head = strides.stride_head;
+    return view;
 }
 
 linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout where)
@@ -799,13 +852,20 @@ static void whole_part(const problem *p, const plan *how, operands in, part whic
                    problem_name(p));
 }
 
+bool exact_applies(const problem *p, int causal)
+{
+    const linattn_config *c = &p->config;
+    return p->n_q <= p->n_k || (!causal && !c->window && !c->alibi_slopes);
+}
+
 /* Does this verb take this problem? */
 static bool part_applies(const problem *p, part which)
 {
     switch (which) {
     case PART_QUERY: return !p->config.window;
     case PART_BIDIRECTIONAL: return !p->config.window || p->n_q == p->n_k;
-    case PART_SOFTMAX_CAUSAL: return p->n_q <= p->n_k;
+    case PART_SOFTMAX:
+    case PART_SOFTMAX_CAUSAL: return exact_applies(p, which == PART_SOFTMAX_CAUSAL);
     default: return true;
     }
 }
@@ -890,6 +950,25 @@ float *run_softmax(const problem *p, int causal, const linattn_context *context)
                                  pool_take(bytes), bytes, context),
                  LINATTN_OK, "%s", problem_name(p));
     return out;
+}
+
+float *run_exact(const problem *p, elements of, int causal, const plan *how)
+{
+    const linattn_config *c = &p->config;
+    float *dense = pool_floats(p->n_q * output_width(p));
+    linattn_view q = place_elements(p->q, of.q, p->n_q, c->heads, c->dim_key, how->q);
+    linattn_view k = place_elements(p->k, of.k, p->n_k, c->kv_heads, c->dim_key, how->k);
+    linattn_view v = place_elements(p->v, of.v, p->n_k, c->kv_heads, c->dim_value, how->v);
+    linattn_output out = place_output(p->n_q, c->heads, c->dim_value, how->out);
+    size_t bytes = linattn_workspace_size(c, LINATTN_WORKSPACE_SOFTMAX, how->context);
+    void *workspace =
+        (unsigned char *)pool_take_guarded(bytes + how->workspace_offset, how->state_side) +
+        how->workspace_offset;
+    check_status(
+        linattn_softmax(c, q, p->n_q, k, v, p->n_k, out, causal, workspace, bytes, how->context),
+        LINATTN_OK, "%s", problem_name(p));
+    collect_output(out, p->n_q, c->heads, c->dim_value, how->out, dense, problem_name(p));
+    return dense;
 }
 
 void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,

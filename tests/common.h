@@ -98,6 +98,12 @@ bool float_same(float a, float b); /* the same bits, or two NaN */
 
 extern const float test_infinity, test_nan;
 
+/* Numbers of 16 bits, by the definition of their formats. Of a float the bits of the next one
+   towards zero; `narrow` makes floats into numbers that the element holds. */
+float element_value(linattn_element element, uint16_t bits);
+uint16_t element_bits(linattn_element element, float x);
+void narrow(linattn_element element, float *x, size_t count);
+
 /* ---- The floating-point environment --------------------------------------------------------- */
 
 /* The control bits (rounding, flushing, exception masks) of MXCSR or FPCR; 0 on other machines. */
@@ -182,6 +188,9 @@ linattn_view place_view(const float *dense, size_t tokens, size_t heads, size_t 
 /* The output's memory is filled with a pattern; collecting copies the rows to `dense` and checks
    that no byte between them has changed. */
 linattn_output place_output(size_t tokens, size_t heads, size_t dim, layout where);
+/* Of numbers that the element holds. */
+linattn_view place_elements(const float *dense, linattn_element element, size_t tokens,
+                            size_t heads, size_t dim, layout where);
 void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,
                     float *dense, const char *what);
 
@@ -225,6 +234,14 @@ float *run_query(const problem *p, const void *state);
 void run_update(const problem *p, void *state);
 float *run_bidirectional(const problem *p, const linattn_context *context);
 float *run_softmax(const problem *p, int causal, const linattn_context *context);
+
+/* Exact attention on operands of these elements, which hold the problem's numbers. */
+typedef struct elements {
+    linattn_element q, k, v;
+} elements;
+
+float *run_exact(const problem *p, elements of, int causal, const plan *how);
+bool exact_applies(const problem *p, int causal); /* are the queries not too many? */
 
 void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,
                        const char *format, ...) TEST_PRINTF(5, 6);

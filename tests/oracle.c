@@ -738,20 +738,46 @@ static double score(const problem *p, const float *q, const float *k, double *ab
     return product;
 }
 
-static void softmax_row(const problem *p, const float *q, size_t g, size_t visible, double *value,
+/* Does query i, whose place is `place`, see key j? */
+static bool sees(const linattn_config *c, bool causal, double place, double j)
+{
+    double window = (double)c->window;
+    if (causal && j > place) return false;
+    return !c->window || fabs(place - j) < window || j < (double)c->sinks;
+}
+
+/* The score with soft cap and slope; an error of what goes in is no larger in what comes out. */
+static double changed_score(const linattn_config *c, size_t h, double distance, double s,
+                            double *absolute)
+{
+    if (c->soft_cap > 0) s = (double)c->soft_cap * tanh(s / (double)c->soft_cap);
+    if (c->alibi_slopes) {
+        double bias = (double)c->alibi_slopes[h] * distance;
+        s -= bias;
+        *absolute += fabs(bias);
+    }
+    return s;
+}
+
+static void softmax_row(const problem *p, size_t i, size_t h, bool causal, double *value,
                         double *magnitude)
 {
-    size_t dim = p->config.dim_key, dv = p->config.dim_value, kv = p->config.kv_heads;
+    const linattn_config *config = &p->config;
+    size_t dim = config->dim_key, dv = config->dim_value, kv = config->kv_heads;
+    size_t g = h / (config->heads / kv);
+    const float *q = p->q + (i * config->heads + h) * dim;
     double *scores = pool_doubles(2 * p->n_k), *absolute = scores + p->n_k;
     double largest = -INFINITY, denominator = 0, weights = 0;
-    for (size_t j = 0; j < visible; j++) {
+    double place = (double)i + (double)p->n_k - (double)p->n_q;
+    for (size_t j = 0; j < p->n_k; j++) {
         const float *k = p->k + (j * kv + g) * dim;
         scores[j] = score(p, q, k, &absolute[j]);
-        if (is_masked(k, dim)) scores[j] = -INFINITY;
+        scores[j] = changed_score(config, h, fabs(place - (double)j), scores[j], &absolute[j]);
+        if (is_masked(k, dim) || !sees(config, causal, place, (double)j)) scores[j] = -INFINITY;
         largest = fmax(largest, scores[j]);
     }
     for (size_t c = 0; c < dv; c++) value[c] = magnitude[c] = 0;
-    for (size_t j = 0; j < visible; j++) {
+    for (size_t j = 0; j < p->n_k; j++) {
         if (scores[j] == -INFINITY) continue;
         /* An error of the score is a relative error of its weight. */
         double weight = exp(scores[j] - largest), sensitive = weight * (1 + absolute[j]);
@@ -775,11 +801,8 @@ oracle oracle_softmax(const problem *p, bool causal)
     oracle result = oracle_new(p);
     for (size_t i = 0; i < p->n_q; i++)
         for (size_t h = 0; h < config->heads; h++) {
-            size_t row = i * config->heads + h, mark = pool_mark();
-            size_t visible = causal ? i + 1 + p->n_k - p->n_q : p->n_k;
-            softmax_row(p, p->q + row * config->dim_key, h / (config->heads / config->kv_heads),
-                        visible, result.value + row * config->dim_value,
-                        result.magnitude + row * config->dim_value);
+            size_t row = (i * config->heads + h) * config->dim_value, mark = pool_mark();
+            softmax_row(p, i, h, causal, result.value + row, result.magnitude + row);
             pool_release(mark);
         }
     return result;

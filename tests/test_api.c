@@ -145,8 +145,8 @@ static bool is_one_of(const char *name, const char *const *names, size_t count)
 /* What exact attention and Nystroem do not look at, and what linattn_map does not. */
 static bool is_ignored_by_exact(const refusal *r)
 {
-    static const char *const names[] = {"map",        "normaliser", "epsilon", "features",
-                                        "projection", "degree",     "window"};
+    static const char *const names[] = {"map",      "normaliser", "epsilon",
+                                        "features", "projection", "degree"};
     return is_one_of(r->field, names, COUNT_OF(names));
 }
 
@@ -217,17 +217,20 @@ static void configs_are_refused(void **state)
         check_status(linattn_state_check(c, memory, SIZE_MAX), expected, "%s", why);
         check_status(linattn_bidirectional(c, in, 1, in, in, 1, out, memory, SIZE_MAX, NULL),
                      expected, "%s", why);
-        bool taken = is_ignored_by_exact(&list[i]);
-        for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
-            size_t bytes = linattn_workspace_size(c, (linattn_workspace)verb, NULL);
-            check(taken == (bytes > 0), "%zu bytes, %s", bytes, why);
+        const bool none = is_ignored_by_exact(&list[i]), window = !strcmp(list[i].field, "window");
+        const bool takes[] = {none, none || window}; /* exact attention, Nystroem */
+        for (int j = 0; j < 2; j++) {
+            size_t bytes =
+                linattn_workspace_size(c, (linattn_workspace)(LINATTN_WORKSPACE_SOFTMAX + j), NULL);
+            check(takes[j] == (bytes > 0), "%zu bytes, %s", bytes, why);
         }
         linattn_status exact[] = {
-            linattn_softmax(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL),
-            linattn_nystrom(c, in, taken ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL)};
+            linattn_softmax(c, in, takes[0] ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2, NULL),
+            linattn_nystrom(c, in, takes[1] ? 0 : 1, in, in, 1, out, 0, memory, SIZE_MAX / 2,
+                            NULL)};
         for (size_t j = 0; j < COUNT_OF(exact) && c->dim_key < LINATTN_MAX_DIM; j++)
-            check_status(exact[j], taken ? LINATTN_OK : expected, "%s", why);
-        taken = is_ignored_by_map(&list[i]);
+            check_status(exact[j], takes[j] ? LINATTN_OK : expected, "%s", why);
+        bool taken = is_ignored_by_map(&list[i]);
         check_status(linattn_map(c, 0, x, y, taken ? 0 : 1), taken ? LINATTN_OK : expected, "%s",
                      why);
         check_same_bytes(y, before, sizeof y, "%s", why);
@@ -235,7 +238,8 @@ static void configs_are_refused(void **state)
     }
 }
 
-/* Whatever a config says about maps and windows, exact attention and Nystroem are the same. */
+/* Whatever a config says about maps, exact attention and Nystroem are the same; Nystroem is, too,
+   whatever it says about windows. */
 static void maps_do_not_matter_to_exact_attention(void **state)
 {
     (void)state;
@@ -248,18 +252,19 @@ static void maps_do_not_matter_to_exact_attention(void **state)
     others[1].degree = 9;
     others[2].features = SIZE_MAX;
     others[2].map = LINATTN_MAP_FAVOR_HYPERBOLIC;
-    others[3].window = 3;
-    others[4].window = SIZE_MAX;
-    others[5] = with_map(plain, -1);
-    others[6] = with_normaliser(plain, 77);
-    others[7].epsilon = test_nan;
+    others[3] = with_map(plain, -1);
+    others[4] = with_normaliser(plain, 77);
+    others[5].epsilon = test_nan;
+    others[6].window = 3;
+    others[7].window = SIZE_MAX;
     enum { N = 20, OUT = N * 4 * 7 };
     problem p = problem_new(plain, N, N, &r, 2);
     for (int verb = LINATTN_WORKSPACE_SOFTMAX; verb <= LINATTN_WORKSPACE_NYSTROM; verb++) {
         float expected[OUT], actual[OUT];
         size_t bytes = linattn_workspace_size(&plain, (linattn_workspace)verb, NULL);
         void *memory = pool_take(bytes);
-        for (size_t i = 0; i <= COUNT_OF(others); i++) {
+        size_t count = COUNT_OF(others) - (verb == LINATTN_WORKSPACE_SOFTMAX ? 2 : 0);
+        for (size_t i = 0; i <= count; i++) {
             const linattn_config *c = i ? &others[i - 1] : &plain;
             linattn_output out = linattn_output_rows(i ? actual : expected);
             linattn_view q = linattn_rows(p.q), k = linattn_rows(p.k), v = linattn_rows(p.v);
@@ -1049,6 +1054,165 @@ static void threads_without_parallel_for(void **state)
             check_status(actual[i], expected, "verb %zu, %zu threads", i, threads);
         if (threads > 1) check_same_bytes(w, before, sizeof *w, "%zu threads", threads);
     }
+}
+
+/* Fields of exact attention: wrong ones, and right ones where they do not belong. */
+static void fields_of_exact_attention(void **state)
+{
+    (void)state;
+    const float good[HEADS] = {0.5f, 0.25f, 0, -1}, nan[HEADS] = {0, 0, 0, test_nan},
+                infinite[HEADS] = {0, test_infinity};
+    const linattn_config plain = usual_config();
+    struct {
+        const char *field;
+        linattn_status exact;
+        linattn_config config;
+    } list[16];
+    size_t count = 0;
+    const float caps[] = {-1, -1e-45f, test_nan, test_infinity, -test_infinity, 1, 1e-45f, 3e38f};
+    for (size_t i = 0; i < COUNT_OF(caps); i++) {
+        list[count].field = "soft_cap";
+        list[count].exact =
+            caps[i] > 0 && caps[i] < test_infinity ? LINATTN_OK : LINATTN_ERROR_CONFIG;
+        list[count].config = plain;
+        list[count++].config.soft_cap = caps[i];
+    }
+    const float *slopes[] = {good, nan, infinite};
+    for (size_t i = 0; i < COUNT_OF(slopes); i++) {
+        list[count].field = "alibi_slopes";
+        list[count].exact = i ? LINATTN_ERROR_CONFIG : LINATTN_OK;
+        list[count].config = plain;
+        list[count++].config.alibi_slopes = slopes[i];
+    }
+    const size_t sinks[] = {1, 0x3fffffff, 0x40000000, SIZE_MAX};
+    for (size_t i = 0; i < COUNT_OF(sinks); i++) {
+        list[count].field = "sinks";
+        list[count].exact = i < 2 ? LINATTN_OK : LINATTN_ERROR_SIZE;
+        list[count].config = plain;
+        list[count++].config.sinks = sinks[i];
+    }
+    world *w = world_new();
+    w->config.landmarks = 2;
+    for (size_t i = 0; i < count; i++) {
+        const linattn_config *c = &list[i].config;
+        const char *why = linattn_config_error(c), *name = config_name(c);
+        check(why && strncmp(why, list[i].field, strlen(list[i].field)) == 0, "%s, %s", why, name);
+        check((strstr(why, "exact attention") != NULL) == (list[i].exact == LINATTN_OK), "%s, %s",
+              why, name);
+        check_status(linattn_config_check(c), LINATTN_ERROR_UNSUPPORTED, "%s", name);
+        check_status(linattn_state_init(c, w->other, sizeof w->other), LINATTN_ERROR_UNSUPPORTED,
+                     "%s", name);
+        check(linattn_state_size(c) == 0 && linattn_features(c) == 0, "%s", name);
+        for (int kind = 0; kind < 3; kind++) {
+            size_t bytes = linattn_workspace_size(c, (linattn_workspace)kind, NULL);
+            bool taken = kind == LINATTN_WORKSPACE_SOFTMAX && list[i].exact == LINATTN_OK;
+            check((bytes > 0) == taken, "%zu bytes of %d, %s", bytes, kind, name);
+        }
+        w->config = *c;
+        call x = call_new(w);
+        check_refused_by(&x, 1 << BIDIRECTIONAL, LINATTN_ERROR_UNSUPPORTED, name);
+        world *before = (world *)pool_copy(w, sizeof *w);
+        check_status(linattn_nystrom(c, x.q, TOKENS, x.k, x.v, TOKENS, x.out, 0, x.workspace,
+                                     x.workspace_bytes, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "%s", name);
+        check_same_bytes(w, before, sizeof *w, "%s", name);
+        if (list[i].exact == LINATTN_OK)
+            check_taken_by(&x, 1 << SOFTMAX, name);
+        else
+            check_refused_by(&x, 1 << SOFTMAX, list[i].exact, name);
+        float y[DIM_KEY]; /* linattn_map does not look at them */
+        check_status(linattn_map(c, 0, w->q, y, 1), LINATTN_OK, "%s", name);
+    }
+}
+
+/* Where queries have no place among the keys; and slopes that lie in what is written. */
+static void places_of_queries(void **state)
+{
+    (void)state;
+    static const float slopes[HEADS] = {1, 1, 1, 1};
+    world *w = world_new();
+    call c = call_new(w);
+    c.n_k = TOKENS - 1;
+    check_taken_by(&c, 1 << SOFTMAX, "more queries than keys");
+    w->config.window = 3;
+    check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_UNSUPPORTED, "and a window");
+    w->config.window = 0x40000000;
+    check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_SIZE, "a window too large");
+    w->config.window = 0;
+    w->config.sinks = 3;
+    w->config.soft_cap = 1;
+    check_taken_by(&c, 1 << SOFTMAX, "and sinks, and a soft cap");
+    w->config.alibi_slopes = slopes;
+    check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_UNSUPPORTED, "and slopes");
+    c.n_k = TOKENS;
+    check_taken_by(&c, 1 << SOFTMAX, "slopes");
+    c.n_k = ((size_t)1 << 24) + 1;
+    c.k.stride_token = c.v.stride_token = 1; /* far from all else, and not read */
+    c.k.data = c.v.data = (const float *)(uintptr_t)4096;
+    check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_SIZE, "more keys than a float counts");
+    c = call_new(w);
+    const float *const inside[] = {w->out, w->out + COUNT_OF(w->out) - 1,
+                                   (const float *)(const void *)w->workspace};
+    for (size_t i = 0; i < COUNT_OF(inside); i++) {
+        w->config.alibi_slopes = inside[i];
+        memset(w->workspace, 0, 64);
+        memset(w->out, 0, sizeof w->out);
+        check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_OVERLAP, "slopes in what is written");
+    }
+}
+
+/* Numbers of 16 bits are for exact attention, and other elements for nobody. */
+static void elements_of_views(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    const linattn_view all = call_new(w).q;
+    for (int element = -1; element <= LINATTN_ELEMENT_COUNT; element++) {
+        if (element == LINATTN_F32) continue;
+        bool known = element > 0 && element < LINATTN_ELEMENT_COUNT;
+        for (int i = 0; i < 3; i++) {
+            call c = call_new(w);
+            linattn_view *view = i == 0 ? &c.q : i == 1 ? &c.k : &c.v;
+            memcpy(&view->element, &element, sizeof element);
+            int verbs = (i ? WITH_KEYS : WITH_QUERIES) & ~(1 << SOFTMAX);
+            check_refused_by(&c, verbs, LINATTN_ERROR_ELEMENT, "numbers of 16 bits");
+            check_status(linattn_nystrom(&w->config, c.q, TOKENS, c.k, c.v, TOKENS, c.out, 0,
+                                         c.workspace, c.workspace_bytes, NULL),
+                         LINATTN_ERROR_ELEMENT, "Nystroem");
+            if (known)
+                check_taken_by(&c, 1 << SOFTMAX, "numbers of 16 bits");
+            else
+                check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_ELEMENT, "no element");
+            c.n_q = c.n_k = 0;
+            if (!known) check_refused_by(&c, verbs, LINATTN_ERROR_ELEMENT, "no tokens");
+        }
+    }
+    check(all.element == LINATTN_F32 && linattn_rows(w->q).element == LINATTN_F32, "rows");
+    linattn_view half = linattn_rows_as(w->q, LINATTN_BF16);
+    check(half.data == w->q && half.element == LINATTN_BF16 && !half.stride_token &&
+              !half.stride_head && !half.stride_sequence,
+          "rows of 16 bits");
+}
+
+/* What operands of 16 bits span: the byte before and the byte after may be the output's. */
+static void overlaps_of_16_bits(void **state)
+{
+    (void)state;
+    world *w = world_new();
+    size_t keys = TOKENS * KV_HEADS * DIM_KEY, out = COUNT_OF(w->out);
+    unsigned char *memory = (unsigned char *)pool_take(4 * (out + keys) + 8);
+    for (size_t end = 0; end < 2; end++)
+        for (size_t shift = 0; shift <= 4; shift += 2) {
+            call c = call_new(w);
+            size_t gap = 2 * keys - shift + 2;
+            gap -= end ? 0 : gap % 4; /* an output of floats is aligned to them */
+            c.k = linattn_rows_as(end ? memory + 4 * out - shift : memory, LINATTN_F16);
+            c.out = linattn_output_rows((float *)(void *)(end ? memory : memory + gap));
+            memset(memory, 0, 4 * (out + keys) + 8);
+            bool apart = end ? shift == 0 : gap >= 2 * keys;
+            check_status(perform(&c, SOFTMAX), apart ? LINATTN_OK : LINATTN_ERROR_OVERLAP,
+                         "end %zu, shift %zu", end, shift);
+        }
 }
 
 static void causal_softmax_with_too_few_keys(void **state)
@@ -2170,8 +2334,9 @@ static void agents_as_structs(void **state)
                                     linattn_output_rows(alone[i].out), 1, NULL),
                      LINATTN_OK, "an agent alone");
     }
-    linattn_view q = {agents->q, 0, 0, RECORD}, k = {agents->k, 0, 0, RECORD};
-    linattn_view v = {agents->v, 0, 0, RECORD};
+    linattn_view q = linattn_rows(agents->q), k = linattn_rows(agents->k);
+    linattn_view v = linattn_rows(agents->v);
+    q.stride_sequence = k.stride_sequence = v.stride_sequence = RECORD;
     linattn_output out = {agents->out, 0, 0, RECORD};
     check_status(linattn_causal_many(list, SEQUENCES, q, k, v, out, 1, NULL), LINATTN_OK,
                  "agents as structs");
@@ -2844,10 +3009,10 @@ static void floating_point_environment_of_rules(void **state)
 static void status_strings(void **state)
 {
     (void)state;
-    for (int i = -1; i <= LINATTN_ERROR_INPUT_GATE + 2; i++) {
+    for (int i = -1; i <= LINATTN_ERROR_ELEMENT + 2; i++) {
         const char *text = linattn_status_string((linattn_status)i);
         check(text && *text, "status %d", i);
-        for (int j = 0; j < i && i <= LINATTN_ERROR_INPUT_GATE; j++)
+        for (int j = 0; j < i && i <= LINATTN_ERROR_ELEMENT; j++)
             check(strcmp(text, linattn_status_string((linattn_status)j)) != 0, "%d and %d", i, j);
     }
 }
@@ -2892,6 +3057,10 @@ int main(void)
         TEST(workspaces),
         TEST(workspaces_of_threads),
         TEST(threads_without_parallel_for),
+        TEST(fields_of_exact_attention),
+        TEST(places_of_queries),
+        TEST(elements_of_views),
+        TEST(overlaps_of_16_bits),
         TEST(causal_softmax_with_too_few_keys),
         TEST(state_init),
         TEST(state_reset),

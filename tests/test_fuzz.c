@@ -154,6 +154,62 @@ static void valid_arguments(void **state)
     fuzz(fuzz_valid, 20000, 12);
 }
 
+/* ---- Exact attention ------------------------------------------------------------------------ */
+
+/* What changes its scores. */
+static void draw_exact(rng *r, linattn_config *c, size_t n_k)
+{
+    float *slopes = pool_floats(c->heads);
+    for (size_t h = 0; h < c->heads; h++) slopes[h] = rng_float(r, (float)(1 << rng_below(r, 8)));
+    c->window = rng_below(r, 2) ? window_draw(r, n_k + 10) : 0;
+    c->sinks = rng_below(r, 2) ? rng_below(r, n_k + 10) : rng_below(r, 5);
+    if (rng_below(r, 2)) c->soft_cap = (float)(1 + rng_below(r, 1000)) * 0.05f;
+    if (rng_below(r, 2)) c->alibi_slopes = slopes;
+}
+
+/* Operands of any element, placed at random, on any number of threads: the bits of scalar code on
+   the same numbers as floats; what is finite stays so. */
+static void fuzz_one_exact(rng *r)
+{
+    static const plan simplest;
+    const elements floats = {LINATTN_F32, LINATTN_F32, LINATTN_F32};
+    bool finite;
+    problem p = draw_problem(r, &finite);
+    draw_exact(r, &p.config, p.n_k);
+    elements of = {(linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT),
+                   (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT),
+                   (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT)};
+    int causal = (int)rng_below(r, 2);
+    if (!exact_applies(&p, causal)) return;
+    narrow(of.q, p.q, p.n_q * query_width(&p));
+    narrow(of.k, p.k, p.n_k * key_width(&p));
+    narrow(of.v, p.v, p.n_k * value_width(&p));
+    linattn_context context = draw_context(r);
+    plan how = {.context = rng_below(r, 2) ? &context : NULL,
+                .q = layout_random(r),
+                .k = layout_random(r),
+                .v = layout_random(r),
+                .out = layout_random(r),
+                .state_side = (guard)rng_below(r, 3),
+                .workspace_offset = rng_below(r, 64)};
+    linattn_isa isa = linattn_isa_active();
+    check_status(linattn_isa_select(test_inexact() ? isa : LINATTN_ISA_SCALAR), LINATTN_OK, "isa");
+    float *expected = run_exact(&p, floats, causal, &simplest);
+    check_status(linattn_isa_select(isa), LINATTN_OK, "isa");
+    float *actual = run_exact(&p, of, causal, &how);
+    check_same_floats(actual, expected, p.n_q * output_width(&p), output_width(&p),
+                      "seed %" PRIu64 ", causal %d, elements %d %d %d, %s", seed_now, causal,
+                      (int)of.q, (int)of.k, (int)of.v, problem_name(&p));
+    for (size_t i = 0; finite && i < p.n_q * output_width(&p); i++)
+        check(float_is_finite(actual[i]), "seed %" PRIu64 ", %s", seed_now, problem_name(&p));
+}
+
+static void exact_attention(void **state)
+{
+    (void)state;
+    fuzz(fuzz_one_exact, 20000, 8);
+}
+
 /* ---- Rules ---------------------------------------------------------------------------------- */
 
 static recurrence draw_recurrence(rng *r, bool *finite)
@@ -322,7 +378,9 @@ static linattn_config draw_any_config(rng *r)
                              .window = rng_below(r, 2) ? 0 : draw_size(r, rng_below(r, 50)),
                              .landmarks = draw_size(r, 0),
                              .iterations = draw_size(r, 0),
-                             .key_heads = rng_below(r, 4) ? 0 : draw_size(r, 1 + rng_below(r, 4))};
+                             .key_heads = rng_below(r, 4) ? 0 : draw_size(r, 1 + rng_below(r, 4)),
+                             .sinks = rng_below(r, 8) ? 0 : draw_size(r, rng_below(r, 20)),
+                             .soft_cap = rng_below(r, 8) ? 0 : draw_parameter(r)};
     draw_projection(r, &config);
     int map = draw_enumerator(r, LINATTN_MAP_COUNT);
     int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
@@ -380,6 +438,7 @@ static bool config_is_supported(const linattn_config *c)
     int rule = rule_of(c);
     bool of_maps = false;
     size_t kv_heads = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
+    if (c->sinks || float_bits(c->soft_cap) << 1) return false; /* of exact attention */
     if (rule == LINATTN_RULE_SUM) return !c->key_heads || c->key_heads == kv_heads;
     for (size_t i = 0; i < COUNT_OF(rule_maps); i++)
         of_maps = of_maps || memcmp(&c->map, &rule_maps[i], sizeof c->map) == 0;
@@ -697,8 +756,9 @@ static void overlaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(valid_arguments), TEST(rules),    TEST(refused_rules),
-        TEST(configs),         TEST(overlaps), TEST(overlaps_of_many),
+        TEST(valid_arguments),  TEST(exact_attention), TEST(rules),
+        TEST(refused_rules),    TEST(configs),         TEST(overlaps),
+        TEST(overlaps_of_many),
     };
     test_begin();
     return RUN_TESTS("fuzz", tests);

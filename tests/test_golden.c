@@ -16,6 +16,7 @@ static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
 static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
 static const uint64_t EXPECTED_RULES = UINT64_C(0xfde7b32996dcbd91);
 static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0xd0986e362ab7e47a);
+static const uint64_t EXPECTED_EXACT = UINT64_C(0x666392ec3df0d2ae);
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
@@ -45,6 +46,15 @@ static problem golden_problem(rng *r, linattn_config config, size_t n_q, size_t 
 static uint64_t hash_outcome(uint64_t hash, const problem *p)
 {
     outcome all = run_all(p, NULL);
+    if (p->config.window) { /* exact attention without: hash_of_exact has its windows */
+        problem whole = *p;
+        whole.config.window = 0;
+        outcome exact = run_all(&whole, NULL);
+        for (int i = PART_SOFTMAX; i <= PART_SOFTMAX_CAUSAL; i++) {
+            all.out[i] = exact.out[i];
+            all.count[i] = exact.count[i];
+        }
+    }
     for (int i = 0; i < PART_COUNT; i++)
         hash = hash_bytes(hash, all.out[i], all.count[i] * sizeof(float));
     hash = hash_bytes(hash, all.causal_state, all.state_bytes);
@@ -307,6 +317,44 @@ static void hash_of_compensated(void **state)
     check_hash(hash, EXPECTED_COMPENSATED);
 }
 
+/* Windows, sinks, soft caps, slopes and operands of 16 bits, each with and without the others. */
+static void hash_of_exact(void **state)
+{
+    (void)state;
+    static const size_t shapes[][6] = {/* heads, kv_heads, dim_key, dim_value, n_q, n_k */
+                                       {1, 1, 1, 1, 1, 300},    {2, 1, 5, 19, 9, 126},
+                                       {3, 3, 16, 16, 60, 160}, {4, 1, 64, 64, 1, 200},
+                                       {8, 2, 17, 130, 3, 90},  {2, 2, 40, 33, 100, 100},
+                                       {1, 1, 128, 7, 2, 70}};
+    static const plan plain;
+    const float slopes[] = {0.5f, 0.25f, 0.125f, 0, -0.0625f, 0.03125f, 0.015625f, 1};
+    uint64_t hash = HASH_START;
+    rng r = {2036};
+    for (size_t i = 0; i < 16 * COUNT_OF(shapes); i++) {
+        size_t mark = pool_mark();
+        const size_t *s = shapes[i % COUNT_OF(shapes)];
+        linattn_config config = {.heads = s[0],
+                                 .kv_heads = s[1],
+                                 .dim_key = s[2],
+                                 .dim_value = s[3],
+                                 .window = i & 1 ? 1 + i * 7 % 97 : 0,
+                                 .sinks = i % 3 ? i % 5 : 0,
+                                 .soft_cap = i & 2 ? 0.5f + (float)(i % 4) * 8 : 0,
+                                 .alibi_slopes = i & 4 ? slopes : NULL};
+        problem p = golden_problem(&r, config, s[4], s[5], i % 3 == 1);
+        elements of = {(linattn_element)(i / 4 % 3), (linattn_element)(i % 3),
+                       (linattn_element)(i / 3 % 3)};
+        narrow(of.q, p.q, p.n_q * query_width(&p));
+        narrow(of.k, p.k, p.n_k * key_width(&p));
+        narrow(of.v, p.v, p.n_k * value_width(&p));
+        for (int causal = 0; causal < 2; causal++)
+            hash = hash_bytes(hash, run_exact(&p, of, causal, &plain),
+                              p.n_q * output_width(&p) * sizeof(float));
+        pool_release(mark);
+    }
+    check_hash(hash, EXPECTED_EXACT);
+}
+
 static void hash_of_nystrom(void **state)
 {
     (void)state;
@@ -366,9 +414,10 @@ static void hash_of_random_features(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(hash_of_a_fixed_run), TEST(hash_of_favor),   TEST(hash_of_monomials),
-        TEST(hash_of_windows),     TEST(hash_of_unit),    TEST(hash_of_rules),
-        TEST(hash_of_compensated), TEST(hash_of_nystrom), TEST(hash_of_random_features),
+        TEST(hash_of_a_fixed_run),     TEST(hash_of_favor), TEST(hash_of_monomials),
+        TEST(hash_of_windows),         TEST(hash_of_unit),  TEST(hash_of_rules),
+        TEST(hash_of_compensated),     TEST(hash_of_exact), TEST(hash_of_nystrom),
+        TEST(hash_of_random_features),
     };
     test_begin();
     return RUN_TESTS("golden", tests);

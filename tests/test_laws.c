@@ -563,8 +563,8 @@ static void check_poisoned(const poison *x, const outcome *actual, const outcome
             size_t t = e / output_width(&x->p);
             bool affected = h / (c->heads / c->kv_heads) == x->key_head;
             bool causal = i == PART_CAUSAL || i == PART_SOFTMAX_CAUSAL;
-            size_t window = i == PART_CAUSAL || i == PART_BIDIRECTIONAL ? c->window : 0;
-            if (window) affected = affected && t < x->token + window && x->token < t + window;
+            if (c->window)
+                affected = affected && t < x->token + c->window && x->token < t + c->window;
             float value = actual->out[i][e];
             if (!affected || (causal && t < x->token))
                 check(float_same(value, clean->out[i][e]),

@@ -33,11 +33,10 @@ static linattn_config draw_config(rng *r, size_t dim_key)
 static void check_problem(const problem *p)
 {
     size_t mark = pool_mark();
-    check_close(p, "softmax", run_softmax(p, 0, NULL), p->n_q, oracle_softmax(p, false),
-                rounding_softmax(p));
-    if (p->n_q <= p->n_k)
-        check_close(p, "causal softmax", run_softmax(p, 1, NULL), p->n_q, oracle_softmax(p, true),
-                    rounding_softmax(p));
+    for (int causal = 0; causal < 2; causal++)
+        if (exact_applies(p, causal))
+            check_close(p, causal ? "causal softmax" : "softmax", run_softmax(p, causal, NULL),
+                        p->n_q, oracle_softmax(p, causal), rounding_softmax(p));
     pool_release(mark);
 }
 
@@ -221,6 +220,260 @@ static void values_of_large_magnitude(void **state)
     check_problem(&p);
 }
 
+/* ---- Windows, sinks, soft caps and slopes --------------------------------------------------- */
+
+static const plan plain;
+static const elements floats = {LINATTN_F32, LINATTN_F32, LINATTN_F32};
+
+/* Those of Press et al. 2022 and others: one of each sign, none, and large ones. */
+static const float *draw_slopes(rng *r, size_t count)
+{
+    float *slopes = pool_floats(count);
+    for (size_t h = 0; h < count; h++) {
+        slopes[h] = (float)ldexp(1, -(int)(h % 8) - 1);
+        if (rng_below(r, 4) == 0) slopes[h] = rng_float(r, 0.1f);
+        if (rng_below(r, 8) == 0) slopes[h] = (float)rng_below(r, 2) * 100;
+    }
+    return slopes;
+}
+
+static void draw_scores(rng *r, linattn_config *c, size_t n_k)
+{
+    static const float caps[] = {0, 50, 1, 0.125f, 1e30f};
+    if (rng_below(r, 3)) c->window = window_draw(r, n_k + 10);
+    if (rng_below(r, 2)) c->sinks = rng_below(r, 2) ? 4 : rng_below(r, n_k + 10);
+    c->soft_cap = caps[rng_below(r, COUNT_OF(caps))];
+    if (rng_below(r, 2)) c->alibi_slopes = draw_slopes(r, c->heads);
+}
+
+static void changed_scores(void **state)
+{
+    (void)state;
+    rng r = {20};
+    double limit = test_quick() ? 2e4 : 2e6;
+    for (size_t i = 0; i < (test_quick() ? 200u : 1500u); i++) {
+        size_t mark = pool_mark(), n_k = counts[i % COUNT_OF(counts)][1] + rng_below(&r, 150);
+        size_t n_q = rng_below(&r, 8) ? 1 + rng_below(&r, n_k) : n_k + 3;
+        linattn_config config = draw_config(&r, dims[rng_below(&r, 20)]);
+        draw_scores(&r, &config, n_k);
+        problem p = problem_new(config, n_q, n_k, &r, 3);
+        for (size_t j = 0; i % 4 == 0 && j < n_k; j++)
+            for (size_t f = 0; j % 5 < 2 && f < key_width(&p); f++)
+                p.k[j * key_width(&p) + f] = -test_infinity;
+        if (cost_of(&config, n_q, n_k) < limit) check_problem(&p);
+        pool_release(mark);
+    }
+}
+
+/* Long enough for windows that end far from where blocks of keys begin. */
+static void long_windows(void **state)
+{
+    (void)state;
+    rng r = {21};
+    size_t n = test_quick() ? 300 : 1500;
+    for (size_t window = 1; window < n; window = 2 * window + 5)
+        for (size_t sinks = 0; sinks < 100; sinks = 3 * sinks + 3) {
+            size_t mark = pool_mark();
+            linattn_config config = {
+                .heads = 2, .kv_heads = 1, .dim_key = 8, .window = window, .sinks = sinks};
+            problem p = problem_new(config, 100, n, &r, 3);
+            check_problem(&p);
+            pool_release(mark);
+        }
+}
+
+/* What changes nothing changes no bit. */
+static void nothing_changed(void **state)
+{
+    (void)state;
+    rng r = {22};
+    linattn_config config = {.heads = 6, .kv_heads = 2, .dim_key = 20, .dim_value = 33};
+    problem p = problem_new(config, 90, 210, &r, 3);
+    float slopes[6] = {0};
+    linattn_config same[5];
+    for (size_t i = 0; i < COUNT_OF(same); i++) same[i] = p.config;
+    same[0].window = 210;
+    same[1].window = 0x3fffffff;
+    same[2].sinks = 7;
+    same[3].window = 1;
+    same[3].sinks = 210;
+    same[4].alibi_slopes = slopes;
+    for (int causal = 0; causal < 2; causal++) {
+        float *expected = run_softmax(&p, causal, NULL);
+        for (size_t i = 0; i < COUNT_OF(same); i++) {
+            problem x = p;
+            x.config = same[i];
+            check_same_floats(run_softmax(&x, causal, NULL), expected, 90 * output_width(&p),
+                              output_width(&p), "config %zu, causal %d", i, causal);
+        }
+    }
+}
+
+/* A cap far above the scores leaves them, to rounding; one far below leaves their sign. */
+static void extreme_caps(void **state)
+{
+    (void)state;
+    static const float caps[] = {1e5f, 1e10f, 1e20f, 3e38f};
+    rng r = {23};
+    linattn_config config = {.heads = 2, .dim_key = 16, .dim_value = 16};
+    problem p = problem_new(config, 40, 120, &r, 2), capped = p;
+    for (size_t i = 0; i < COUNT_OF(caps); i++) {
+        capped.config.soft_cap = caps[i];
+        check_close(&capped, "soft cap", run_softmax(&capped, 1, NULL), 40,
+                    oracle_softmax(&p, true), 2 * rounding_softmax(&p));
+    }
+    static const float tiny[] = {1e-45f, 1e-38f, 1e-20f};
+    float k[] = {3e38f, -3e38f, 0, 1e-30f};
+    for (size_t i = 0; i < COUNT_OF(tiny); i++) {
+        capped = (problem){
+            config_resolved((linattn_config){.dim_key = 1, .soft_cap = tiny[i], .scale = 1}),
+            1,
+            4,
+            pool_floats(1),
+            k,
+            pool_floats(4)};
+        for (size_t j = 0; j < 4; j++) capped.v[j] = (float)(1 + j);
+        capped.q[0] = 1;
+        check(*run_softmax(&capped, 0, NULL) == 2.5f, "cap %g", (double)tiny[i]);
+    }
+}
+
+/* Finite slopes of either sign, however large, and finite scores: finite outputs. */
+static void extreme_slopes(void **state)
+{
+    (void)state;
+    float slopes[] = {3e38f, -3e38f, 1e-45f, -1e30f};
+    rng r = {24};
+    linattn_config config = {.heads = 4, .dim_key = 3, .alibi_slopes = slopes};
+    problem p = problem_new(config, 100, 100, &r, 1e15f);
+    for (int causal = 0; causal < 2; causal++) {
+        float *out = run_softmax(&p, causal, NULL);
+        for (size_t i = 0; i < 100 * output_width(&p); i++)
+            check(float_is_finite(out[i]) && fabsf(out[i]) <= 1.001f, "element %zu is %g", i,
+                  (double)out[i]);
+        for (size_t t = 0; t < 100; t++) /* the own key alone */
+            check_same_floats(out + t * 12, p.v + t * 12, 3, 3, "token %zu", t);
+    }
+}
+
+/* A cache that grows: every step has the bits of a prefill, of whatever queries. */
+static void steps_of_a_cache(void **state)
+{
+    (void)state;
+    rng r = {25};
+    for (size_t i = 0; i < (test_quick() ? 10u : 60u); i++) {
+        size_t mark = pool_mark(), n = 150 + rng_below(&r, 100);
+        linattn_config config = draw_config(&r, dims[rng_below(&r, 16)]);
+        draw_scores(&r, &config, n);
+        problem p = problem_new(config, n, n, &r, 3);
+        for (size_t j = 0; i % 2 && j < n; j += 1 + rng_below(&r, 4))
+            for (size_t f = 0; f < key_width(&p); f++) p.k[j * key_width(&p) + f] = -test_infinity;
+        float *expected = run_softmax(&p, 1, NULL);
+        for (size_t t = 0, step; t < n; t += step) {
+            step = 1 + rng_below(&r, rng_below(&r, 2) ? 3 : n - t);
+            if (step > n - t) step = n - t;
+            problem x = p;
+            x.q += t * query_width(&p);
+            x.n_q = step;
+            x.n_k = t + step;
+            check_same_floats(run_softmax(&x, 1, NULL), expected + t * output_width(&p),
+                              step * output_width(&p), output_width(&p), "from %zu, %s", t,
+                              problem_name(&x));
+        }
+        pool_release(mark);
+    }
+}
+
+/* What no query sees is not even read. */
+static void unseen_keys(void **state)
+{
+    (void)state;
+    rng r = {26};
+    linattn_config config = {.heads = 2, .dim_key = 7, .window = 40, .sinks = 3};
+    problem p = problem_new(config, 20, 300, &r, 2);
+    float *expected = run_softmax(&p, 1, NULL);
+    size_t seen = 300 - 20 - 40 + 1;
+    for (size_t i = 3 * 14; i < seen * 14; i++) p.k[i] = p.v[i] = test_nan;
+    check_same_floats(run_softmax(&p, 1, NULL), expected, 20 * 14, 14, "NaN between");
+    for (size_t t = 0; t < 20; t++) { /* and what some see harms no others */
+        problem x = p;
+        x.v = (float *)pool_copy(p.v, 300 * 14 * sizeof *x.v);
+        for (size_t i = 0; i < 14; i++) x.v[(seen + t) * 14 + i] = test_infinity;
+        float *out = run_softmax(&x, 1, NULL);
+        check_same_floats(out + (t + 1) * 14, expected + (t + 1) * 14, (19 - t) * 14, 14, "key %zu",
+                          t);
+        check(!float_is_finite(out[t * 14]), "key %zu", t);
+    }
+}
+
+/* ---- Numbers of 16 bits --------------------------------------------------------------------- */
+
+/* A single key's value comes out as it is: all of them, as value, and their signs as score. */
+static void every_number_of_16_bits(void **state)
+{
+    (void)state;
+    const size_t all = 65536;
+    uint16_t *bits = (uint16_t *)pool_take(all * sizeof *bits);
+    for (size_t i = 0; i < all; i++) bits[i] = (uint16_t)i;
+    float one = 1, *out = pool_floats(all), *expected = pool_floats(all);
+    linattn_config config = {.dim_key = 1, .dim_value = all};
+    size_t bytes = linattn_workspace_size(&config, LINATTN_WORKSPACE_SOFTMAX, NULL);
+    void *workspace = pool_take(bytes);
+    for (int element = LINATTN_F16; element <= LINATTN_BF16; element++) {
+        for (size_t i = 0; i < all; i++)
+            expected[i] = element_value((linattn_element)element, bits[i]) + 0.0f; /* -0 is 0 */
+        check_status(linattn_softmax(&config, linattn_rows(&one), 1, linattn_rows(&one),
+                                     linattn_rows_as(bits, (linattn_element)element), 1,
+                                     linattn_output_rows(out), 0, workspace, bytes, NULL),
+                     LINATTN_OK, "element %d", element);
+        check_same_floats(out, expected, all, all, "element %d", element);
+    }
+}
+
+/* Every number but NaN survives the tests' own way there and back. */
+static void numbers_of_16_bits_in_the_tests(void **state)
+{
+    (void)state;
+    for (int element = LINATTN_F16; element <= LINATTN_BF16; element++)
+        for (uint32_t i = 0; i < 65536; i++) {
+            float x = element_value((linattn_element)element, (uint16_t)i);
+            if (!float_is_nan(x))
+                check(element_bits((linattn_element)element, x) == i, "%04x", (unsigned)i);
+        }
+}
+
+/* The bits of the same numbers as floats, wherever the operands lie. */
+static void operands_of_16_bits(void **state)
+{
+    (void)state;
+    rng r = {27};
+    for (size_t i = 0; i < (test_quick() ? 100u : 600u); i++) {
+        size_t mark = pool_mark(), n_k = 1 + rng_below(&r, 200), n_q = 1 + rng_below(&r, n_k);
+        linattn_config config = draw_config(&r, dims[rng_below(&r, 30)]);
+        if (i % 2) draw_scores(&r, &config, n_k);
+        problem p = problem_new(config, n_q, n_k, &r, 3);
+        for (size_t j = 0; i % 3 == 0 && j < n_k; j++)
+            for (size_t f = 0; j % 5 < 2 && f < key_width(&p); f++)
+                p.k[j * key_width(&p) + f] = -test_infinity;
+        elements of = {(linattn_element)rng_below(&r, 3), (linattn_element)rng_below(&r, 3),
+                       (linattn_element)rng_below(&r, 3)};
+        narrow(of.q, p.q, n_q * query_width(&p));
+        narrow(of.k, p.k, n_k * key_width(&p));
+        narrow(of.v, p.v, n_k * value_width(&p));
+        plan how = {.q = layout_random(&r),
+                    .k = layout_random(&r),
+                    .v = layout_random(&r),
+                    .out = layout_random(&r),
+                    .state_side = (guard)rng_below(&r, 3)};
+        for (int causal = 0; causal < 2; causal++)
+            check_same_floats(run_exact(&p, of, causal, &how),
+                              run_exact(&p, floats, causal, &plain), n_q * output_width(&p),
+                              output_width(&p), "elements %d %d %d, %s", (int)of.q, (int)of.k,
+                              (int)of.v, problem_name(&p));
+        pool_release(mark);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +488,16 @@ int main(void)
         TEST(scores_whose_parts_overflow),
         TEST(close_scores_at_large_magnitude),
         TEST(values_of_large_magnitude),
+        TEST(changed_scores),
+        TEST(long_windows),
+        TEST(nothing_changed),
+        TEST(extreme_caps),
+        TEST(extreme_slopes),
+        TEST(steps_of_a_cache),
+        TEST(unseen_keys),
+        TEST(every_number_of_16_bits),
+        TEST(numbers_of_16_bits_in_the_tests),
+        TEST(operands_of_16_bits),
     };
     test_begin();
     return RUN_TESTS("softmax", tests);
