@@ -671,16 +671,22 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_NEON 0
 #define LINATTN__HAS_SCALAR 1
 #else
+/* Only the instruction sets that the compiler's flags allow: where Microsoft's compiler is played,
+   clang's own headers had no others. */
+#if defined(LINATTN_NO_DISPATCH) ||                                                                \
+    (defined(_MSC_VER) && defined(__clang__) && __clang_major__ < 19)
+#define LINATTN__BY_FLAGS 1
+#else
+#define LINATTN__BY_FLAGS 0
+#endif
 #if defined(__x86_64__) && !defined(LINATTN_NO_AVX512) &&                                          \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
+    (!LINATTN__BY_FLAGS || (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
 #define LINATTN__HAS_AVX512 1
 #else
 #define LINATTN__HAS_AVX512 0
 #endif
 #if defined(__x86_64__) && !defined(LINATTN_NO_AVX2) &&                                            \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
+    (!LINATTN__BY_FLAGS || (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
 #define LINATTN__HAS_AVX2 1
 #else
 #define LINATTN__HAS_AVX2 0
@@ -5597,6 +5603,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__BATCH
 #undef LINATTN__BETA
 #undef LINATTN__BIAS
+#undef LINATTN__BY_FLAGS
 #undef LINATTN__BONUS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLUMNS
