@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Stage of tools/test: machines that no developer sits at. Programs for them are cross-compiled, run
-# by an emulator and give the bits of this machine, also where the program rounds upwards and flushes
-# denormal numbers to zero; what cannot give them is refused. Other compilers and the processors that
-# they know are compiled for. README.md has a table of all this.
+# by an emulator and give the bits of this machine, also where the program rounds upwards and
+# flushes denormal numbers to zero; what cannot give them is refused. Other compilers and the
+# processors that they know are compiled for. README.md has a table of all this.
 
 # ---- Same bits -----------------------------------------------------------------------------------
 
@@ -59,8 +59,8 @@ can_run() { # NAME COMPILER HEADERS EMULATOR
 }
 
 ports_host() {
-    library ports/host gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
-    target "$work/ports/host" ports_program "$work/ports/host" gcc '' "$work/lib/ports/host.o"
+    library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
+    target "$work/ports/host" ports_program "$work/ports/host" gcc '' "$work/lib/scalar-O2.o"
 }
 
 ports_arm() {
@@ -120,6 +120,44 @@ Haswell avx2
 EOF
 }
 
+# ---- Cortex-M ------------------------------------------------------------------------------------
+
+# A program without an operating system, on the start-up of tests/cortex-m. Its data lie at DATA.
+cortex_m_program() { # PROGRAM TOOLCHAIN FLAGS DATA
+    local cc="${compiler[$2]} ${common_flags[$2]} -std=gnu99" place=tests/cortex-m
+    # shellcheck disable=SC2086
+    $cc $warnings $3 -I . -c tests/linattn.c -o "$1-library.o"
+    $cc $warnings -O1 -Dmain=bits_main -I . -c tests/ports/bits.c -o "$1-bits.o"
+    $cc $warnings -O1 -c $place/bits.c -o "$1-main.o"
+    $cc -Os -c $place/startup.c -o "$1-startup.o"
+    $cc --specs=rdimon.specs -nostartfiles -T $place/link.ld "-Wl,--defsym=board_data_at=$4" \
+        -Wl,--defsym=end=board_bss_end "$1-startup.o" "$1-main.o" "$1-bits.o" "$1-library.o" \
+        -lm -o "$1"
+}
+
+ports_cortex_m() {
+    local core board data flags program gcc=arm-none-eabi-gcc
+    if ! command -v $gcc >/dev/null || ! echo '#include <math.h>' | $gcc -E - >/dev/null 2>&1; then
+        report_not_run ports-cortex-m 'the cross compiler or its C library is not installed'
+        return
+    elif ! command -v qemu-system-arm >/dev/null; then
+        report_not_run ports-cortex-m 'qemu-system-arm is not installed'
+        return
+    fi
+    while read -r core board data flags; do
+        cross_toolchain "$core" $gcc "-mthumb -mfloat-abi=hard -mcpu=$core ${flags%:*}" \
+            "timeout --foreground $time_limit qemu-system-arm -machine $board -nographic
+            -monitor none -serial none -semihosting-config enable=on,target=native -kernel"
+        program=$work/ports/$core
+        target "$program" cortex_m_program "$program" "$core" "${flags#*:}" "$data"
+        job "ports-$core / same bits, rounding upwards, flushing" same_hash "$program" "$core"
+    done <<'EOF'
+cortex-m4 mps2-an386 0x20000000 -mfpu=fpv4-sp-d16:-O2
+cortex-m7 mps2-an500 0x20000000 -mfpu=fpv5-d16:-O3 -ffast-math
+cortex-m55 mps3-an547 0x21000000 :-O2
+EOF
+}
+
 # ---- Windows, WebAssembly ------------------------------------------------------------------------
 
 # Wine's directory stays from run to run.
@@ -137,7 +175,7 @@ ports_windows() {
     local wine="env WINEPREFIX=$build/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml="
     can_run windows $gcc /usr/x86_64-w64-mingw32/include wine || return 0
     cross_toolchain windows $gcc '' "$wine wine"
-    library ports/windows windows '-std=c99 -O2'
+    library ports/windows windows '-std=c99 -O1'
     target "$work/wine" wine_prefix
     target "$program" ports_program "$program" windows '-static -ffast-math' \
         "$work/lib/ports/windows.o"
@@ -175,11 +213,12 @@ wasm_clang() {
 ports_wasm() {
     local clang
     if ! clang=$(wasm_clang); then
-        report_not_run ports-wasm 'no clang with wasi-libc, wasm-ld and its own library is installed'
+        report_not_run ports-wasm 'no clang with wasi-libc, wasm-ld and its library is installed'
     elif ! command -v node >/dev/null; then
         report_not_run ports-wasm 'node is not installed'
     else
-        cross_toolchain wasm "$clang --target=wasm32-wasi" '' 'node --no-warnings tests/ports/wasi.mjs'
+        cross_toolchain wasm "$clang --target=wasm32-wasi" '' \
+            'node --no-warnings tests/ports/wasi.mjs'
         library ports/wasm wasm '-std=c99 -O2'
         target "$work/ports/wasm" ports_program "$work/ports/wasm" wasm '' "$work/lib/ports/wasm.o"
         job 'ports-wasm / same bits' same_hash "$work/ports/wasm" wasm
@@ -274,7 +313,7 @@ ports_tcc() {
 # and with all.
 ports_msvc() { # CLANG
     local flags
-    for flags in '' '-mavx2 -mfma' '-mavx512f -mavx2 -mfma'; do
+    for flags in '' '-mavx2 -mfma'; do
         job "ports-$1 / an object for x86_64-pc-windows-msvc $flags" ports_msvc_object "$1" "$flags"
     done
 }
@@ -293,7 +332,7 @@ zig_build() {
     local environment=$build/zig
     if ! "$environment/bin/python" -m ziglang version 2>/dev/null; then
         ((install)) || return 77
-        python3 -m venv "$environment" || return 77
+        "${python:-python3}" -m venv "$environment" || return 77
         "$environment/bin/pip" -q install --retries 1 --timeout 10 ziglang || return 77
     fi
     touch "$made"
@@ -335,6 +374,7 @@ ports_arm
 ports_s390x
 ports_cross riscv64 riscv64-linux-gnu qemu-riscv64
 ports_cross ppc64 powerpc64-linux-gnu qemu-ppc64
+ports_cortex_m
 ports_tcc
 if command -v clang >/dev/null; then
     ports_clang clang
@@ -343,8 +383,8 @@ fi
 # What clang can undo changes with its version; Debian's plain one may be an old one.
 if newest_clang >/dev/null; then
     newest=$(newest_clang)
-    newest=${newest##*/}
-    if [[ $(readlink -f "$(command -v "$newest")") != "$(readlink -f "$(command -v clang)")" ]]; then
+    if [[ $(readlink -f "$newest") != "$(readlink -f "$(command -v clang)")" ]]; then
+        newest=${newest##*/}
         ports_clang "$newest"
         ports_msvc "$newest"
         ports_newest "$newest"
