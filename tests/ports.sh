@@ -104,15 +104,19 @@ ports_i686() {
 }
 
 # Processors without AVX2 and without AVX-512: the best that they have is chosen, and no instruction
-# of another. The libraries are those of the matrix that take no instructions from this machine.
-ports_x86() { # VARIANT TOOLCHAIN LINK_FLAGS FLAGS
-    local program=$work/ports/$1 processor isa
-    [[ $4 != *native* && $4 != *-O0* ]] || return 0
-    library "$1" "$2" "$4"
-    target "$program" ports_program "$program" "$2" -static "$work/lib/$1.o"
+# of another. The library is one of the matrix, where clang is.
+ports_x86() {
+    local chain=gcc variant=ports/x86-64 flags=O1 program=$work/ports/x86-64 processor isa
+    if ! command -v qemu-x86_64 >/dev/null; then
+        report_not_run ports-x86-64 'qemu-x86_64 is not installed'
+        return
+    fi
+    [[ $compilers != *clang* ]] || chain=clang variant=clang-c99-O2 flags=O2
+    library "$variant" "$chain" "-std=c99 -$flags"
+    target "$program" ports_program "$program" "$chain" -static "$work/lib/$variant.o"
     while read -r processor isa; do
         cross_toolchain "$processor" '' '' "qemu-x86_64 -cpu $processor"
-        job "ports-$1 / same bits, $isa chosen, $processor" same_hash "$program" "$processor" \
+        job "ports-x86-64 / same bits, $isa chosen, $processor" same_hash "$program" "$processor" \
             chosen "$isa"
     done <<'EOF'
 Nehalem scalar
@@ -361,13 +365,9 @@ case $(uname -m) in
 x86_64)
     ports_windows
     ports_i686
-    if command -v qemu-x86_64 >/dev/null; then
-        matrix ports_x86
-    else
-        report_not_run ports-x86 'qemu-x86_64 is not installed'
-    fi
+    ports_x86
     ;;
-*) report_not_run 'ports-windows, ports-i686, ports-x86' 'this machine is of another kind' ;;
+*) report_not_run 'ports-windows, ports-i686, ports-x86-64' 'this machine is of another kind' ;;
 esac
 ports_wasm
 ports_arm
