@@ -155,11 +155,10 @@ for switch in $left_out_switches $left_out_together; do
     done
     job "option-left-out-gcc / no warnings $flags, all instruction sets" compiles gcc \
         "-std=c99 $flags"
-    job "option-left-out-gcc / refused $flags, vectors" left_out gcc "-O0 $one_set $flags"
     job "option-left-out-gcc / refused $flags, static" left_out gcc \
         "-O0 -DLINATTN_SCALAR_ONLY $flags -DLINATTN_STATIC"
-    [[ $compilers != *clang* ]] || job "option-left-out-clang / refused $flags" left_out clang \
-        "-O0 -DLINATTN_SCALAR_ONLY $flags"
+    # The last of the compilers, that is clang where there is one.
+    job "option-left-out-$cc / refused $flags, vectors" left_out "$cc" "-O0 $one_set $flags"
 done
 while read -r switch functions; do
     job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" \
