@@ -741,16 +741,22 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_NEON 0
 #define LINATTN__HAS_SCALAR 1
 #else
+/* Only the instruction sets that the compiler's flags allow: where Microsoft's compiler is played,
+   clang's own headers had no others. */
+#if defined(LINATTN_NO_DISPATCH) ||                                                                \
+    (defined(_MSC_VER) && defined(__clang__) && __clang_major__ < 19)
+#define LINATTN__BY_FLAGS 1
+#else
+#define LINATTN__BY_FLAGS 0
+#endif
 #if defined(__x86_64__) && !defined(LINATTN_NO_AVX512) &&                                          \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
+    (!LINATTN__BY_FLAGS || (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
 #define LINATTN__HAS_AVX512 1
 #else
 #define LINATTN__HAS_AVX512 0
 #endif
 #if defined(__x86_64__) && !defined(LINATTN_NO_AVX2) &&                                            \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
+    (!LINATTN__BY_FLAGS || (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
 #define LINATTN__HAS_AVX2 1
 #else
 #define LINATTN__HAS_AVX2 0
@@ -978,11 +984,17 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "this clang cannot undo -ffast-math for one header here: compile this file without it"
 #endif
+#if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 2
+#error "vectors of float flush to zero on this processor: compile this file with +nomve.fp"
+#endif
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("no-fast-math", "fp-contract=off")
 #ifdef __x86_64__ /* or the upper halves of registers stay in use where kernels call scalar code, */
 #pragma GCC optimize("no-ipa-ra") /* which then takes 100 ns more */
+#endif
+#if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 2 /* its vectors flush to zero, always */
+#pragma GCC optimize("no-tree-vectorize")
 #endif
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -1564,7 +1576,11 @@ static void linattn__leave(linattn__environment before)
 #elif LINATTN__GNU && defined(__arm__) && defined(__ARM_FP) /* FPSCR */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("vmrs %0, fpscr" : "=r"(x) : : "memory")
 #define LINATTN__FP_SET(x) __asm__ __volatile__("vmsr fpscr, %0" : : "r"(x) : "memory", "cc")
+#if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M' /* LTPSIZE stays, for loops need it */
+#define LINATTN__FP_IEEE(x) ((x)&0xf807009fu)
+#else
 #define LINATTN__FP_IEEE(x) ((x)&0xf800009fu)
+#endif
 #elif LINATTN__GNU && (defined(__riscv_flen) || defined(__riscv_zfinx)) /* fcsr */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("frcsr %0" : "=r"(x) : : "memory")
 #define LINATTN__FP_SET(x) __asm__ __volatile__("fscsr %0" : : "r"(x) : "memory")
@@ -1581,6 +1597,25 @@ static void linattn__leave(linattn__environment before)
 #define LINATTN__FP_GET(x) __asm__ __volatile__("st %%fsr, %0" : "=m"(x) : : "memory")
 #define LINATTN__FP_SET(x) __asm__ __volatile__("ld %0, %%fsr" : : "m"(x) : "memory")
 #define LINATTN__FP_IEEE(x) ((x) & ~0xcfc00000u)
+#elif LINATTN__GNU && defined(__powerpc__) && !defined(_SOFT_FLOAT) && !defined(__NO_FPRS__)
+/* FPSCR, the lower half of what a register of floats takes */
+typedef union linattn__fpscr {
+    double in_register;
+    uint64_t bits;
+} linattn__fpscr;
+#define LINATTN__FP_GET(x)                                                                         \
+    do {                                                                                           \
+        linattn__fpscr fpscr;                                                                      \
+        __asm__ __volatile__("mffs %0" : "=f"(fpscr.in_register) : : "memory");                    \
+        (x) = (uint32_t)fpscr.bits;                                                                \
+    } while (0)
+#define LINATTN__FP_SET(x)                                                                         \
+    do {                                                                                           \
+        linattn__fpscr fpscr;                                                                      \
+        fpscr.bits = (x);                                                                          \
+        __asm__ __volatile__("mtfsf 255, %0" : : "f"(fpscr.in_register) : "memory");               \
+    } while (0)
+#define LINATTN__FP_IEEE(x) ((x) & ~0xffu)
 #else /* its default environment is taken to be IEEE's */
 #define LINATTN__FP_GET(x) ((void)((x) = 0))
 #define LINATTN__FP_SET(x) ((void)(x))
@@ -6007,6 +6042,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__BATCH
 #undef LINATTN__BETA
 #undef LINATTN__BIAS
+#undef LINATTN__BY_FLAGS
 #undef LINATTN__BONUS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLUMNS

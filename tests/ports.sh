@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Stage of tools/test: machines that no developer sits at. 32-bit Arm and s390x are cross-compiled,
-# run by qemu and give the bits of this machine, also in a program that flushes denormal numbers to
-# zero; what cannot give them is refused. The processors that clang knows are compiled for.
+# Stage of tools/test: machines that no developer sits at. Programs for them are cross-compiled, run
+# by an emulator and give the bits of this machine, also where the program rounds upwards and
+# flushes denormal numbers to zero; what cannot give them is refused. Other compilers and the
+# processors that they know are compiled for. README.md has a table of all this.
 
 # ---- Same bits -----------------------------------------------------------------------------------
 
@@ -13,30 +14,32 @@ ports_program() { # PROGRAM TOOLCHAIN LINK_FLAGS LIBRARY
     ${compiler[$2]} ${common_flags[$2]} "$1.o" "$4" -o "$1" $3 -lm
 }
 
-same_hash() { # PROGRAM TOOLCHAIN [ARGUMENT]
-    local here there host=$work/ports/host
-    await "$1" "$host"
+same_hash() { # PROGRAM TOOLCHAIN [ARGUMENT...]
+    local here there program=$1 chain=$2 host=$work/ports/host
+    shift 2
+    await "$program" "$host"
     here=$("$host")
     echo "here $here"
-    there=$(${runner[$2]} "$1" ${3-}) || {
+    there=$(${runner[$chain]} "$program" "$@") || {
         echo "there $there"
         return 1
     }
+    there=${there%$'\r'} # of Windows
     echo "there $there"
     [[ $here == "$there" ]]
 }
 
-# The library with FLAGS, in programs that leave the environment as it is, that round upwards, and
-# that were linked with -ffast-math.
+# The library with FLAGS, in a program that leaves the environment as it is and in one that was
+# linked with -ffast-math and rounds upwards.
 ports_bits() { # NAME TOOLCHAIN FLAGS
-    local variant=$2$1 exact=$work/ports/$2$1 flushed=$work/ports/$2$1-flushed
+    local variant=$2$1 exact=$work/ports/$2$1 hostile=$work/ports/$2$1-hostile
     library "ports/$variant" "$2" "$3"
     target "$exact" ports_program "$exact" "$2" -static "$work/lib/ports/$variant.o"
-    target "$flushed" ports_program "$flushed" "$2" '-static -ffast-math' \
+    target "$hostile" ports_program "$hostile" "$2" '-static -ffast-math' \
         "$work/lib/ports/$variant.o"
     job "ports-$variant / same bits" same_hash "$exact" "$2"
-    job "ports-$variant / same bits, rounding upwards" same_hash "$exact" "$2" upward
-    job "ports-$variant / same bits, flushing to zero" same_hash "$flushed" "$2" flush
+    job "ports-$variant / same bits, rounding upwards, flushing" same_hash "$hostile" "$2" flush \
+        upward
 }
 
 cross_toolchain() { # NAME COMPILER FLAGS QEMU
@@ -44,9 +47,9 @@ cross_toolchain() { # NAME COMPILER FLAGS QEMU
     runner[$1]=$4
 }
 
-can_run() { # NAME COMPILER HEADERS QEMU
+can_run() { # NAME COMPILER HEADERS EMULATOR
     if ! command -v "$2" >/dev/null || [[ ! -e $3/stdio.h ]]; then
-        report_not_run "ports-$1" 'the cross compiler or its C library is not installed'
+        report_not_run "ports-$1" 'the compiler or its C library is not installed'
     elif ! command -v "$4" >/dev/null; then
         report_not_run "ports-$1" "$4 is not installed"
     else
@@ -56,8 +59,8 @@ can_run() { # NAME COMPILER HEADERS QEMU
 }
 
 ports_host() {
-    library ports/host gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
-    target "$work/ports/host" ports_program "$work/ports/host" gcc '' "$work/lib/ports/host.o"
+    library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
+    target "$work/ports/host" ports_program "$work/ports/host" gcc '' "$work/lib/scalar-O2.o"
 }
 
 ports_arm() {
@@ -86,6 +89,146 @@ ports_s390x() {
     job 'ports-s390x / float computed in double' is_refused s390x ''
 }
 
+ports_cross() { # NAME TRIPLE QEMU
+    can_run "$1" "$2-gcc" "/usr/$2/include" "$3" || return 0
+    cross_toolchain "$1" "$2-gcc" '' "$3"
+    ports_bits '' "$1" '-std=c99 -O2'
+    ports_bits -fast "$1" '-std=c99 -O3 -ffast-math'
+}
+
+# 32-bit x86, by the machine itself.
+ports_i686() {
+    can_run i686 i686-linux-gnu-gcc /usr/i686-linux-gnu/include true || return 0
+    cross_toolchain i686 i686-linux-gnu-gcc '-msse2 -mfpmath=sse' ''
+    ports_bits '' i686 '-std=c99 -O2'
+}
+
+# Processors without AVX2 and without AVX-512: the best that they have is chosen, and no instruction
+# of another. The library is one of the matrix, where clang is.
+ports_x86() {
+    local chain=gcc variant=ports/x86-64 flags=O1 program=$work/ports/x86-64 processor isa
+    if ! command -v qemu-x86_64 >/dev/null; then
+        report_not_run ports-x86-64 'qemu-x86_64 is not installed'
+        return
+    fi
+    [[ $compilers != *clang* ]] || chain=clang variant=clang-c99-O2 flags=O2
+    library "$variant" "$chain" "-std=c99 -$flags"
+    target "$program" ports_program "$program" "$chain" -static "$work/lib/$variant.o"
+    while read -r processor isa; do
+        cross_toolchain "$processor" '' '' "qemu-x86_64 -cpu $processor"
+        job "ports-x86-64 / same bits, $isa chosen, $processor" same_hash "$program" "$processor" \
+            chosen "$isa"
+    done <<'EOF'
+Nehalem scalar
+Haswell avx2
+EOF
+}
+
+# ---- Cortex-M ------------------------------------------------------------------------------------
+
+# A program without an operating system, on the start-up of tests/cortex-m. Its data lie at DATA.
+cortex_m_program() { # PROGRAM TOOLCHAIN FLAGS DATA
+    local cc="${compiler[$2]} ${common_flags[$2]} -std=gnu99" place=tests/cortex-m
+    # shellcheck disable=SC2086
+    $cc $warnings $3 -I . -c tests/linattn.c -o "$1-library.o"
+    $cc $warnings -O1 -Dmain=bits_main -I . -c tests/ports/bits.c -o "$1-bits.o"
+    $cc $warnings -O1 -c $place/bits.c -o "$1-main.o"
+    $cc -Os -c $place/startup.c -o "$1-startup.o"
+    $cc --specs=rdimon.specs -nostartfiles -T $place/link.ld "-Wl,--defsym=board_data_at=$4" \
+        -Wl,--defsym=end=board_bss_end "$1-startup.o" "$1-main.o" "$1-bits.o" "$1-library.o" \
+        -lm -o "$1"
+}
+
+ports_cortex_m() {
+    local core board data flags program gcc=arm-none-eabi-gcc
+    if ! command -v $gcc >/dev/null || ! echo '#include <math.h>' | $gcc -E - >/dev/null 2>&1; then
+        report_not_run ports-cortex-m 'the cross compiler or its C library is not installed'
+        return
+    elif ! command -v qemu-system-arm >/dev/null; then
+        report_not_run ports-cortex-m 'qemu-system-arm is not installed'
+        return
+    fi
+    while read -r core board data flags; do
+        cross_toolchain "$core" $gcc "-mthumb -mfloat-abi=hard -mcpu=$core ${flags%:*}" \
+            "timeout --foreground $time_limit qemu-system-arm -machine $board -nographic
+            -monitor none -serial none -semihosting-config enable=on,target=native -kernel"
+        program=$work/ports/$core
+        target "$program" cortex_m_program "$program" "$core" "${flags#*:}" "$data"
+        job "ports-$core / same bits, rounding upwards, flushing" same_hash "$program" "$core"
+    done <<'EOF'
+cortex-m4 mps2-an386 0x20000000 -mfpu=fpv4-sp-d16:-O2
+cortex-m7 mps2-an500 0x20000000 -mfpu=fpv5-d16:-O3 -ffast-math
+cortex-m55 mps3-an547 0x21000000 :-O2
+EOF
+}
+
+# ---- Windows, WebAssembly ------------------------------------------------------------------------
+
+# Wine's directory stays from run to run.
+wine_prefix() {
+    if [[ ! -e $build/wine/system.reg ]]; then
+        $wine wineboot -i
+        $wine wineserver -w
+        test -e "$build/wine/system.reg"
+    fi
+    touch "$made"
+}
+
+ports_windows() {
+    local gcc=x86_64-w64-mingw32-gcc program=$work/ports/windows.exe isa
+    local wine="env WINEPREFIX=$build/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml="
+    can_run windows $gcc /usr/x86_64-w64-mingw32/include wine || return 0
+    cross_toolchain windows $gcc '' "$wine wine"
+    library ports/windows windows '-std=c99 -O1'
+    target "$work/wine" wine_prefix
+    target "$program" ports_program "$program" windows '-static -ffast-math' \
+        "$work/lib/ports/windows.o"
+    for isa in $host_isas; do
+        if has_isa "$isa"; then
+            job "ports-windows / same bits, $isa" on_windows "$program" "$isa"
+            job "ports-windows / same bits, $isa, rounding upwards, flushing" on_windows \
+                "$program" "$isa" flush upward
+        else
+            report_not_run "ports-windows / same bits, $isa" "the CPU lacks $isa"
+        fi
+    done
+}
+
+on_windows() { # PROGRAM ARGUMENT...
+    local program=$1
+    shift
+    await "$work/wine"
+    same_hash "$program" windows "$@"
+}
+
+# The newest clang that finds its linker and its part of the library for WebAssembly.
+wasm_clang() {
+    local candidate
+    for candidate in $(newest_clang) clang; do
+        if echo 'int main(void) { return 0; }' |
+            "$candidate" --target=wasm32-wasi -x c - -o "$work/probe.wasm" 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+ports_wasm() {
+    local clang
+    if ! clang=$(wasm_clang); then
+        report_not_run ports-wasm 'no clang with wasi-libc, wasm-ld and its library is installed'
+    elif ! command -v node >/dev/null; then
+        report_not_run ports-wasm 'node is not installed'
+    else
+        cross_toolchain wasm "$clang --target=wasm32-wasi" '' \
+            'node --no-warnings tests/ports/wasi.mjs'
+        library ports/wasm wasm '-std=c99 -O2'
+        target "$work/ports/wasm" ports_program "$work/ports/wasm" wasm '' "$work/lib/ports/wasm.o"
+        job 'ports-wasm / same bits' same_hash "$work/ports/wasm" wasm
+    fi
+}
+
 # ---- Compilers -----------------------------------------------------------------------------------
 
 # Enumerations as small as they can be, as on most Arm systems without an operating system.
@@ -107,10 +250,11 @@ ports_compile() { # CLANG TARGET FLAGS...
         -DLINATTN_SCALAR_ONLY $warnings -I . "$@"
 }
 
-# -ffast-math is undone for the header, or refused: no arithmetic may have the flags that allow it.
+# -ffast-math is undone for the header, or refused: no arithmetic may have the flags that allow it,
+# which it has from the start.
 not_fast() { # CLANG TARGET
     local code fast
-    if ! code=$(ports_compile "$1" "$2" -O1 -ffast-math -S -emit-llvm tests/linattn.c \
+    if ! code=$(ports_compile "$1" "$2" -O0 -ffast-math -S -emit-llvm tests/linattn.c \
         -o - 2>&1); then
         grep -E 'linattn\.h:[0-9:]+ error: "' <<<"$code" && return
         head -n 20 <<<"$code"
@@ -142,14 +286,109 @@ newest_clang() {
     return 1
 }
 
+# Every instruction set that this machine has, by a clang that is newer than the plain one.
+ports_newest() { # CLANG
+    local program=$work/ports/$1 isa
+    toolchain "$1" "$1" ''
+    library "ports/$1" "$1" '-std=c99 -O3 -ffast-math'
+    target "$program" ports_program "$program" "$1" -ffast-math "$work/lib/ports/$1.o"
+    for isa in $host_isas; do
+        if has_isa "$isa"; then
+            job "ports-$1 / same bits, $isa" same_hash "$program" "$1" flush upward "$isa"
+        else
+            report_not_run "ports-$1 / same bits, $isa" "the CPU lacks $isa"
+        fi
+    done
+}
+
+# A compiler without gcc's extensions.
+ports_tcc() {
+    if ! command -v tcc >/dev/null; then
+        report_not_run ports-tcc 'it is not installed'
+        return
+    fi
+    toolchain tcc tcc ''
+    library ports/tcc tcc '-std=c99'
+    target "$work/ports/tcc" ports_program "$work/ports/tcc" tcc '' "$work/lib/ports/tcc.o"
+    job 'ports-tcc / same bits' same_hash "$work/ports/tcc" tcc
+}
+
+# With Microsoft's conventions, but neither its compiler nor its library, with what the flags allow
+# and with all.
+ports_msvc() { # CLANG
+    local flags
+    for flags in '' '-mavx2 -mfma'; do
+        job "ports-$1 / an object for x86_64-pc-windows-msvc $flags" ports_msvc_object "$1" "$flags"
+    done
+}
+
+ports_msvc_object() { # CLANG FLAGS
+    local object
+    object=$(mktemp -p "$work" XXXXXX.obj)
+    # shellcheck disable=SC2086
+    "$1" --target=x86_64-pc-windows-msvc -std=c99 -O0 -ffreestanding -DLINATTN_FREESTANDING \
+        $warnings $2 -I . -c tests/linattn.c -o "$object"
+    test -s "$object"
+}
+
+# What pip has of zig, in an environment that stays from run to run.
+zig_build() {
+    local environment=$build/zig
+    if ! "$environment/bin/python" -m ziglang version 2>/dev/null; then
+        ((install)) || return 77
+        "${python:-python3}" -m venv "$environment" || return 77
+        "$environment/bin/pip" -q install --retries 1 --timeout 10 ziglang || return 77
+    fi
+    touch "$made"
+}
+
+# Not with the checks that zig adds by itself, which take as long as the rest.
+zig_object() { # TARGET
+    await "$work/zig"
+    # shellcheck disable=SC2086
+    "$build/zig/bin/python" -m ziglang cc -target "$1" -fno-sanitize=undefined -std=c99 -O0 \
+        $warnings -I . -c tests/linattn.c -o "$work/ports/zig-$1.o"
+}
+
+ports_zig() {
+    local machine
+    target "$work/zig" zig_build
+    for machine in aarch64-macos x86_64-macos x86_64-linux-musl x86_64-windows-gnu; do
+        job "ports-zig / an object for $machine" zig_object $machine
+    done
+}
+
 ports_host
+ports_zig
 ports_enums
+case $(uname -m) in
+x86_64)
+    ports_windows
+    ports_i686
+    ports_x86
+    ;;
+*) report_not_run 'ports-windows, ports-i686, ports-x86-64' 'this machine is of another kind' ;;
+esac
+ports_wasm
 ports_arm
 ports_s390x
-if command -v clang >/dev/null; then ports_clang clang; fi
+ports_cross riscv64 riscv64-linux-gnu qemu-riscv64
+ports_cross ppc64 powerpc64-linux-gnu qemu-ppc64
+ports_cortex_m
+ports_tcc
+if command -v clang >/dev/null; then
+    ports_clang clang
+    ports_msvc clang
+fi
 # What clang can undo changes with its version; Debian's plain one may be an old one.
 if newest_clang >/dev/null; then
     newest=$(newest_clang)
-    [[ $(readlink -f "$newest") == "$(readlink -f "$(command -v clang)")" ]] ||
-        ports_clang "${newest##*/}"
+    if [[ $(readlink -f "$newest") != "$(readlink -f "$(command -v clang)")" ]]; then
+        newest=${newest##*/}
+        ports_clang "$newest"
+        ports_msvc "$newest"
+        ports_newest "$newest"
+    fi
+else
+    report_not_run 'ports / a newer clang' 'none from 15 to 30 is installed'
 fi
