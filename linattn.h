@@ -642,8 +642,36 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #include <string.h>
 #endif
 
-/* 16 and 32 are about types narrower than float, or as wide. */
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 1
+/* What MSVC compiles: intrinsics, without operators on vectors, attributes and assembly. The tests
+   define LINATTN__AS_MSVC, so that other compilers take it, too. */
+#if (defined(_MSC_VER) && !defined(__clang__)) || defined(LINATTN__AS_MSVC)
+#define LINATTN__MSVC 1
+#else
+#define LINATTN__MSVC 0
+#endif
+#if (defined(__GNUC__) || defined(__clang__)) && !LINATTN__MSVC
+#define LINATTN__GNU 1
+#else
+#define LINATTN__GNU 0
+#endif
+#if defined(__x86_64__) || (defined(_M_X64) && !defined(_M_ARM64EC))
+#define LINATTN__X64 (LINATTN__GNU || LINATTN__MSVC)
+#else
+#define LINATTN__X64 0
+#endif
+#if defined(__aarch64__) || defined(_M_ARM64)
+#define LINATTN__ARM64 (LINATTN__GNU || LINATTN__MSVC)
+#else
+#define LINATTN__ARM64 0
+#endif
+
+/* 16 and 32 are about types narrower than float, or as wide. MSVC's -1 is about /fp:fast, which is
+   undone below. */
+#if defined(_MSC_VER) && !defined(__clang__)
+#if defined(_M_IX86) && _M_IX86_FP < 2
+#error "linattn needs float arithmetic in float: compile with /arch:SSE2"
+#endif
+#elif defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 1
 #error "linattn needs float arithmetic in float: compile with -fexcess-precision=fast"
 #elif defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2)
 #error "linattn needs float arithmetic in float: compile with -msse2 -mfpmath=sse"
@@ -653,39 +681,38 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN_ASSERT(x) ((void)0)
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define LINATTN__GNU 1
-#else
-#define LINATTN__GNU 0
-#endif
-
 /* Instruction sets in this build. Values as in linattn_isa, which the preprocessor cannot see. */
 #define LINATTN__ISA_SCALAR 1
 #define LINATTN__ISA_NEON 2
 #define LINATTN__ISA_AVX2 3
 #define LINATTN__ISA_AVX512 4
 
-#if defined(LINATTN_SCALAR_ONLY) || !LINATTN__GNU
+#if defined(LINATTN_SCALAR_ONLY) || !(LINATTN__X64 || LINATTN__ARM64)
 #define LINATTN__HAS_AVX512 0
 #define LINATTN__HAS_AVX2 0
 #define LINATTN__HAS_NEON 0
 #define LINATTN__HAS_SCALAR 1
 #else
-#if defined(__x86_64__) && !defined(LINATTN_NO_AVX512) &&                                          \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
+/* /arch:AVX2 is one flag for both. */
+#if defined(__AVX2__) && (defined(__FMA__) || LINATTN__MSVC)
+#define LINATTN__AVX2_FMA 1
+#else
+#define LINATTN__AVX2_FMA 0
+#endif
+#if LINATTN__X64 && !defined(LINATTN_NO_AVX512) &&                                                 \
+    (!defined(LINATTN_NO_DISPATCH) || (defined(__AVX512F__) && LINATTN__AVX2_FMA)) &&              \
+    !(defined(_MSC_VER) && _MSC_VER < 1920) /* Visual Studio 2019 has all that is needed */
 #define LINATTN__HAS_AVX512 1
 #else
 #define LINATTN__HAS_AVX512 0
 #endif
-#if defined(__x86_64__) && !defined(LINATTN_NO_AVX2) &&                                            \
-    (!defined(LINATTN_NO_DISPATCH) ||                                                              \
-     (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
+#if LINATTN__X64 && !defined(LINATTN_NO_AVX2) &&                                                   \
+    (!defined(LINATTN_NO_DISPATCH) || (!LINATTN__HAS_AVX512 && LINATTN__AVX2_FMA))
 #define LINATTN__HAS_AVX2 1
 #else
 #define LINATTN__HAS_AVX2 0
 #endif
-#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(LINATTN_NO_NEON)
+#if LINATTN__ARM64 && (defined(__ARM_NEON) || LINATTN__MSVC) && !defined(LINATTN_NO_NEON)
 #define LINATTN__HAS_NEON 1
 #else
 #define LINATTN__HAS_NEON 0
@@ -818,10 +845,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
      (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF |                                             \
      (unsigned)LINATTN__HAS_UNIT << LINATTN_MAP_UNIT)
 
-#if LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
+#if LINATTN__MSVC
+#include <intrin.h>
+#elif LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
 #include <immintrin.h>
 #endif
-#if LINATTN__HAS_NEON
+#if LINATTN__HAS_NEON || (LINATTN__ARM64 && LINATTN__MSVC)
 #include <arm_neon.h>
 #endif
 
@@ -840,6 +869,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
+#elif LINATTN__MSVC
+#define LINATTN__INLINE static __forceinline
+#define LINATTN__NOINLINE __declspec(noinline)
+#define LINATTN__UNUSED
+#define LINATTN__COLD
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
@@ -850,7 +884,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #if LINATTN__GNU
 #define LINATTN__OPENING static __attribute__((noinline, unused))
 #else
-#define LINATTN__OPENING static
+#define LINATTN__OPENING static LINATTN__NOINLINE
 #endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
@@ -866,8 +900,25 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
 #define LINATTN__HARDWARE_FMA 1
+#elif LINATTN__MSVC && (LINATTN__ARM64 || (LINATTN__X64 && defined(__AVX2__)))
+#define LINATTN__HARDWARE_FMA 1
 #else
 #define LINATTN__HARDWARE_FMA 0
+#endif
+/* The instruction, for code that may have it. */
+#if LINATTN__GNU
+#define LINATTN__FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define LINATTN__DOUBLE_FMA(a, b, c) __builtin_fma(a, b, c)
+#elif LINATTN__X64
+#define LINATTN__FMA(a, b, c)                                                                      \
+    _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)))
+#define LINATTN__DOUBLE_FMA(a, b, c)                                                               \
+    _mm_cvtsd_f64(_mm_fmadd_sd(_mm_set_sd(a), _mm_set_sd(b), _mm_set_sd(c)))
+#elif LINATTN__ARM64
+#define LINATTN__FMA(a, b, c)                                                                      \
+    vgetq_lane_f32(vfmaq_f32(vdupq_n_f32(c), vdupq_n_f32(a), vdupq_n_f32(b)), 0)
+#define LINATTN__DOUBLE_FMA(a, b, c)                                                               \
+    vgetq_lane_f64(vfmaq_f64(vdupq_n_f64(c), vdupq_n_f64(a), vdupq_n_f64(b)), 0)
 #endif
 
 /* Loops over a tile's constant sizes must unroll before registers are assigned. */
@@ -884,6 +935,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* Fetch a cache line into L2, as L1 is full of the state; no access, so any address will do. */
 #if LINATTN__GNU
 #define LINATTN__FETCH(p) __builtin_prefetch(p, 0, 2)
+#elif LINATTN__X64
+#define LINATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 #else
 #define LINATTN__FETCH(p) ((void)(p))
 #endif
@@ -912,6 +965,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#elif defined(_MSC_VER) /* contraction is a matter of its own */
+#pragma float_control(precise, on, push)
+#pragma fp_contract(off)
+#pragma warning(                                                                                   \
+    push) /* at /W4: constant conditions, functions that are not used, or not inlined; */
+#pragma warning(disable : 4127 4505 4714 4996) /* that _ReadWriteBarrier is deprecated */
 #endif
 
 /* ---- Scalar arithmetic that all instruction sets share --------------------------------------- */
@@ -957,7 +1016,7 @@ LINATTN__INLINE uint32_t linattn__to_bits(float value)
 LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t)(n + 127) << 23); }
 
 /* Where the compiler may not use the instruction, scalar code does where the CPU has it. */
-#if LINATTN__GNU && defined(__x86_64__) && !LINATTN__HARDWARE_FMA && LINATTN__HAS_SCALAR &&        \
+#if LINATTN__X64 && !LINATTN__HARDWARE_FMA && LINATTN__HAS_SCALAR &&                               \
     !defined(LINATTN_NO_DISPATCH) && !defined(LINATTN_SCALAR_FAST)
 #define LINATTN__CHOSEN_FMA 1
 #else
@@ -976,13 +1035,26 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
 /* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, and whether
    the CPU has FMA. */
-static int linattn__chosen;
 #define LINATTN__FUSED 256
+#if LINATTN__GNU
+static int linattn__chosen;
+#else
+static volatile long linattn__chosen;
+#endif
+
+LINATTN__INLINE int linattn__chosen_now(void)
+{
+#if LINATTN__GNU
+    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+#else
+    return (int)linattn__chosen;
+#endif
+}
 #endif
 
 /* a * b + c rounded once. */
 #if LINATTN__HARDWARE_FMA
-LINATTN__INLINE float linattn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+LINATTN__INLINE float linattn__fma(float a, float b, float c) { return LINATTN__FMA(a, b, c); }
 #elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE float linattn__fma(float a, float b, float c)
 {
@@ -1002,9 +1074,13 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
     } s;
     double t, error;
 #if LINATTN__CHOSEN_FMA
-    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+    if (linattn__chosen_now() & LINATTN__FUSED) {
+#if LINATTN__GNU
         __asm__("vfmadd213ss %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
         return a;
+#else
+        return LINATTN__FMA(a, b, c);
+#endif
     }
 #endif
     p = (double)a * (double)b;
@@ -1021,10 +1097,11 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 #if LINATTN__HAS_NYSTROM
 /* The same in double, for Nystroem's pseudo-inverse. Its operands are 0 or lie between 2^-400 and
    2^400 in size, so that no part of a product is lost. */
-#if LINATTN__HARDWARE_FMA && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
+#if LINATTN__HARDWARE_FMA &&                                                                       \
+    (LINATTN__MSVC || defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
 LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
 {
-    return __builtin_fma(a, b, c);
+    return LINATTN__DOUBLE_FMA(a, b, c);
 }
 #elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
@@ -1066,9 +1143,13 @@ static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b, do
 static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c)
 {
 #if LINATTN__CHOSEN_FMA
-    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+    if (linattn__chosen_now() & LINATTN__FUSED) {
+#if LINATTN__GNU
         __asm__("vfmadd213sd %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
         return a;
+#else
+        return LINATTN__DOUBLE_FMA(a, b, c);
+#endif
     }
 #endif
     return linattn__exact_double_fma(a, b, c);
@@ -1284,6 +1365,16 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 
 #if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
     LINATTN__CHOSEN_FMA
+#if LINATTN__MSVC
+static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
+{
+    int found[4], i;
+    __cpuidex(found, (int)leaf, 0);
+    for (i = 0; i < 4; i++) regs[i] = (uint32_t)found[i];
+}
+
+static uint32_t linattn__xgetbv(void) { return (uint32_t)_xgetbv(0); }
+#else
 static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
 {
     __asm__ __volatile__("cpuid"
@@ -1300,6 +1391,7 @@ static uint32_t linattn__xgetbv(void)
                          : "c"(0));
     return low;
 }
+#endif
 
 LINATTN__COLD static unsigned linattn__detect(void)
 {
@@ -1354,17 +1446,20 @@ LINATTN__COLD static int linattn__find(linattn_isa isa)
 /* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__choose(void)
 {
-    int none = LINATTN_ISA_AUTO, found = linattn__find(LINATTN_ISA_AUTO);
-    /* a select that came first wins */
-    if (!__atomic_compare_exchange_n(&linattn__chosen, &none, found, 0, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
-        found = none;
-    return found;
+    const int found = linattn__find(LINATTN_ISA_AUTO);
+    int before = LINATTN_ISA_AUTO; /* a select that came first wins */
+#if LINATTN__GNU
+    __atomic_compare_exchange_n(&linattn__chosen, &before, found, 0, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+#else
+    before = (int)_InterlockedCompareExchange(&linattn__chosen, found, before);
+#endif
+    return before == LINATTN_ISA_AUTO ? found : before;
 }
 
 LINATTN__INLINE int linattn__isa(void)
 {
-    int found = __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+    int found = linattn__chosen_now();
     if (found == LINATTN_ISA_AUTO) found = linattn__choose();
     return found & (LINATTN__FUSED - 1);
 }
@@ -1373,7 +1468,7 @@ LINATTN__INLINE int linattn__isa(void)
 static int linattn__fused(void)
 {
     (void)linattn__isa();
-    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED;
+    return linattn__chosen_now() & LINATTN__FUSED;
 }
 #endif
 
@@ -1381,7 +1476,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     const int found = linattn__find(isa);
     if (found == LINATTN_ISA_AUTO) return LINATTN_ERROR_ISA;
+#if LINATTN__GNU
     __atomic_store_n(&linattn__chosen, found, __ATOMIC_RELAXED);
+#else
+    linattn__chosen = found;
+#endif
     return LINATTN_OK;
 }
 #else
@@ -1440,7 +1539,18 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
 /* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
    the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
    memory clobbers keep arithmetic, whose operands come from memory, on its side. */
-#if LINATTN__GNU && defined(__aarch64__)
+#if LINATTN__ARM64
+#if LINATTN__GNU
+#define LINATTN__FP_GET(x, name) __asm__ __volatile__("mrs %0, " #name : "=r"(x) : : "memory")
+#define LINATTN__FP_SET(x, name) __asm__ __volatile__("msr " #name ", %0" : : "r"(x) : "memory")
+#else /* by the number that its encoding has */
+#define LINATTN__FP_fpcr 0x5a20
+#define LINATTN__FP_fpsr 0x5a21
+#define LINATTN__FP_GET(x, name)                                                                   \
+    ((x) = (uint64_t)_ReadStatusReg(LINATTN__FP_##name), _ReadWriteBarrier())
+#define LINATTN__FP_SET(x, name)                                                                   \
+    (_ReadWriteBarrier(), _WriteStatusReg(LINATTN__FP_##name, (int64_t)(x)), _ReadWriteBarrier())
+#endif
 typedef struct linattn__environment {
     uint64_t control, status;
 } linattn__environment;
@@ -1448,25 +1558,28 @@ static linattn__environment linattn__enter(void)
 {
     const uint64_t want = 0;
     linattn__environment now;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr"
-                         : "=r"(now.control), "=r"(now.status)
-                         :
-                         : "memory");
-    if (now.control != want) __asm__ __volatile__("msr fpcr, %0" : : "r"(want) : "memory");
+    LINATTN__FP_GET(now.control, fpcr);
+    LINATTN__FP_GET(now.status, fpsr);
+    if (now.control != want) LINATTN__FP_SET(want, fpcr);
     return now;
 }
 static void linattn__leave(linattn__environment before)
 {
-    if (before.control != 0)
-        __asm__ __volatile__("msr fpcr, %0" : : "r"(before.control) : "memory");
-    __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
+    if (before.control != 0) LINATTN__FP_SET(before.control, fpcr);
+    LINATTN__FP_SET(before.status, fpsr);
 }
+#undef LINATTN__FP_fpcr
+#undef LINATTN__FP_fpsr
 #else
 /* The other machines have one register for modes, traps and sticky flags. IEEE(x): x with the modes
    and traps that are wanted, and its flags. */
 #if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__)) /* MXCSR */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("stmxcsr %0" : "=m"(x) : : "memory")
 #define LINATTN__FP_SET(x) __asm__ __volatile__("ldmxcsr %0" : : "m"(x) : "memory")
+#define LINATTN__FP_IEEE(x) (0x1f80u | ((x)&0x3fu))
+#elif LINATTN__MSVC && (LINATTN__X64 || defined(_M_IX86))
+#define LINATTN__FP_GET(x) ((x) = _mm_getcsr(), _ReadWriteBarrier())
+#define LINATTN__FP_SET(x) (_ReadWriteBarrier(), _mm_setcsr(x), _ReadWriteBarrier())
 #define LINATTN__FP_IEEE(x) (0x1f80u | ((x)&0x3fu))
 #elif LINATTN__GNU && defined(__arm__) && defined(__ARM_FP) /* FPSCR */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("vmrs %0, fpscr" : "=r"(x) : : "memory")
@@ -1508,10 +1621,10 @@ static void linattn__leave(linattn__environment before)
     LINATTN__FP_GET(now);
     if (before != now) LINATTN__FP_SET(before);
 }
-#undef LINATTN__FP_GET
-#undef LINATTN__FP_SET
 #undef LINATTN__FP_IEEE
 #endif
+#undef LINATTN__FP_GET
+#undef LINATTN__FP_SET
 
 /* ---- Operands -------------------------------------------------------------------------------- */
 
@@ -5560,10 +5673,18 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
+#elif defined(_MSC_VER) && !defined(__clang__)
+#pragma warning(pop)
+#pragma float_control(pop)
+#if defined(_M_FP_FAST) || defined(_M_FP_CONTRACT) || (_MSC_VER < 1930 && defined(_M_FP_PRECISE))
+#pragma fp_contract(on) /* there is no push: the default of the compiler and its flags */
+#endif
 #endif
 
 /* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
 #undef LINATTN__ALIGNMENT
+#undef LINATTN__ARM64
+#undef LINATTN__AVX2_FMA
 #undef LINATTN__BAND
 #undef LINATTN__BATCH
 #undef LINATTN__BETA
@@ -5579,6 +5700,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__DECAY
 #undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
+#undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
@@ -5597,6 +5719,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__FLT_MIN
 #undef LINATTN__FAST
 #undef LINATTN__FLUSHED
+#undef LINATTN__FMA
 #undef LINATTN__FUSED
 #undef LINATTN__GATES
 #undef LINATTN__GNU
@@ -5657,6 +5780,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MAX_WINDOW
 #undef LINATTN__MONOMIALS
 #undef LINATTN__MOST_STEPS
+#undef LINATTN__MSVC
 #undef LINATTN__NOINLINE
 #undef LINATTN__ON_AVX2
 #undef LINATTN__ON_AVX512
@@ -5681,5 +5805,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED
 #undef LINATTN__WRITE
+#undef LINATTN__X64
 
 #endif /* LINATTN_IMPLEMENTATION */

@@ -78,6 +78,7 @@
 #define la_denominator LA_NAME(denominator)
 #define la_dflush LA_NAME(dflush)
 #define la_dfma LA_NAME(dfma)
+#define la_dgt LA_NAME(dgt)
 #define la_div LA_NAME(div)
 #define la_dload LA_NAME(dload)
 #define la_dmax LA_NAME(dmax)
@@ -361,7 +362,18 @@
                                         are set by the stack and by L1
    LA_STEP                              features that the kernel of one token maps at a time
    LA_GENERAL_VECS                      vectors of columns in a tile of the rule GENERAL, which
-                                        takes the most registers */
+                                        takes the most registers
+
+   Operators on vectors, where the compiler has them: clang compiles the intrinsics for arithmetic
+   with what was in force where their header was included, -ffast-math perhaps. MSVC has intrinsics
+   only; what they are cast to is their own type. */
+#if LINATTN__MSVC
+#define LA_OP(a, operation, b, intrinsic) intrinsic(a, b)
+#define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) intrinsic(a, b, predicate)
+#else
+#define LA_OP(a, operation, b, intrinsic) ((a)operation(b))
+#define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) ((type)((a)comparison(b)))
+#endif
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -412,9 +424,9 @@ LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
 LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
 LINATTN__INLINE float la_div(float a, float b) { return a / b; }
 #ifdef LA_FUSED /* the instruction */
-LINATTN__INLINE float la_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-LINATTN__INLINE float la_fms(float a, float b, float c) { return __builtin_fmaf(a, b, -c); }
-LINATTN__INLINE float la_fnma(float a, float b, float c) { return __builtin_fmaf(-a, b, c); }
+LINATTN__INLINE float la_fma(float a, float b, float c) { return LINATTN__FMA(a, b, c); }
+LINATTN__INLINE float la_fms(float a, float b, float c) { return LINATTN__FMA(a, b, -c); }
+LINATTN__INLINE float la_fnma(float a, float b, float c) { return LINATTN__FMA(-a, b, c); }
 #else
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
@@ -510,7 +522,7 @@ LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
 LINATTN__INLINE double la_dfma(double a, double b, double c)
 {
 #ifdef LA_FUSED
-    return __builtin_fma(a, b, c);
+    return LINATTN__DOUBLE_FMA(a, b, c);
 #else
     return linattn__double_fma(a, b, c);
 #endif
@@ -576,14 +588,14 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
     return _mm512_mask_mov_ps(b, la_lanes(n), a);
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, _mm512_add_ps); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, _mm512_sub_ps); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, _mm512_mul_ps); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, _mm512_div_ps); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm512_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm512_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm512_fnmadd_ps(a, b, c); }
-#ifdef __clang__
+#if defined(__clang__) && !LINATTN__MSVC
 /* Under -ffast-math clang takes the operands of these intrinsics to be no NaN, whatever the pragma
    says; forms without exceptions, and comparisons by operator, keep their meaning. */
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b)
@@ -638,17 +650,19 @@ LINATTN__INLINE __m256 la_high(la_vec a)
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const __m256 b = _mm512_castps512_ps256(a[0]) + la_high(a[0]);
-    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
-    const __m128 f = e + _mm_movehl_ps(e, e);
-    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+    const __m256 low = _mm512_castps512_ps256(a[0]);
+    const __m256 b = LA_OP(low, +, la_high(a[0]), _mm256_add_ps);
+    const __m128 c = _mm256_castps256_ps128(b), d = _mm256_extractf128_ps(b, 1);
+    const __m128 e = LA_OP(c, +, d, _mm_add_ps);
+    const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
+    return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));
     const la_vec c = la_max(b, _mm512_shuffle_f32x4(b, b, 0xb1));
     const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
-    return _mm512_cvtss_f32(la_max(d, _mm512_permute_ps(d, 0xb1)));
+    return _mm_cvtss_f32(_mm512_castps512_ps128(la_max(d, _mm512_permute_ps(d, 0xb1))));
 }
 static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
@@ -695,18 +709,26 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm512_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm512_add_pd); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm512_sub_pd); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm512_mul_pd); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm512_div_pd); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
 {
     return _mm512_fmadd_pd(a, b, c);
 }
+LINATTN__INLINE __mmask8 la_dgt(la_dvec a, la_dvec b)
+{
+#if defined(__clang__) && !LINATTN__MSVC /* as la_gt */
+    const __m512i m = (__m512i)(a > b);
+    return _mm512_test_epi64_mask(m, m);
+#else
+    return _mm512_cmp_pd_mask(a, b, _CMP_GT_OQ);
+#endif
+}
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
 {
-    const __m512i m = (__m512i)(a > b);
-    return _mm512_mask_mov_pd(b, _mm512_test_epi64_mask(m, m), a);
+    return _mm512_mask_mov_pd(b, la_dgt(a, b), a);
 }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 {
@@ -715,9 +737,8 @@ LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 }
 LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
-    const __m512i below = (__m512i)(x < la_dset1(LINATTN__TINY));
-    const __m512i tiny = _mm512_and_si512(below, (__m512i)(x > la_dset1(-LINATTN__TINY)));
-    return _mm512_castsi512_pd(_mm512_andnot_si512(tiny, _mm512_castpd_si512(x)));
+    const int tiny = la_dgt(la_dset1(LINATTN__TINY), x) & la_dgt(x, la_dset1(-LINATTN__TINY));
+    return _mm512_maskz_mov_pd((__mmask8)~tiny, x);
 }
 #endif
 
@@ -766,14 +787,14 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(la_lanes(n)));
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, _mm256_add_ps); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, _mm256_sub_ps); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, _mm256_mul_ps); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, _mm256_div_ps); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm256_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm256_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm256_fnmadd_ps(a, b, c); }
-#if defined(__clang__) && defined(__FAST_MATH__)
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC
 /* clang then takes max and min to commute, whatever the pragma says. */
 LINATTN__INLINE la_vec la_choose(la_vec m, la_vec a, la_vec b)
 {
@@ -785,8 +806,14 @@ LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return la_choose((__m256)(a 
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm256_max_ps(a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm256_min_ps(a, b); }
 #endif
-LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return (__m256)(a > b); }
-LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return (__m256)(a == b); }
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, >, b, _mm256_cmp_ps, _CMP_GT_OQ);
+}
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, ==, b, _mm256_cmp_ps, _CMP_EQ_OQ);
+}
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm256_blendv_ps(b, a, m);
@@ -809,29 +836,31 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
-    const la_vec beyond = x * la_set1(LINATTN__FLT_MAX); /* inf, or NaN */
+    const la_vec beyond = la_mul(x, la_set1(LINATTN__FLT_MAX)); /* inf, or NaN */
     const la_vec normal = _mm256_andnot_ps(la_gt(la_set1(LINATTN__EXP_LOW), x), y);
-    return la_select((__m256)(x <= la_set1(LINATTN__EXP_HIGH)), normal, beyond);
+    const la_vec high = la_set1(LINATTN__EXP_HIGH);
+    return la_select(LA_COMPARE(la_mask, x, <=, high, _mm256_cmp_ps, _CMP_LE_OQ), normal, beyond);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
     return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const la_vec b = a[0] + a[1];
-    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
-    const __m128 f = e + _mm_movehl_ps(e, e);
-    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+    const la_vec b = la_add(a[0], a[1]);
+    const __m128 c = _mm256_castps256_ps128(b), d = _mm256_extractf128_ps(b, 1);
+    const __m128 e = LA_OP(c, +, d, _mm_add_ps);
+    const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
+    return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
     const la_vec c = la_max(b, _mm256_permute2f128_ps(b, b, 1));
     const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
-    return _mm256_cvtss_f32(la_max(d, _mm256_permute_ps(d, 0xb1)));
+    return _mm_cvtss_f32(_mm256_castps256_ps128(la_max(d, _mm256_permute_ps(d, 0xb1))));
 }
 static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
@@ -872,17 +901,22 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm256_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm256_add_pd); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm256_sub_pd); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm256_mul_pd); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm256_div_pd); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
 {
     return _mm256_fmadd_pd(a, b, c);
 }
+LINATTN__INLINE __m256i la_dgt(la_dvec a, la_dvec b)
+{
+    return _mm256_castpd_si256(LA_COMPARE(la_dvec, a, >, b, _mm256_cmp_pd, _CMP_GT_OQ));
+}
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
 {
-    return (la_dvec)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)(a > b));
+    return _mm256_castsi256_pd(
+        _mm256_blendv_epi8(_mm256_castpd_si256(b), _mm256_castpd_si256(a), la_dgt(a, b)));
 }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 {
@@ -891,8 +925,8 @@ LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 }
 LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
-    const __m256i below = (__m256i)(x < la_dset1(LINATTN__TINY));
-    const __m256i tiny = _mm256_and_si256(below, (__m256i)(x > la_dset1(-LINATTN__TINY)));
+    const __m256i below = la_dgt(la_dset1(LINATTN__TINY), x);
+    const __m256i tiny = _mm256_and_si256(below, la_dgt(x, la_dset1(-LINATTN__TINY)));
     return _mm256_castsi256_pd(_mm256_andnot_si256(tiny, _mm256_castpd_si256(x)));
 }
 #endif
@@ -946,10 +980,10 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
     static const uint32_t index[4] = {0, 1, 2, 3};
     return vbslq_f32(vcgtq_u32(vdupq_n_u32((uint32_t)n), vld1q_u32(index)), a, b);
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, vaddq_f32); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, vsubq_f32); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, vmulq_f32); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, vdivq_f32); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(c, a, b); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
 {
@@ -982,20 +1016,20 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
     const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), shift);
     const uint32x4_t low = vcltq_f32(x, vdupq_n_f32(LINATTN__EXP_LOW));
     const uint32x4_t normal = vcleq_f32(x, vdupq_n_f32(LINATTN__EXP_HIGH));
-    const la_vec beyond = x * vdupq_n_f32(LINATTN__FLT_MAX); /* inf, or NaN */
+    const la_vec beyond = la_mul(x, vdupq_n_f32(LINATTN__FLT_MAX)); /* inf, or NaN */
     return vbslq_f32(normal, vreinterpretq_f32_u32(vbicq_u32(y, low)), beyond);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
     const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const la_vec b = (a[0] + a[2]) + (a[1] + a[3]);
-    const float32x2_t c = vget_low_f32(b) + vget_high_f32(b);
+    const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
+    const float32x2_t c = LA_OP(vget_low_f32(b), +, vget_high_f32(b), vadd_f32);
     return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
@@ -1030,10 +1064,10 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { vst1q_f64(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, vaddq_f64); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, vsubq_f64); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, vmulq_f64); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, vdivq_f64); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c) { return vfmaq_f64(c, a, b); }
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
@@ -1075,7 +1109,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 /* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be
    small, nor where the compiler would not tell the copies apart. */
-#if LA_W > 1 && defined(__OPTIMIZE__)
+#if LA_W > 1 && (defined(__OPTIMIZE__) || (LINATTN__MSVC && !defined(_DEBUG)))
 #define LA_CONSTANTS 1
 #else
 #define LA_CONSTANTS 0
@@ -5640,6 +5674,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_denominator
 #undef la_dflush
 #undef la_dfma
+#undef la_dgt
 #undef la_div
 #undef la_dload
 #undef la_dmax
@@ -5891,6 +5926,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
+#undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DELTA
 #undef LA_DW
@@ -5901,6 +5937,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_KEY_PARAMS
+#undef LA_OP
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PLAIN_DELTA
