@@ -41,7 +41,9 @@
    - float32 only; little or big endian, but a state moves only between machines of one byte order.
    - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 4, a
      window beside vector code 4.5, a rule 5.
-   - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
+   - gcc >= 8 or clang >= 11, or a compiler that takes their extensions, or MSVC: AVX2 and AVX-512
+     for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
+     MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
      threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
@@ -59,8 +61,8 @@
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
-                            -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
-                            crashes on a CPU without that instruction set.
+                            -mfma, -mavx512f; /arch:AVX2), called directly, no CPUID. Smallest fast
+                            build; it crashes on a CPU without that instruction set.
    LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
                             than through an exact fma: about 6 times as fast there. It rounds twice,
                             so that its bits may differ from all others, rarely and by one unit.
@@ -965,12 +967,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#elif defined(_MSC_VER) /* contraction is a matter of its own */
+#elif defined(_MSC_VER)
+/* Contraction is a matter of its own. What /W4 warns of: constant conditions, functions that are
+   not used or not inlined, values that may not be set, _ReadWriteBarrier. */
 #pragma float_control(precise, on, push)
 #pragma fp_contract(off)
-#pragma warning(                                                                                   \
-    push) /* at /W4: constant conditions, functions that are not used, or not inlined; */
-#pragma warning(disable : 4127 4505 4714 4996) /* that _ReadWriteBarrier is deprecated */
+#pragma warning(push)
+#pragma warning(disable : 4127 4505 4701 4714 4996)
 #endif
 
 /* ---- Scalar arithmetic that all instruction sets share --------------------------------------- */
@@ -5612,7 +5615,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #if LINATTN__HAS_FUSED
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("fma"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("fma")
 #endif
@@ -5623,7 +5626,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif
@@ -5637,7 +5640,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #if LINATTN__HAS_AVX2
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 #endif
@@ -5646,7 +5649,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif
@@ -5654,7 +5657,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #if LINATTN__HAS_AVX512
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx2,fma")
 #endif
@@ -5663,7 +5666,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif

@@ -5,17 +5,10 @@
 
 #include <stdint.h>
 
-/* clang compiles intrinsics with what is in force here, and the tests' flags may have -ffast-math. */
-#ifdef __clang__
-#pragma float_control(precise, on, push)
-#endif
 #ifdef __x86_64__
 #include <immintrin.h>
 #else
 #include <arm_neon.h>
-#endif
-#ifdef __clang__
-#pragma float_control(pop)
 #endif
 
 #define __forceinline inline __attribute__((always_inline, unused))

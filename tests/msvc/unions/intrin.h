@@ -11,6 +11,11 @@
 void _ReadWriteBarrier(void);
 long _InterlockedCompareExchange(volatile long *at, long wanted, long before);
 
+#ifndef _M_ARM64
+unsigned _mm_getcsr(void);
+void _mm_setcsr(unsigned modes);
+#endif
+
 #ifdef _M_X64
 typedef union __m128 {
     float f[4];
@@ -43,8 +48,6 @@ enum { _MM_HINT_T1 = 2, _CMP_EQ_OQ = 0, _CMP_LE_OQ = 18, _CMP_GT_OQ = 30 };
 
 void __cpuidex(int found[4], int leaf, int part);
 unsigned long long _xgetbv(unsigned index);
-unsigned _mm_getcsr(void);
-void _mm_setcsr(unsigned modes);
 void _mm_prefetch(const char *at, int hint);
 
 __m128 _mm_set_ss(float), _mm_loadu_ps(const float *), _mm_sqrt_ss(__m128);
