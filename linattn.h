@@ -1065,9 +1065,9 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
     return (float)(product + (double)c);
 }
 #else
-/* Without hardware: the product is exact in double, the sum's error is found by TwoSum and
-   folded into its last bit (round to odd), so that the final rounding is right. Inline it would
-   treble the code. */
+/* Without hardware: the product is exact in double. Where two floats are equally near to the sum, it
+   ends in 28 zeros; any other is rounded rightly, whatever it has lost. There the sum's error is
+   found by TwoSum and folded into its last bit (round to odd). Inline it would treble the code. */
 static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 {
     double p, d;
@@ -1089,6 +1089,7 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
     p = (double)a * (double)b;
     d = (double)c;
     s.f = p + d;
+    if (s.u & 0xfffffff) return (float)s.f;
     t = s.f - p;
     error = (p - (s.f - t)) + (d - t);
     if (error != 0.0 && !(s.u & 1) && (s.u & 0x7ff0000000000000u) != 0x7ff0000000000000u)
