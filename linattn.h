@@ -596,6 +596,8 @@ typedef enum linattn_isa {
     LINATTN_ISA_NEON,
     LINATTN_ISA_AVX2,
     LINATTN_ISA_AVX512,
+    LINATTN_ISA_SIMD128, /* WebAssembly's, by products and sums in double */
+    LINATTN_ISA_RELAXED, /* by relaxed_madd, where the engine rounds it once */
     LINATTN_ISA_COUNT
 } linattn_isa;
 
@@ -614,7 +616,7 @@ LINATTN_API linattn_isa linattn_isa_active(void);
    available: nothing changes then. Thread-safe; calls under way finish with what they began. */
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa);
 
-/* "auto", "scalar", "neon", "avx2", "avx512"; "unknown" for anything else. */
+/* "auto", "scalar", "neon", "avx2", "avx512", "simd128", "relaxed"; "unknown" for anything else. */
 LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #ifdef __cplusplus
@@ -688,12 +690,31 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__ISA_NEON 2
 #define LINATTN__ISA_AVX2 3
 #define LINATTN__ISA_AVX512 4
+#define LINATTN__ISA_SIMD128 5
+#define LINATTN__ISA_RELAXED 6
+
+/* A WebAssembly module has the instructions that it was compiled with, or does not load. */
+#if defined(__wasm_simd128__) && LINATTN__GNU && !defined(LINATTN_SCALAR_ONLY)
+#define LINATTN__HAS_SIMD128 1
+#else
+#define LINATTN__HAS_SIMD128 0
+#endif
+/* Only an engine can tell whether its relaxed_madd rounds once. */
+#if LINATTN__HAS_SIMD128 && defined(__wasm_relaxed_simd__) && !defined(LINATTN_NO_DISPATCH)
+#define LINATTN__HAS_RELAXED 1
+#else
+#define LINATTN__HAS_RELAXED 0
+#endif
 
 #if defined(LINATTN_SCALAR_ONLY) || !(LINATTN__X64 || LINATTN__ARM64)
 #define LINATTN__HAS_AVX512 0
 #define LINATTN__HAS_AVX2 0
 #define LINATTN__HAS_NEON 0
+#if LINATTN__HAS_SIMD128 && defined(LINATTN_NO_DISPATCH)
+#define LINATTN__HAS_SCALAR 0
+#else
 #define LINATTN__HAS_SCALAR 1
+#endif
 #else
 /* /arch:AVX2 is one flag for both. */
 #if defined(__AVX2__) && (defined(__FMA__) || LINATTN__MSVC)
@@ -727,7 +748,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #endif
 #define LINATTN__COUNT                                                                             \
-    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
+    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_RELAXED +          \
+     LINATTN__HAS_SIMD128 + LINATTN__HAS_SCALAR)
 
 /* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
@@ -854,6 +876,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #if LINATTN__HAS_NEON || (LINATTN__ARM64 && LINATTN__MSVC)
 #include <arm_neon.h>
+#endif
+#if LINATTN__HAS_SIMD128
+#include <wasm_simd128.h>
 #endif
 
 #if LINATTN__GNU
@@ -1335,6 +1360,16 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #else
 #define LINATTN__ON_NEON(code)
 #endif
+#if LINATTN__HAS_RELAXED
+#define LINATTN__ON_RELAXED(code) code
+#else
+#define LINATTN__ON_RELAXED(code)
+#endif
+#if LINATTN__HAS_SIMD128
+#define LINATTN__ON_SIMD128(code) code
+#else
+#define LINATTN__ON_SIMD128(code)
+#endif
 #if LINATTN__HAS_SCALAR
 #define LINATTN__ON_SCALAR(code) code
 #else
@@ -1345,6 +1380,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     LINATTN__ON_AVX512(static type linattn__##name##_avx512;)                                      \
     LINATTN__ON_AVX2(static type linattn__##name##_avx2;)                                          \
     LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
+    LINATTN__ON_RELAXED(static type linattn__##name##_relaxed;)                                    \
+    LINATTN__ON_SIMD128(static type linattn__##name##_simd128;)                                    \
     LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)                                      \
     LINATTN__ON_FUSED(static type linattn__##name##_fused;)
 
@@ -1357,14 +1394,17 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #define LINATTN__KERNEL(name)                                                                      \
     LINATTN__ON_AVX512(linattn__##name##_avx512)                                                   \
     LINATTN__ON_AVX2(linattn__##name##_avx2)                                                       \
-    LINATTN__ON_NEON(linattn__##name##_neon) LINATTN__ON_SCALAR(linattn__##name##_scalar)
+    LINATTN__ON_NEON(linattn__##name##_neon)                                                       \
+    LINATTN__ON_SIMD128(linattn__##name##_simd128) LINATTN__ON_SCALAR(linattn__##name##_scalar)
 #else
 #define LINATTN__KERNEL(name) LINATTN__KERNEL_OF(linattn__isa(), name)
 #define LINATTN__KERNEL_OF(isa, name)                                                              \
     (LINATTN__ON_AVX512((isa) == LINATTN__ISA_AVX512 ? linattn__##name##_avx512 :)                 \
-         LINATTN__ON_AVX2((isa) == LINATTN__ISA_AVX2 ? linattn__##name##_avx2 :)                   \
-             LINATTN__ON_NEON((isa) == LINATTN__ISA_NEON ? linattn__##name##_neon :)               \
-                 linattn__##name##_scalar)
+         LINATTN__ON_AVX2((isa) == LINATTN__ISA_AVX2 ? linattn__##name##_avx2 :) LINATTN__ON_NEON( \
+             (isa) == LINATTN__ISA_NEON ? linattn__##name##_neon :)                                \
+             LINATTN__ON_RELAXED((isa) == LINATTN__ISA_RELAXED ? linattn__##name##_relaxed :)      \
+                 LINATTN__ON_SIMD128((isa) == LINATTN__ISA_SIMD128 ? linattn__##name##_simd128 :)  \
+                     linattn__##name##_scalar)
 #endif
 
 #if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
@@ -1414,6 +1454,19 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
     return set;
 }
+#elif LINATTN__HAS_RELAXED
+/* (1 + 2^-12)^2 - 1 - 2^-11 is 2^-24, and 0 where the product is rounded; in double likewise. An
+   engine keeps to what it does once. */
+LINATTN__COLD static unsigned linattn__detect(void)
+{
+    const volatile float a = 1.000244140625f, c = -1.00048828125f;
+    const volatile double b = 1.00000000023283064365386962890625, d = -1.0000000004656612873077393;
+    const v128_t x = wasm_f32x4_splat(a), y = wasm_f64x2_splat(b);
+    const v128_t s = wasm_f32x4_relaxed_madd(x, x, wasm_f32x4_splat(c));
+    const v128_t t = wasm_f64x2_relaxed_madd(y, y, wasm_f64x2_splat(d));
+    const int once = wasm_v128_any_true(s) && wasm_v128_any_true(t);
+    return once ? ~0u : ~(1u << LINATTN_ISA_RELAXED);
+}
 #else
 LINATTN__COLD static unsigned linattn__detect(void) { return ~0u; }
 #endif
@@ -1423,6 +1476,8 @@ LINATTN__COLD LINATTN_API unsigned linattn_isa_compiled(void)
     return (unsigned)LINATTN__HAS_AVX512 << LINATTN_ISA_AVX512 |
            (unsigned)LINATTN__HAS_AVX2 << LINATTN_ISA_AVX2 |
            (unsigned)LINATTN__HAS_NEON << LINATTN_ISA_NEON |
+           (unsigned)LINATTN__HAS_RELAXED << LINATTN_ISA_RELAXED |
+           (unsigned)LINATTN__HAS_SIMD128 << LINATTN_ISA_SIMD128 |
            (unsigned)LINATTN__HAS_SCALAR << LINATTN_ISA_SCALAR;
 }
 
@@ -1435,8 +1490,9 @@ LINATTN__COLD LINATTN_API unsigned linattn_isa_available(void)
 /* The one that is asked for, or the best, with the mark of FMA; AUTO if there is none. */
 LINATTN__COLD static int linattn__find(linattn_isa isa)
 {
-    static const unsigned char best_first[] = {LINATTN__ISA_AVX512, LINATTN__ISA_AVX2,
-                                               LINATTN__ISA_NEON, LINATTN__ISA_SCALAR};
+    static const unsigned char best_first[] = {LINATTN__ISA_AVX512,  LINATTN__ISA_AVX2,
+                                               LINATTN__ISA_NEON,    LINATTN__ISA_RELAXED,
+                                               LINATTN__ISA_SIMD128, LINATTN__ISA_SCALAR};
     const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
     const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
     size_t i;
@@ -1491,7 +1547,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 LINATTN__INLINE int linattn__isa(void)
 {
     return LINATTN__ON_AVX512(LINATTN__ISA_AVX512) LINATTN__ON_AVX2(LINATTN__ISA_AVX2)
-        LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
+        LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SIMD128(LINATTN__ISA_SIMD128)
+            LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
 }
 
 LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
@@ -1510,6 +1567,8 @@ LINATTN__COLD LINATTN_API const char *linattn_isa_name(linattn_isa isa)
     case LINATTN_ISA_NEON: return "neon";
     case LINATTN_ISA_AVX2: return "avx2";
     case LINATTN_ISA_AVX512: return "avx512";
+    case LINATTN_ISA_SIMD128: return "simd128";
+    case LINATTN_ISA_RELAXED: return "relaxed";
     default: return "unknown";
     }
 }
@@ -5638,6 +5697,18 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #endif
 
+#if LINATTN__HAS_SIMD128
+#define LINATTN__ISA LINATTN__ISA_SIMD128
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_RELAXED
+#define LINATTN__ISA LINATTN__ISA_RELAXED
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
 #if LINATTN__HAS_AVX2
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
@@ -5744,9 +5815,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HAS_PREFILL
 #undef LINATTN__HAS_RANDOM
 #undef LINATTN__HAS_RECURRENT
+#undef LINATTN__HAS_RELAXED
 #undef LINATTN__HAS_RELU
 #undef LINATTN__HAS_SCALAR
 #undef LINATTN__HAS_SIGNED
+#undef LINATTN__HAS_SIMD128
 #undef LINATTN__HAS_SOFTMAX
 #undef LINATTN__HAS_UNIT
 #undef LINATTN__HAS_WINDOW
@@ -5762,7 +5835,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512
 #undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_RELAXED
 #undef LINATTN__ISA_SCALAR
+#undef LINATTN__ISA_SIMD128
 #undef LINATTN__IS_ELU1
 #undef LINATTN__IS_EXP
 #undef LINATTN__IS_SIGNED
@@ -5790,7 +5865,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ON_AVX512
 #undef LINATTN__ON_FUSED
 #undef LINATTN__ON_NEON
+#undef LINATTN__ON_RELAXED
 #undef LINATTN__ON_SCALAR
+#undef LINATTN__ON_SIMD128
 #undef LINATTN__OPENING
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED

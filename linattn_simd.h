@@ -34,6 +34,10 @@
 #define LA_NAME(word) linattn__##word##_avx512
 #elif LINATTN__ISA == LINATTN__ISA_NEON
 #define LA_NAME(word) linattn__##word##_neon
+#elif LINATTN__ISA == LINATTN__ISA_SIMD128
+#define LA_NAME(word) linattn__##word##_simd128
+#elif LINATTN__ISA == LINATTN__ISA_RELAXED
+#define LA_NAME(word) linattn__##word##_relaxed
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -107,6 +111,7 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
+#define la_exponents LA_NAME(exponents)
 #define la_factor LA_NAME(factor)
 #define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
@@ -159,6 +164,7 @@
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
 #define la_norms LA_NAME(norms)
+#define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
@@ -1079,6 +1085,215 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
     const uint64x2_t tiny = vcltq_f64(vabsq_f64(x), vdupq_n_f64(LINATTN__TINY));
     return vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), tiny));
+}
+#endif
+
+#elif LINATTN__ISA == LINATTN__ISA_SIMD128 || LINATTN__ISA == LINATTN__ISA_RELAXED
+
+#define LA_W 4
+#define la_vec v128_t
+#define la_mask v128_t
+#define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_FEW 2
+#define LA_CAUSAL_VECS 2
+#define LA_GROUP_TOKENS 4
+#define LA_QUERY_TOKENS 6
+#define LA_QUERY_FEW 2
+#define LA_QUERY_VECS 4
+#define LA_UPDATE_ROWS 8
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 3
+#define LA_STAGE_VECS 4
+#define LA_BLOCK 24
+#define LA_PART 64
+#define LA_STEP 128
+#define LA_GENERAL_VECS 4
+
+LINATTN__INLINE la_vec la_zero(void) { return wasm_f32x4_splat(0.0f); }
+LINATTN__INLINE la_vec la_set1(float x) { return wasm_f32x4_splat(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return wasm_v128_load(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { wasm_v128_store(p, a); }
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    la_vec a = la_zero();
+    if (n == 4) return wasm_v128_load(p);
+    if (n > 0) a = wasm_v128_load32_lane(p, a, 0);
+    if (n > 1) a = wasm_v128_load32_lane(p + 1, a, 1);
+    if (n > 2) a = wasm_v128_load32_lane(p + 2, a, 2);
+    return a;
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    if (n == 4) {
+        wasm_v128_store(p, a);
+        return;
+    }
+    if (n > 0) wasm_v128_store32_lane(p, a, 0);
+    if (n > 1) wasm_v128_store32_lane(p + 1, a, 1);
+    if (n > 2) wasm_v128_store32_lane(p + 2, a, 2);
+}
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
+{
+    return wasm_v128_bitselect(a, b, m);
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    return la_select(wasm_i32x4_gt(wasm_i32x4_splat(n), wasm_i32x4_const(0, 1, 2, 3)), a, b);
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return wasm_f32x4_add(a, b); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return wasm_f32x4_sub(a, b); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return wasm_f32x4_mul(a, b); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return wasm_f32x4_div(a, b); }
+#if LINATTN__ISA == LINATTN__ISA_RELAXED
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
+{
+    return wasm_f32x4_relaxed_madd(a, b, c);
+}
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c)
+{
+    return wasm_f32x4_relaxed_nmadd(a, b, c);
+}
+#else
+/* The two sums p + d, rounded to odd: linattn__fma. */
+static LINATTN__NOINLINE v128_t la_odd(v128_t p, v128_t d)
+{
+    const v128_t s = wasm_f64x2_add(p, d), t = wasm_f64x2_sub(s, p);
+    const v128_t rest = wasm_f64x2_sub(p, wasm_f64x2_sub(s, t));
+    const v128_t error = wasm_f64x2_add(rest, wasm_f64x2_sub(d, t)); /* NaN where s is not finite */
+    const v128_t one = wasm_i64x2_splat(1), size = wasm_f64x2_abs(error);
+    const v128_t even = wasm_i64x2_eq(wasm_v128_and(s, one), wasm_f64x2_splat(0.0));
+    const v128_t moves = wasm_v128_and(even, wasm_f64x2_gt(size, wasm_f64x2_splat(0.0)));
+    const v128_t step = wasm_v128_or(wasm_i64x2_shr(wasm_v128_xor(error, s), 63), one);
+    return wasm_i64x2_add(s, wasm_v128_and(step, moves));
+}
+/* linattn__fma, two lanes at a time. */
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
+{
+    const v128_t high_a = wasm_i64x2_shuffle(a, a, 1, 0), high_b = wasm_i64x2_shuffle(b, b, 1, 0);
+    const v128_t p = wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(a), //
+                                    wasm_f64x2_promote_low_f32x4(b));
+    const v128_t q =
+        wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(high_a), wasm_f64x2_promote_low_f32x4(high_b));
+    const v128_t d = wasm_f64x2_promote_low_f32x4(c);
+    const v128_t e = wasm_f64x2_promote_low_f32x4(wasm_i64x2_shuffle(c, c, 1, 0));
+    v128_t s = wasm_f64x2_add(p, d), t = wasm_f64x2_add(q, e);
+    const v128_t ends = wasm_i32x4_shuffle(s, t, 0, 2, 4, 6);
+    if (!wasm_i32x4_all_true(wasm_v128_and(ends, wasm_i32x4_splat(0xfffffff)))) {
+        s = la_odd(p, d);
+        t = la_odd(q, e);
+    }
+    return wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(s), wasm_f32x4_demote_f64x2_zero(t), 0,
+                              2);
+}
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma(wasm_f32x4_neg(a), b, c);
+}
+#endif
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma(a, b, wasm_f32x4_neg(c));
+}
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return wasm_f32x4_gt(a, b); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return wasm_f32x4_eq(a, b); }
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return wasm_f32x4_pmax(b, a); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return wasm_f32x4_pmin(b, a); }
+LINATTN__INLINE int la_any(la_mask m) { return wasm_v128_any_true(m); }
+/* n in the place of a float's exponent, 0 for NaN */
+LINATTN__INLINE v128_t la_exponents(la_vec n)
+{
+    return wasm_i32x4_shl(wasm_i32x4_trunc_sat_f32x4(n), 23);
+}
+LINATTN__INLINE la_vec la_pow2(la_vec n)
+{
+    return wasm_i32x4_add(la_exponents(n), wasm_f32x4_splat(1.0f));
+}
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
+    return wasm_v128_andnot(y, wasm_f32x4_le(n, la_set1(-126.0f)));
+}
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
+    const v128_t low = wasm_f32x4_lt(x, la_set1(LINATTN__EXP_LOW));
+    return la_select(wasm_f32x4_le(x, la_set1(LINATTN__EXP_HIGH)), wasm_v128_andnot(y, low),
+                     la_mul(x, la_set1(LINATTN__FLT_MAX)));
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
+    return wasm_v128_andnot(r, wasm_f32x4_lt(r, la_set1(LINATTN__FLT_MIN)));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
+    const la_vec c = la_add(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
+    return wasm_f32x4_extract_lane(c, 0) + wasm_f32x4_extract_lane(c, 1);
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    const la_vec b = la_max(la_max(a[0], a[2]), la_max(a[1], a[3]));
+    const la_vec c = la_max(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
+    return wasm_f32x4_extract_lane(la_max(c, wasm_i32x4_shuffle(c, c, 1, 0, 3, 2)), 0);
+}
+static LINATTN__NOINLINE void la_transpose(la_vec *a)
+{
+    const v128_t b0 = wasm_i32x4_shuffle(a[0], a[1], 0, 4, 2, 6),
+                 b1 = wasm_i32x4_shuffle(a[0], a[1], 1, 5, 3, 7);
+    const v128_t c0 = wasm_i32x4_shuffle(a[2], a[3], 0, 4, 2, 6),
+                 c1 = wasm_i32x4_shuffle(a[2], a[3], 1, 5, 3, 7);
+    a[0] = wasm_i32x4_shuffle(b0, c0, 0, 1, 4, 5);
+    a[1] = wasm_i32x4_shuffle(b1, c1, 0, 1, 4, 5);
+    a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
+    a[3] = wasm_i32x4_shuffle(b1, c1, 2, 3, 6, 7);
+}
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x)
+{
+    return wasm_f32x4_extract_lane(wasm_f32x4_sqrt(wasm_f32x4_splat(x)), 0);
+}
+#endif
+LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)wasm_i32x4_bitmask(m); }
+#if LINATTN__HAS_NYSTROM
+#define LA_DW 2
+#define la_dvec v128_t
+LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { wasm_v128_store(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p)
+{
+    return wasm_f64x2_promote_low_f32x4(wasm_v128_load64_zero(p));
+}
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return wasm_f64x2_add(a, b); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return wasm_f64x2_sub(a, b); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return wasm_f64x2_mul(a, b); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return wasm_f64x2_div(a, b); }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
+{
+#if LINATTN__ISA == LINATTN__ISA_RELAXED
+    return wasm_f64x2_relaxed_madd(a, b, c);
+#else
+    const double low =
+        linattn__double_fma(wasm_f64x2_extract_lane(a, 0), //
+                            wasm_f64x2_extract_lane(b, 0), wasm_f64x2_extract_lane(c, 0));
+    const double high =
+        linattn__double_fma(wasm_f64x2_extract_lane(a, 1), //
+                            wasm_f64x2_extract_lane(b, 1), wasm_f64x2_extract_lane(c, 1));
+    return wasm_f64x2_make(low, high);
+#endif
+}
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b) { return wasm_f64x2_pmax(b, a); }
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    return wasm_i64x2_add(p, wasm_i64x2_shl(t, 52));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    return wasm_v128_andnot(x, wasm_f64x2_lt(wasm_f64x2_abs(x), la_dset1(LINATTN__TINY)));
 }
 #endif
 
@@ -5703,6 +5918,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_full
 #undef la_exp_negative
 #undef la_exponent
+#undef la_exponents
 #undef la_factor
 #undef la_fill
 #undef la_finish
@@ -5755,6 +5971,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_mul
 #undef la_multiply
 #undef la_norms
+#undef la_odd
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
