@@ -47,7 +47,9 @@
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
      linattn_state_tokens says how far a state is. Those of config.precision do not drift: below
      1e-6 after 10^8 tokens of either kind.
-   - gcc >= 8 or clang >= 11, or a compiler that takes their extensions. Others get the scalar code.
+   - gcc >= 8 or clang >= 11, or a compiler that takes their extensions, or MSVC: AVX2 and AVX-512
+     for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
+     MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
      threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
@@ -65,8 +67,8 @@
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
-                            -mfma, -mavx512f), called directly, no CPUID. Smallest fast build; it
-                            crashes on a CPU without that instruction set.
+                            -mfma, -mavx512f; /arch:AVX2), called directly, no CPUID. Smallest fast
+                            build; it crashes on a CPU without that instruction set.
    LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
                             than through an exact fma: about 6 times as fast there. It rounds twice,
                             so that its bits may differ from all others, rarely and by one unit.
@@ -664,6 +666,8 @@ typedef enum linattn_isa {
     LINATTN_ISA_NEON,
     LINATTN_ISA_AVX2,
     LINATTN_ISA_AVX512,
+    LINATTN_ISA_SIMD128, /* WebAssembly's, by products and sums in double */
+    LINATTN_ISA_RELAXED, /* by relaxed_madd, where the engine rounds it once */
     LINATTN_ISA_COUNT
 } linattn_isa;
 
@@ -682,7 +686,7 @@ LINATTN_API linattn_isa linattn_isa_active(void);
    available: nothing changes then. Thread-safe; calls under way finish with what they began. */
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa);
 
-/* "auto", "scalar", "neon", "avx2", "avx512"; "unknown" for anything else. */
+/* "auto", "scalar", "neon", "avx2", "avx512", "simd128", "relaxed"; "unknown" for anything else. */
 LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #ifdef __cplusplus
@@ -712,8 +716,36 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #include <string.h>
 #endif
 
-/* 16 and 32 are about types narrower than float, or as wide. */
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 1
+/* What MSVC compiles: intrinsics, without operators on vectors, attributes and assembly. The tests
+   define LINATTN__AS_MSVC, so that other compilers take it, too. */
+#if (defined(_MSC_VER) && !defined(__clang__)) || defined(LINATTN__AS_MSVC)
+#define LINATTN__MSVC 1
+#else
+#define LINATTN__MSVC 0
+#endif
+#if (defined(__GNUC__) || defined(__clang__)) && !LINATTN__MSVC
+#define LINATTN__GNU 1
+#else
+#define LINATTN__GNU 0
+#endif
+#if defined(__x86_64__) || (defined(_M_X64) && !defined(_M_ARM64EC))
+#define LINATTN__X64 (LINATTN__GNU || LINATTN__MSVC)
+#else
+#define LINATTN__X64 0
+#endif
+#if defined(__aarch64__) || defined(_M_ARM64)
+#define LINATTN__ARM64 (LINATTN__GNU || LINATTN__MSVC)
+#else
+#define LINATTN__ARM64 0
+#endif
+
+/* 16 and 32 are about types narrower than float, or as wide. MSVC's -1 is about /fp:fast, which is
+   undone below. */
+#if defined(_MSC_VER) && !defined(__clang__)
+#if defined(_M_IX86) && _M_IX86_FP < 2
+#error "linattn needs float arithmetic in float: compile with /arch:SSE2"
+#endif
+#elif defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 1
 #error "linattn needs float arithmetic in float: compile with -fexcess-precision=fast"
 #elif defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2)
 #error "linattn needs float arithmetic in float: compile with -msse2 -mfpmath=sse"
@@ -723,45 +755,65 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN_ASSERT(x) ((void)0)
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define LINATTN__GNU 1
-#else
-#define LINATTN__GNU 0
-#endif
-
 /* Instruction sets in this build. Values as in linattn_isa, which the preprocessor cannot see. */
 #define LINATTN__ISA_SCALAR 1
 #define LINATTN__ISA_NEON 2
 #define LINATTN__ISA_AVX2 3
 #define LINATTN__ISA_AVX512 4
+#define LINATTN__ISA_SIMD128 5
+#define LINATTN__ISA_RELAXED 6
 
-#if defined(LINATTN_SCALAR_ONLY) || !LINATTN__GNU
+/* A WebAssembly module has the instructions that it was compiled with, or does not load. */
+#if defined(__wasm_simd128__) && LINATTN__GNU && !defined(LINATTN_SCALAR_ONLY)
+#define LINATTN__HAS_SIMD128 1
+#else
+#define LINATTN__HAS_SIMD128 0
+#endif
+/* Only an engine can tell whether its relaxed_madd rounds once. */
+#if LINATTN__HAS_SIMD128 && defined(__wasm_relaxed_simd__) && !defined(LINATTN_NO_DISPATCH)
+#define LINATTN__HAS_RELAXED 1
+#else
+#define LINATTN__HAS_RELAXED 0
+#endif
+
+#if defined(LINATTN_SCALAR_ONLY) || !(LINATTN__X64 || LINATTN__ARM64)
 #define LINATTN__HAS_AVX512 0
 #define LINATTN__HAS_AVX2 0
 #define LINATTN__HAS_NEON 0
-#define LINATTN__HAS_SCALAR 1
+#if LINATTN__HAS_SIMD128 && defined(LINATTN_NO_DISPATCH)
+#define LINATTN__HAS_SCALAR 0
 #else
-/* Only the instruction sets that the compiler's flags allow: where Microsoft's compiler is played,
-   clang's own headers had no others. */
+#define LINATTN__HAS_SCALAR 1
+#endif
+#else
+/* Only the instruction sets that the compiler's flags allow: where clang plays Microsoft's compiler,
+   its own headers had no others. */
 #if defined(LINATTN_NO_DISPATCH) ||                                                                \
     (defined(_MSC_VER) && defined(__clang__) && __clang_major__ < 19)
 #define LINATTN__BY_FLAGS 1
 #else
 #define LINATTN__BY_FLAGS 0
 #endif
-#if defined(__x86_64__) && !defined(LINATTN_NO_AVX512) &&                                          \
-    (!LINATTN__BY_FLAGS || (defined(__AVX512F__) && defined(__AVX2__) && defined(__FMA__)))
+/* /arch:AVX2 is one flag for both. */
+#if defined(__AVX2__) && (defined(__FMA__) || LINATTN__MSVC)
+#define LINATTN__AVX2_FMA 1
+#else
+#define LINATTN__AVX2_FMA 0
+#endif
+#if LINATTN__X64 && !defined(LINATTN_NO_AVX512) &&                                                 \
+    (!LINATTN__BY_FLAGS || (defined(__AVX512F__) && LINATTN__AVX2_FMA)) &&                         \
+    !(defined(_MSC_VER) && _MSC_VER < 1920) /* Visual Studio 2019 has all that is needed */
 #define LINATTN__HAS_AVX512 1
 #else
 #define LINATTN__HAS_AVX512 0
 #endif
-#if defined(__x86_64__) && !defined(LINATTN_NO_AVX2) &&                                            \
-    (!LINATTN__BY_FLAGS || (!LINATTN__HAS_AVX512 && defined(__AVX2__) && defined(__FMA__)))
+#if LINATTN__X64 && !defined(LINATTN_NO_AVX2) &&                                                   \
+    (!LINATTN__BY_FLAGS || (!LINATTN__HAS_AVX512 && LINATTN__AVX2_FMA))
 #define LINATTN__HAS_AVX2 1
 #else
 #define LINATTN__HAS_AVX2 0
 #endif
-#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(LINATTN_NO_NEON)
+#if LINATTN__ARM64 && (defined(__ARM_NEON) || LINATTN__MSVC) && !defined(LINATTN_NO_NEON)
 #define LINATTN__HAS_NEON 1
 #else
 #define LINATTN__HAS_NEON 0
@@ -774,7 +826,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #endif
 #define LINATTN__COUNT                                                                             \
-    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_SCALAR)
+    (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_RELAXED +          \
+     LINATTN__HAS_SIMD128 + LINATTN__HAS_SCALAR)
 
 /* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
@@ -899,11 +952,16 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
      (unsigned)LINATTN__EXPDEF << LINATTN_MAP_EXPDEF |                                             \
      (unsigned)LINATTN__HAS_UNIT << LINATTN_MAP_UNIT)
 
-#if LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
+#if LINATTN__MSVC
+#include <intrin.h>
+#elif LINATTN__HAS_AVX512 || LINATTN__HAS_AVX2
 #include <immintrin.h>
 #endif
-#if LINATTN__HAS_NEON
+#if LINATTN__HAS_NEON || (LINATTN__ARM64 && LINATTN__MSVC)
 #include <arm_neon.h>
+#endif
+#if LINATTN__HAS_SIMD128
+#include <wasm_simd128.h>
 #endif
 
 #if LINATTN__GNU
@@ -921,6 +979,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
+#elif LINATTN__MSVC
+#define LINATTN__INLINE static __forceinline
+#define LINATTN__NOINLINE __declspec(noinline)
+#define LINATTN__UNUSED
+#define LINATTN__COLD
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
@@ -931,7 +994,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #if LINATTN__GNU
 #define LINATTN__OPENING static __attribute__((noinline, unused))
 #else
-#define LINATTN__OPENING static
+#define LINATTN__OPENING static LINATTN__NOINLINE
 #endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
@@ -947,8 +1010,25 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #if LINATTN__GNU && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF))
 #define LINATTN__HARDWARE_FMA 1
+#elif LINATTN__MSVC && (LINATTN__ARM64 || (LINATTN__X64 && defined(__AVX2__)))
+#define LINATTN__HARDWARE_FMA 1
 #else
 #define LINATTN__HARDWARE_FMA 0
+#endif
+/* The instruction, for code that may have it. */
+#if LINATTN__GNU
+#define LINATTN__FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define LINATTN__DOUBLE_FMA(a, b, c) __builtin_fma(a, b, c)
+#elif LINATTN__X64
+#define LINATTN__FMA(a, b, c)                                                                      \
+    _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)))
+#define LINATTN__DOUBLE_FMA(a, b, c)                                                               \
+    _mm_cvtsd_f64(_mm_fmadd_sd(_mm_set_sd(a), _mm_set_sd(b), _mm_set_sd(c)))
+#elif LINATTN__ARM64
+#define LINATTN__FMA(a, b, c)                                                                      \
+    vgetq_lane_f32(vfmaq_f32(vdupq_n_f32(c), vdupq_n_f32(a), vdupq_n_f32(b)), 0)
+#define LINATTN__DOUBLE_FMA(a, b, c)                                                               \
+    vgetq_lane_f64(vfmaq_f64(vdupq_n_f64(c), vdupq_n_f64(a), vdupq_n_f64(b)), 0)
 #endif
 
 /* Loops over a tile's constant sizes must unroll before registers are assigned. */
@@ -965,6 +1045,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* Fetch a cache line into L2, as L1 is full of the state; no access, so any address will do. */
 #if LINATTN__GNU
 #define LINATTN__FETCH(p) __builtin_prefetch(p, 0, 2)
+#elif LINATTN__X64
+#define LINATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 #else
 #define LINATTN__FETCH(p) ((void)(p))
 #endif
@@ -999,6 +1081,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #pragma GCC diagnostic push /* gcc's own avx512fintrin.h has __m512 y = y; for "undefined" */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#elif defined(_MSC_VER)
+/* Contraction is a matter of its own. What /W4 warns of: constant conditions, functions that are
+   not used or not inlined, values that may not be set, _ReadWriteBarrier. */
+#pragma float_control(precise, on, push)
+#pragma fp_contract(off)
+#pragma warning(push)
+#pragma warning(disable : 4127 4505 4701 4714 4996)
 #endif
 
 /* ---- Scalar arithmetic that all instruction sets share --------------------------------------- */
@@ -1057,7 +1146,7 @@ LINATTN__INLINE float linattn__from_half(uint32_t half)
 LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t)(n + 127) << 23); }
 
 /* Where the compiler may not use the instruction, scalar code does where the CPU has it. */
-#if LINATTN__GNU && defined(__x86_64__) && !LINATTN__HARDWARE_FMA && LINATTN__HAS_SCALAR &&        \
+#if LINATTN__X64 && !LINATTN__HARDWARE_FMA && LINATTN__HAS_SCALAR &&                               \
     !defined(LINATTN_NO_DISPATCH) && !defined(LINATTN_SCALAR_FAST)
 #define LINATTN__CHOSEN_FMA 1
 #else
@@ -1076,13 +1165,26 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
 /* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, and whether
    the CPU has FMA. */
-static int linattn__chosen;
 #define LINATTN__FUSED 256
+#if LINATTN__GNU
+static int linattn__chosen;
+#else
+static volatile long linattn__chosen;
+#endif
+
+LINATTN__INLINE int linattn__chosen_now(void)
+{
+#if LINATTN__GNU
+    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+#else
+    return (int)linattn__chosen;
+#endif
+}
 #endif
 
 /* a * b + c rounded once. */
 #if LINATTN__HARDWARE_FMA
-LINATTN__INLINE float linattn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+LINATTN__INLINE float linattn__fma(float a, float b, float c) { return LINATTN__FMA(a, b, c); }
 #elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE float linattn__fma(float a, float b, float c)
 {
@@ -1090,9 +1192,9 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
     return (float)(product + (double)c);
 }
 #else
-/* Without hardware: the product is exact in double, the sum's error is found by TwoSum and
-   folded into its last bit (round to odd), so that the final rounding is right. Inline it would
-   treble the code. */
+/* Without hardware: the product is exact in double. Where two floats are equally near to the sum, it
+   ends in 28 zeros; any other is rounded rightly, whatever it has lost. There the sum's error is
+   found by TwoSum and folded into its last bit (round to odd). Inline it would treble the code. */
 static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 {
     double p, d;
@@ -1102,14 +1204,19 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
     } s;
     double t, error;
 #if LINATTN__CHOSEN_FMA
-    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+    if (linattn__chosen_now() & LINATTN__FUSED) {
+#if LINATTN__GNU
         __asm__("vfmadd213ss %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
         return a;
+#else
+        return LINATTN__FMA(a, b, c);
+#endif
     }
 #endif
     p = (double)a * (double)b;
     d = (double)c;
     s.f = p + d;
+    if (s.u & 0xfffffff) return (float)s.f;
     t = s.f - p;
     error = (p - (s.f - t)) + (d - t);
     if (error != 0.0 && !(s.u & 1) && (s.u & 0x7ff0000000000000u) != 0x7ff0000000000000u)
@@ -1121,10 +1228,11 @@ static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 #if LINATTN__HAS_NYSTROM
 /* The same in double, for Nystroem's pseudo-inverse. Its operands are 0 or lie between 2^-400 and
    2^400 in size, so that no part of a product is lost. */
-#if LINATTN__HARDWARE_FMA && (defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
+#if LINATTN__HARDWARE_FMA &&                                                                       \
+    (LINATTN__MSVC || defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMA))
 LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
 {
-    return __builtin_fma(a, b, c);
+    return LINATTN__DOUBLE_FMA(a, b, c);
 }
 #elif defined(LINATTN_SCALAR_FAST)
 LINATTN__INLINE double linattn__double_fma(double a, double b, double c)
@@ -1166,9 +1274,13 @@ static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b, do
 static LINATTN__NOINLINE double linattn__double_fma(double a, double b, double c)
 {
 #if LINATTN__CHOSEN_FMA
-    if (__atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED) {
+    if (linattn__chosen_now() & LINATTN__FUSED) {
+#if LINATTN__GNU
         __asm__("vfmadd213sd %2, %1, %0" : "+x"(a) : "x"(b), "xm"(c));
         return a;
+#else
+        return LINATTN__DOUBLE_FMA(a, b, c);
+#endif
     }
 #endif
     return linattn__exact_double_fma(a, b, c);
@@ -1352,6 +1464,16 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #else
 #define LINATTN__ON_NEON(code)
 #endif
+#if LINATTN__HAS_RELAXED
+#define LINATTN__ON_RELAXED(code) code
+#else
+#define LINATTN__ON_RELAXED(code)
+#endif
+#if LINATTN__HAS_SIMD128
+#define LINATTN__ON_SIMD128(code) code
+#else
+#define LINATTN__ON_SIMD128(code)
+#endif
 #if LINATTN__HAS_SCALAR
 #define LINATTN__ON_SCALAR(code) code
 #else
@@ -1362,6 +1484,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     LINATTN__ON_AVX512(static type linattn__##name##_avx512;)                                      \
     LINATTN__ON_AVX2(static type linattn__##name##_avx2;)                                          \
     LINATTN__ON_NEON(static type linattn__##name##_neon;)                                          \
+    LINATTN__ON_RELAXED(static type linattn__##name##_relaxed;)                                    \
+    LINATTN__ON_SIMD128(static type linattn__##name##_simd128;)                                    \
     LINATTN__ON_SCALAR(static type linattn__##name##_scalar;)                                      \
     LINATTN__ON_FUSED(static type linattn__##name##_fused;)
 
@@ -1374,18 +1498,31 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #define LINATTN__KERNEL(name)                                                                      \
     LINATTN__ON_AVX512(linattn__##name##_avx512)                                                   \
     LINATTN__ON_AVX2(linattn__##name##_avx2)                                                       \
-    LINATTN__ON_NEON(linattn__##name##_neon) LINATTN__ON_SCALAR(linattn__##name##_scalar)
+    LINATTN__ON_NEON(linattn__##name##_neon)                                                       \
+    LINATTN__ON_SIMD128(linattn__##name##_simd128) LINATTN__ON_SCALAR(linattn__##name##_scalar)
 #else
 #define LINATTN__KERNEL(name) LINATTN__KERNEL_OF(linattn__isa(), name)
 #define LINATTN__KERNEL_OF(isa, name)                                                              \
     (LINATTN__ON_AVX512((isa) == LINATTN__ISA_AVX512 ? linattn__##name##_avx512 :)                 \
-         LINATTN__ON_AVX2((isa) == LINATTN__ISA_AVX2 ? linattn__##name##_avx2 :)                   \
-             LINATTN__ON_NEON((isa) == LINATTN__ISA_NEON ? linattn__##name##_neon :)               \
-                 linattn__##name##_scalar)
+         LINATTN__ON_AVX2((isa) == LINATTN__ISA_AVX2 ? linattn__##name##_avx2 :) LINATTN__ON_NEON( \
+             (isa) == LINATTN__ISA_NEON ? linattn__##name##_neon :)                                \
+             LINATTN__ON_RELAXED((isa) == LINATTN__ISA_RELAXED ? linattn__##name##_relaxed :)      \
+                 LINATTN__ON_SIMD128((isa) == LINATTN__ISA_SIMD128 ? linattn__##name##_simd128 :)  \
+                     linattn__##name##_scalar)
 #endif
 
 #if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
     LINATTN__CHOSEN_FMA
+#if LINATTN__MSVC
+static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
+{
+    int found[4], i;
+    __cpuidex(found, (int)leaf, 0);
+    for (i = 0; i < 4; i++) regs[i] = (uint32_t)found[i];
+}
+
+static uint32_t linattn__xgetbv(void) { return (uint32_t)_xgetbv(0); }
+#else
 static void linattn__cpuid(uint32_t leaf, uint32_t *regs)
 {
     __asm__ __volatile__("cpuid"
@@ -1402,6 +1539,7 @@ static uint32_t linattn__xgetbv(void)
                          : "c"(0));
     return low;
 }
+#endif
 
 LINATTN__COLD static unsigned linattn__detect(void)
 {
@@ -1421,6 +1559,19 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
     return set;
 }
+#elif LINATTN__HAS_RELAXED
+/* (1 + 2^-12)^2 - 1 - 2^-11 is 2^-24, and 0 where the product is rounded; in double likewise. An
+   engine keeps to what it does once. */
+LINATTN__COLD static unsigned linattn__detect(void)
+{
+    const volatile float a = 1.000244140625f, c = -1.00048828125f;
+    const volatile double b = 1.00000000023283064365386962890625, d = -1.0000000004656612873077393;
+    const v128_t x = wasm_f32x4_splat(a), y = wasm_f64x2_splat(b);
+    const v128_t s = wasm_f32x4_relaxed_madd(x, x, wasm_f32x4_splat(c));
+    const v128_t t = wasm_f64x2_relaxed_madd(y, y, wasm_f64x2_splat(d));
+    const int once = wasm_v128_any_true(s) && wasm_v128_any_true(t);
+    return once ? ~0u : ~(1u << LINATTN_ISA_RELAXED);
+}
 #else
 LINATTN__COLD static unsigned linattn__detect(void) { return ~0u; }
 #endif
@@ -1430,6 +1581,8 @@ LINATTN__COLD LINATTN_API unsigned linattn_isa_compiled(void)
     return (unsigned)LINATTN__HAS_AVX512 << LINATTN_ISA_AVX512 |
            (unsigned)LINATTN__HAS_AVX2 << LINATTN_ISA_AVX2 |
            (unsigned)LINATTN__HAS_NEON << LINATTN_ISA_NEON |
+           (unsigned)LINATTN__HAS_RELAXED << LINATTN_ISA_RELAXED |
+           (unsigned)LINATTN__HAS_SIMD128 << LINATTN_ISA_SIMD128 |
            (unsigned)LINATTN__HAS_SCALAR << LINATTN_ISA_SCALAR;
 }
 
@@ -1442,8 +1595,9 @@ LINATTN__COLD LINATTN_API unsigned linattn_isa_available(void)
 /* The one that is asked for, or the best, with the mark of FMA; AUTO if there is none. */
 LINATTN__COLD static int linattn__find(linattn_isa isa)
 {
-    static const unsigned char best_first[] = {LINATTN__ISA_AVX512, LINATTN__ISA_AVX2,
-                                               LINATTN__ISA_NEON, LINATTN__ISA_SCALAR};
+    static const unsigned char best_first[] = {LINATTN__ISA_AVX512,  LINATTN__ISA_AVX2,
+                                               LINATTN__ISA_NEON,    LINATTN__ISA_RELAXED,
+                                               LINATTN__ISA_SIMD128, LINATTN__ISA_SCALAR};
     const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
     const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
     size_t i;
@@ -1457,17 +1611,20 @@ LINATTN__COLD static int linattn__find(linattn_isa isa)
 /* A build without scalar code (NO_AVX2 and the like keep it) cannot get here, so find succeeds. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__choose(void)
 {
-    int none = LINATTN_ISA_AUTO, found = linattn__find(LINATTN_ISA_AUTO);
-    /* a select that came first wins */
-    if (!__atomic_compare_exchange_n(&linattn__chosen, &none, found, 0, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
-        found = none;
-    return found;
+    const int found = linattn__find(LINATTN_ISA_AUTO);
+    int before = LINATTN_ISA_AUTO; /* a select that came first wins */
+#if LINATTN__GNU
+    __atomic_compare_exchange_n(&linattn__chosen, &before, found, 0, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+#else
+    before = (int)_InterlockedCompareExchange(&linattn__chosen, found, before);
+#endif
+    return before == LINATTN_ISA_AUTO ? found : before;
 }
 
 LINATTN__INLINE int linattn__isa(void)
 {
-    int found = __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED);
+    int found = linattn__chosen_now();
     if (found == LINATTN_ISA_AUTO) found = linattn__choose();
     return found & (LINATTN__FUSED - 1);
 }
@@ -1476,7 +1633,7 @@ LINATTN__INLINE int linattn__isa(void)
 static int linattn__fused(void)
 {
     (void)linattn__isa();
-    return __atomic_load_n(&linattn__chosen, __ATOMIC_RELAXED) & LINATTN__FUSED;
+    return linattn__chosen_now() & LINATTN__FUSED;
 }
 #endif
 
@@ -1484,14 +1641,19 @@ LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     const int found = linattn__find(isa);
     if (found == LINATTN_ISA_AUTO) return LINATTN_ERROR_ISA;
+#if LINATTN__GNU
     __atomic_store_n(&linattn__chosen, found, __ATOMIC_RELAXED);
+#else
+    linattn__chosen = found;
+#endif
     return LINATTN_OK;
 }
 #else
 LINATTN__INLINE int linattn__isa(void)
 {
     return LINATTN__ON_AVX512(LINATTN__ISA_AVX512) LINATTN__ON_AVX2(LINATTN__ISA_AVX2)
-        LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
+        LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SIMD128(LINATTN__ISA_SIMD128)
+            LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
 }
 
 LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
@@ -1510,6 +1672,8 @@ LINATTN__COLD LINATTN_API const char *linattn_isa_name(linattn_isa isa)
     case LINATTN_ISA_NEON: return "neon";
     case LINATTN_ISA_AVX2: return "avx2";
     case LINATTN_ISA_AVX512: return "avx512";
+    case LINATTN_ISA_SIMD128: return "simd128";
+    case LINATTN_ISA_RELAXED: return "relaxed";
     default: return "unknown";
     }
 }
@@ -1545,7 +1709,18 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
 /* Round to nearest, no flushing, nothing traps: on every machine the same. Restored at exit with
    the sticky flags, and written only where it differs, as a write costs some nanoseconds. The
    memory clobbers keep arithmetic, whose operands come from memory, on its side. */
-#if LINATTN__GNU && defined(__aarch64__)
+#if LINATTN__ARM64
+#if LINATTN__GNU
+#define LINATTN__FP_GET(x, name) __asm__ __volatile__("mrs %0, " #name : "=r"(x) : : "memory")
+#define LINATTN__FP_SET(x, name) __asm__ __volatile__("msr " #name ", %0" : : "r"(x) : "memory")
+#else /* by the number that its encoding has */
+#define LINATTN__FP_fpcr 0x5a20
+#define LINATTN__FP_fpsr 0x5a21
+#define LINATTN__FP_GET(x, name)                                                                   \
+    ((x) = (uint64_t)_ReadStatusReg(LINATTN__FP_##name), _ReadWriteBarrier())
+#define LINATTN__FP_SET(x, name)                                                                   \
+    (_ReadWriteBarrier(), _WriteStatusReg(LINATTN__FP_##name, (int64_t)(x)), _ReadWriteBarrier())
+#endif
 typedef struct linattn__environment {
     uint64_t control, status;
 } linattn__environment;
@@ -1553,25 +1728,28 @@ static linattn__environment linattn__enter(void)
 {
     const uint64_t want = 0;
     linattn__environment now;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr"
-                         : "=r"(now.control), "=r"(now.status)
-                         :
-                         : "memory");
-    if (now.control != want) __asm__ __volatile__("msr fpcr, %0" : : "r"(want) : "memory");
+    LINATTN__FP_GET(now.control, fpcr);
+    LINATTN__FP_GET(now.status, fpsr);
+    if (now.control != want) LINATTN__FP_SET(want, fpcr);
     return now;
 }
 static void linattn__leave(linattn__environment before)
 {
-    if (before.control != 0)
-        __asm__ __volatile__("msr fpcr, %0" : : "r"(before.control) : "memory");
-    __asm__ __volatile__("msr fpsr, %0" : : "r"(before.status) : "memory");
+    if (before.control != 0) LINATTN__FP_SET(before.control, fpcr);
+    LINATTN__FP_SET(before.status, fpsr);
 }
+#undef LINATTN__FP_fpcr
+#undef LINATTN__FP_fpsr
 #else
 /* The other machines have one register for modes, traps and sticky flags. IEEE(x): x with the modes
    and traps that are wanted, and its flags. */
 #if LINATTN__GNU && (defined(__x86_64__) || defined(__SSE__)) /* MXCSR */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("stmxcsr %0" : "=m"(x) : : "memory")
 #define LINATTN__FP_SET(x) __asm__ __volatile__("ldmxcsr %0" : : "m"(x) : "memory")
+#define LINATTN__FP_IEEE(x) (0x1f80u | ((x)&0x3fu))
+#elif LINATTN__MSVC && (LINATTN__X64 || defined(_M_IX86))
+#define LINATTN__FP_GET(x) ((x) = _mm_getcsr(), _ReadWriteBarrier())
+#define LINATTN__FP_SET(x) (_ReadWriteBarrier(), _mm_setcsr(x), _ReadWriteBarrier())
 #define LINATTN__FP_IEEE(x) (0x1f80u | ((x)&0x3fu))
 #elif LINATTN__GNU && defined(__arm__) && defined(__ARM_FP) /* FPSCR */
 #define LINATTN__FP_GET(x) __asm__ __volatile__("vmrs %0, fpscr" : "=r"(x) : : "memory")
@@ -1636,10 +1814,10 @@ static void linattn__leave(linattn__environment before)
     LINATTN__FP_GET(now);
     if (before != now) LINATTN__FP_SET(before);
 }
-#undef LINATTN__FP_GET
-#undef LINATTN__FP_SET
 #undef LINATTN__FP_IEEE
 #endif
+#undef LINATTN__FP_GET
+#undef LINATTN__FP_SET
 
 /* ---- Operands -------------------------------------------------------------------------------- */
 
@@ -5973,7 +6151,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #if LINATTN__HAS_FUSED
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("fma"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("fma")
 #endif
@@ -5984,7 +6162,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif
@@ -5995,10 +6173,22 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #endif
 
+#if LINATTN__HAS_SIMD128
+#define LINATTN__ISA LINATTN__ISA_SIMD128
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
+#if LINATTN__HAS_RELAXED
+#define LINATTN__ISA LINATTN__ISA_RELAXED
+#include "linattn_simd.h"
+#undef LINATTN__ISA
+#endif
+
 #if LINATTN__HAS_AVX2
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif
@@ -6007,7 +6197,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif
@@ -6015,7 +6205,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #if LINATTN__HAS_AVX512
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx2,fma,f16c"))), apply_to = function)
-#else
+#elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx2,fma,f16c")
 #endif
@@ -6024,7 +6214,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #if defined(__clang__)
 #pragma clang attribute pop
-#else
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 #endif
@@ -6034,10 +6224,18 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
+#elif defined(_MSC_VER) && !defined(__clang__)
+#pragma warning(pop)
+#pragma float_control(pop)
+#if defined(_M_FP_FAST) || defined(_M_FP_CONTRACT) || (_MSC_VER < 1930 && defined(_M_FP_PRECISE))
+#pragma fp_contract(on) /* there is no push: the default of the compiler and its flags */
+#endif
 #endif
 
 /* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
 #undef LINATTN__ALIGNMENT
+#undef LINATTN__ARM64
+#undef LINATTN__AVX2_FMA
 #undef LINATTN__BAND
 #undef LINATTN__BATCH
 #undef LINATTN__BETA
@@ -6054,6 +6252,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__DECAY
 #undef LINATTN__DECLARE
 #undef LINATTN__DIRECT
+#undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT
 #undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_KEYS
@@ -6074,6 +6273,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__FLT_MIN
 #undef LINATTN__FAST
 #undef LINATTN__FLUSHED
+#undef LINATTN__FMA
 #undef LINATTN__FUSED
 #undef LINATTN__GATES
 #undef LINATTN__GNU
@@ -6094,9 +6294,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HAS_PREFILL
 #undef LINATTN__HAS_RANDOM
 #undef LINATTN__HAS_RECURRENT
+#undef LINATTN__HAS_RELAXED
 #undef LINATTN__HAS_RELU
 #undef LINATTN__HAS_SCALAR
 #undef LINATTN__HAS_SIGNED
+#undef LINATTN__HAS_SIMD128
 #undef LINATTN__HAS_SOFTMAX
 #undef LINATTN__HAS_UNIT
 #undef LINATTN__HAS_WINDOW
@@ -6112,7 +6314,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512
 #undef LINATTN__ISA_NEON
+#undef LINATTN__ISA_RELAXED
 #undef LINATTN__ISA_SCALAR
+#undef LINATTN__ISA_SIMD128
 #undef LINATTN__IS_ELU1
 #undef LINATTN__IS_EXP
 #undef LINATTN__IS_SIGNED
@@ -6135,12 +6339,15 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MONOMIALS
 #undef LINATTN__MOST_DISTANCE
 #undef LINATTN__MOST_STEPS
+#undef LINATTN__MSVC
 #undef LINATTN__NOINLINE
 #undef LINATTN__ON_AVX2
 #undef LINATTN__ON_AVX512
 #undef LINATTN__ON_FUSED
 #undef LINATTN__ON_NEON
+#undef LINATTN__ON_RELAXED
 #undef LINATTN__ON_SCALAR
+#undef LINATTN__ON_SIMD128
 #undef LINATTN__OPENING
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
@@ -6159,5 +6366,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED
 #undef LINATTN__WRITE
+#undef LINATTN__X64
 
 #endif /* LINATTN_IMPLEMENTATION */

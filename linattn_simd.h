@@ -34,6 +34,10 @@
 #define LA_NAME(word) linattn__##word##_avx512
 #elif LINATTN__ISA == LINATTN__ISA_NEON
 #define LA_NAME(word) linattn__##word##_neon
+#elif LINATTN__ISA == LINATTN__ISA_SIMD128
+#define LA_NAME(word) linattn__##word##_simd128
+#elif LINATTN__ISA == LINATTN__ISA_RELAXED
+#define LA_NAME(word) linattn__##word##_relaxed
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -79,6 +83,7 @@
 #define la_denominator LA_NAME(denominator)
 #define la_dflush LA_NAME(dflush)
 #define la_dfma LA_NAME(dfma)
+#define la_dgt LA_NAME(dgt)
 #define la_div LA_NAME(div)
 #define la_dload LA_NAME(dload)
 #define la_dmax LA_NAME(dmax)
@@ -111,6 +116,7 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
+#define la_exponents LA_NAME(exponents)
 #define la_factor LA_NAME(factor)
 #define la_fetch_rows LA_NAME(fetch_rows)
 #define la_few_outputs LA_NAME(few_outputs)
@@ -170,6 +176,7 @@
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
 #define la_norms LA_NAME(norms)
+#define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
@@ -385,7 +392,18 @@
                                         are set by the stack and by L1
    LA_STEP                              features that the kernel of one token maps at a time
    LA_GENERAL_VECS                      vectors of columns in a tile of the rule GENERAL, which
-                                        takes the most registers */
+                                        takes the most registers
+
+   Operators on vectors, where the compiler has them: clang compiles the intrinsics for arithmetic
+   with what was in force where their header was included, -ffast-math perhaps. MSVC has intrinsics
+   only; what they are cast to is their own type. */
+#if LINATTN__MSVC
+#define LA_OP(a, operation, b, intrinsic) intrinsic(a, b)
+#define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) intrinsic(a, b, predicate)
+#else
+#define LA_OP(a, operation, b, intrinsic) ((a)operation(b))
+#define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) ((type)((a)comparison(b)))
+#endif
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
@@ -436,9 +454,9 @@ LINATTN__INLINE float la_sub(float a, float b) { return a - b; }
 LINATTN__INLINE float la_mul(float a, float b) { return a * b; }
 LINATTN__INLINE float la_div(float a, float b) { return a / b; }
 #ifdef LA_FUSED /* the instruction */
-LINATTN__INLINE float la_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-LINATTN__INLINE float la_fms(float a, float b, float c) { return __builtin_fmaf(a, b, -c); }
-LINATTN__INLINE float la_fnma(float a, float b, float c) { return __builtin_fmaf(-a, b, c); }
+LINATTN__INLINE float la_fma(float a, float b, float c) { return LINATTN__FMA(a, b, c); }
+LINATTN__INLINE float la_fms(float a, float b, float c) { return LINATTN__FMA(a, b, -c); }
+LINATTN__INLINE float la_fnma(float a, float b, float c) { return LINATTN__FMA(-a, b, c); }
 #else
 LINATTN__INLINE float la_fma(float a, float b, float c) { return linattn__fma(a, b, c); }
 LINATTN__INLINE float la_fms(float a, float b, float c) { return linattn__fma(a, b, -c); }
@@ -543,7 +561,7 @@ LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
 LINATTN__INLINE double la_dfma(double a, double b, double c)
 {
 #ifdef LA_FUSED
-    return __builtin_fma(a, b, c);
+    return LINATTN__DOUBLE_FMA(a, b, c);
 #else
     return linattn__double_fma(a, b, c);
 #endif
@@ -609,14 +627,14 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
     return _mm512_mask_mov_ps(b, la_lanes(n), a);
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, _mm512_add_ps); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, _mm512_sub_ps); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, _mm512_mul_ps); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, _mm512_div_ps); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm512_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm512_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm512_fnmadd_ps(a, b, c); }
-#ifdef __clang__
+#if defined(__clang__) && !LINATTN__MSVC
 /* Under -ffast-math clang takes the operands of these intrinsics to be no NaN, whatever the pragma
    says; forms without exceptions, and comparisons by operator, keep their meaning. */
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b)
@@ -671,17 +689,19 @@ LINATTN__INLINE __m256 la_high(la_vec a)
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const __m256 b = _mm512_castps512_ps256(a[0]) + la_high(a[0]);
-    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
-    const __m128 f = e + _mm_movehl_ps(e, e);
-    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+    const __m256 low = _mm512_castps512_ps256(a[0]);
+    const __m256 b = LA_OP(low, +, la_high(a[0]), _mm256_add_ps);
+    const __m128 c = _mm256_castps256_ps128(b), d = _mm256_extractf128_ps(b, 1);
+    const __m128 e = LA_OP(c, +, d, _mm_add_ps);
+    const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
+    return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));
     const la_vec c = la_max(b, _mm512_shuffle_f32x4(b, b, 0xb1));
     const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
-    return _mm512_cvtss_f32(la_max(d, _mm512_permute_ps(d, 0xb1)));
+    return _mm_cvtss_f32(_mm512_castps512_ps128(la_max(d, _mm512_permute_ps(d, 0xb1))));
 }
 static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
@@ -736,18 +756,26 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm512_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm512_add_pd); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm512_sub_pd); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm512_mul_pd); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm512_div_pd); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
 {
     return _mm512_fmadd_pd(a, b, c);
 }
+LINATTN__INLINE __mmask8 la_dgt(la_dvec a, la_dvec b)
+{
+#if defined(__clang__) && !LINATTN__MSVC /* as la_gt */
+    const __m512i m = (__m512i)(a > b);
+    return _mm512_test_epi64_mask(m, m);
+#else
+    return _mm512_cmp_pd_mask(a, b, _CMP_GT_OQ);
+#endif
+}
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
 {
-    const __m512i m = (__m512i)(a > b);
-    return _mm512_mask_mov_pd(b, _mm512_test_epi64_mask(m, m), a);
+    return _mm512_mask_mov_pd(b, la_dgt(a, b), a);
 }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 {
@@ -756,9 +784,8 @@ LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 }
 LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
-    const __m512i below = (__m512i)(x < la_dset1(LINATTN__TINY));
-    const __m512i tiny = _mm512_and_si512(below, (__m512i)(x > la_dset1(-LINATTN__TINY)));
-    return _mm512_castsi512_pd(_mm512_andnot_si512(tiny, _mm512_castpd_si512(x)));
+    const int tiny = la_dgt(la_dset1(LINATTN__TINY), x) & la_dgt(x, la_dset1(-LINATTN__TINY));
+    return _mm512_maskz_mov_pd((__mmask8)~tiny, x);
 }
 #endif
 
@@ -807,14 +834,14 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(la_lanes(n)));
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, _mm256_add_ps); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, _mm256_sub_ps); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, _mm256_mul_ps); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, _mm256_div_ps); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return _mm256_fmadd_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return _mm256_fmsub_ps(a, b, c); }
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return _mm256_fnmadd_ps(a, b, c); }
-#if defined(__clang__) && defined(__FAST_MATH__)
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC
 /* clang then takes max and min to commute, whatever the pragma says. */
 LINATTN__INLINE la_vec la_choose(la_vec m, la_vec a, la_vec b)
 {
@@ -826,8 +853,14 @@ LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return la_choose((__m256)(a 
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm256_max_ps(a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm256_min_ps(a, b); }
 #endif
-LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return (__m256)(a > b); }
-LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return (__m256)(a == b); }
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, >, b, _mm256_cmp_ps, _CMP_GT_OQ);
+}
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, ==, b, _mm256_cmp_ps, _CMP_EQ_OQ);
+}
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm256_blendv_ps(b, a, m);
@@ -850,29 +883,31 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
 {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
-    const la_vec beyond = x * la_set1(LINATTN__FLT_MAX); /* inf, or NaN */
+    const la_vec beyond = la_mul(x, la_set1(LINATTN__FLT_MAX)); /* inf, or NaN */
     const la_vec normal = _mm256_andnot_ps(la_gt(la_set1(LINATTN__EXP_LOW), x), y);
-    return la_select((__m256)(x <= la_set1(LINATTN__EXP_HIGH)), normal, beyond);
+    const la_vec high = la_set1(LINATTN__EXP_HIGH);
+    return la_select(LA_COMPARE(la_mask, x, <=, high, _mm256_cmp_ps, _CMP_LE_OQ), normal, beyond);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
     return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const la_vec b = a[0] + a[1];
-    const __m128 e = _mm256_castps256_ps128(b) + _mm256_extractf128_ps(b, 1);
-    const __m128 f = e + _mm_movehl_ps(e, e);
-    return _mm_cvtss_f32(f + _mm_shuffle_ps(f, f, 1));
+    const la_vec b = la_add(a[0], a[1]);
+    const __m128 c = _mm256_castps256_ps128(b), d = _mm256_extractf128_ps(b, 1);
+    const __m128 e = LA_OP(c, +, d, _mm_add_ps);
+    const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
+    return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
     const la_vec c = la_max(b, _mm256_permute2f128_ps(b, b, 1));
     const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
-    return _mm256_cvtss_f32(la_max(d, _mm256_permute_ps(d, 0xb1)));
+    return _mm_cvtss_f32(_mm256_castps256_ps128(la_max(d, _mm256_permute_ps(d, 0xb1))));
 }
 static LINATTN__NOINLINE void la_transpose(la_vec *a)
 {
@@ -921,17 +956,22 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm256_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm256_add_pd); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm256_sub_pd); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm256_mul_pd); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm256_div_pd); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
 {
     return _mm256_fmadd_pd(a, b, c);
 }
+LINATTN__INLINE __m256i la_dgt(la_dvec a, la_dvec b)
+{
+    return _mm256_castpd_si256(LA_COMPARE(la_dvec, a, >, b, _mm256_cmp_pd, _CMP_GT_OQ));
+}
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
 {
-    return (la_dvec)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)(a > b));
+    return _mm256_castsi256_pd(
+        _mm256_blendv_epi8(_mm256_castpd_si256(b), _mm256_castpd_si256(a), la_dgt(a, b)));
 }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 {
@@ -940,8 +980,8 @@ LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 }
 LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
-    const __m256i below = (__m256i)(x < la_dset1(LINATTN__TINY));
-    const __m256i tiny = _mm256_and_si256(below, (__m256i)(x > la_dset1(-LINATTN__TINY)));
+    const __m256i below = la_dgt(la_dset1(LINATTN__TINY), x);
+    const __m256i tiny = _mm256_and_si256(below, la_dgt(x, la_dset1(-LINATTN__TINY)));
     return _mm256_castsi256_pd(_mm256_andnot_si256(tiny, _mm256_castpd_si256(x)));
 }
 #endif
@@ -995,10 +1035,10 @@ LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
     static const uint32_t index[4] = {0, 1, 2, 3};
     return vbslq_f32(vcgtq_u32(vdupq_n_u32((uint32_t)n), vld1q_u32(index)), a, b);
 }
-LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return a + b; }
-LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return a - b; }
-LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return a * b; }
-LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return a / b; }
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, vaddq_f32); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, vsubq_f32); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, vmulq_f32); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, vdivq_f32); }
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c) { return vfmaq_f32(c, a, b); }
 LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
 {
@@ -1031,20 +1071,20 @@ LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
     const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), shift);
     const uint32x4_t low = vcltq_f32(x, vdupq_n_f32(LINATTN__EXP_LOW));
     const uint32x4_t normal = vcleq_f32(x, vdupq_n_f32(LINATTN__EXP_HIGH));
-    const la_vec beyond = x * vdupq_n_f32(LINATTN__FLT_MAX); /* inf, or NaN */
+    const la_vec beyond = la_mul(x, vdupq_n_f32(LINATTN__FLT_MAX)); /* inf, or NaN */
     return vbslq_f32(normal, vreinterpretq_f32_u32(vbicq_u32(y, low)), beyond);
 }
 LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
 {
     const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_fma(p, m - low, p) * la_pow2(low);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
     const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
-    const la_vec b = (a[0] + a[2]) + (a[1] + a[3]);
-    const float32x2_t c = vget_low_f32(b) + vget_high_f32(b);
+    const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
+    const float32x2_t c = LA_OP(vget_low_f32(b), +, vget_high_f32(b), vadd_f32);
     return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
@@ -1088,10 +1128,10 @@ LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
 LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { vst1q_f64(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
-LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return a + b; }
-LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return a - b; }
-LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return a * b; }
-LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return a / b; }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, vaddq_f64); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, vsubq_f64); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, vmulq_f64); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, vdivq_f64); }
 LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c) { return vfmaq_f64(c, a, b); }
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
@@ -1103,6 +1143,215 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 {
     const uint64x2_t tiny = vcltq_f64(vabsq_f64(x), vdupq_n_f64(LINATTN__TINY));
     return vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), tiny));
+}
+#endif
+
+#elif LINATTN__ISA == LINATTN__ISA_SIMD128 || LINATTN__ISA == LINATTN__ISA_RELAXED
+
+#define LA_W 4
+#define la_vec v128_t
+#define la_mask v128_t
+#define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_FEW 2
+#define LA_CAUSAL_VECS 2
+#define LA_GROUP_TOKENS 4
+#define LA_QUERY_TOKENS 6
+#define LA_QUERY_FEW 2
+#define LA_QUERY_VECS 4
+#define LA_UPDATE_ROWS 8
+#define LA_UPDATE_VECS 2
+#define LA_EXACT_VECS 3
+#define LA_STAGE_VECS 4
+#define LA_BLOCK 24
+#define LA_PART 64
+#define LA_STEP 128
+#define LA_GENERAL_VECS 4
+
+LINATTN__INLINE la_vec la_zero(void) { return wasm_f32x4_splat(0.0f); }
+LINATTN__INLINE la_vec la_set1(float x) { return wasm_f32x4_splat(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return wasm_v128_load(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { wasm_v128_store(p, a); }
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    la_vec a = la_zero();
+    if (n == 4) return wasm_v128_load(p);
+    if (n > 0) a = wasm_v128_load32_lane(p, a, 0);
+    if (n > 1) a = wasm_v128_load32_lane(p + 1, a, 1);
+    if (n > 2) a = wasm_v128_load32_lane(p + 2, a, 2);
+    return a;
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    if (n == 4) {
+        wasm_v128_store(p, a);
+        return;
+    }
+    if (n > 0) wasm_v128_store32_lane(p, a, 0);
+    if (n > 1) wasm_v128_store32_lane(p + 1, a, 1);
+    if (n > 2) wasm_v128_store32_lane(p + 2, a, 2);
+}
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
+{
+    return wasm_v128_bitselect(a, b, m);
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    return la_select(wasm_i32x4_gt(wasm_i32x4_splat(n), wasm_i32x4_const(0, 1, 2, 3)), a, b);
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return wasm_f32x4_add(a, b); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return wasm_f32x4_sub(a, b); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return wasm_f32x4_mul(a, b); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return wasm_f32x4_div(a, b); }
+#if LINATTN__ISA == LINATTN__ISA_RELAXED
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
+{
+    return wasm_f32x4_relaxed_madd(a, b, c);
+}
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c)
+{
+    return wasm_f32x4_relaxed_nmadd(a, b, c);
+}
+#else
+/* The two sums p + d, rounded to odd: linattn__fma. */
+static LINATTN__NOINLINE v128_t la_odd(v128_t p, v128_t d)
+{
+    const v128_t s = wasm_f64x2_add(p, d), t = wasm_f64x2_sub(s, p);
+    const v128_t rest = wasm_f64x2_sub(p, wasm_f64x2_sub(s, t));
+    const v128_t error = wasm_f64x2_add(rest, wasm_f64x2_sub(d, t)); /* NaN where s is not finite */
+    const v128_t one = wasm_i64x2_splat(1), size = wasm_f64x2_abs(error);
+    const v128_t even = wasm_i64x2_eq(wasm_v128_and(s, one), wasm_f64x2_splat(0.0));
+    const v128_t moves = wasm_v128_and(even, wasm_f64x2_gt(size, wasm_f64x2_splat(0.0)));
+    const v128_t step = wasm_v128_or(wasm_i64x2_shr(wasm_v128_xor(error, s), 63), one);
+    return wasm_i64x2_add(s, wasm_v128_and(step, moves));
+}
+/* linattn__fma, two lanes at a time. */
+LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
+{
+    const v128_t high_a = wasm_i64x2_shuffle(a, a, 1, 0), high_b = wasm_i64x2_shuffle(b, b, 1, 0);
+    const v128_t p = wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(a), //
+                                    wasm_f64x2_promote_low_f32x4(b));
+    const v128_t q =
+        wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(high_a), wasm_f64x2_promote_low_f32x4(high_b));
+    const v128_t d = wasm_f64x2_promote_low_f32x4(c);
+    const v128_t e = wasm_f64x2_promote_low_f32x4(wasm_i64x2_shuffle(c, c, 1, 0));
+    v128_t s = wasm_f64x2_add(p, d), t = wasm_f64x2_add(q, e);
+    const v128_t ends = wasm_i32x4_shuffle(s, t, 0, 2, 4, 6);
+    if (!wasm_i32x4_all_true(wasm_v128_and(ends, wasm_i32x4_splat(0xfffffff)))) {
+        s = la_odd(p, d);
+        t = la_odd(q, e);
+    }
+    return wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(s), wasm_f32x4_demote_f64x2_zero(t), 0,
+                              2);
+}
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma(wasm_f32x4_neg(a), b, c);
+}
+#endif
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma(a, b, wasm_f32x4_neg(c));
+}
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return wasm_f32x4_gt(a, b); }
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return wasm_f32x4_eq(a, b); }
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return wasm_f32x4_pmax(b, a); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return wasm_f32x4_pmin(b, a); }
+LINATTN__INLINE int la_any(la_mask m) { return wasm_v128_any_true(m); }
+/* n in the place of a float's exponent, 0 for NaN */
+LINATTN__INLINE v128_t la_exponents(la_vec n)
+{
+    return wasm_i32x4_shl(wasm_i32x4_trunc_sat_f32x4(n), 23);
+}
+LINATTN__INLINE la_vec la_pow2(la_vec n)
+{
+    return wasm_i32x4_add(la_exponents(n), wasm_f32x4_splat(1.0f));
+}
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
+    return wasm_v128_andnot(y, wasm_f32x4_le(n, la_set1(-126.0f)));
+}
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
+    const v128_t low = wasm_f32x4_lt(x, la_set1(LINATTN__EXP_LOW));
+    return la_select(wasm_f32x4_le(x, la_set1(LINATTN__EXP_HIGH)), wasm_v128_andnot(y, low),
+                     la_mul(x, la_set1(LINATTN__FLT_MAX)));
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
+    return wasm_v128_andnot(r, wasm_f32x4_lt(r, la_set1(LINATTN__FLT_MIN)));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
+    const la_vec c = la_add(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
+    return wasm_f32x4_extract_lane(c, 0) + wasm_f32x4_extract_lane(c, 1);
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    const la_vec b = la_max(la_max(a[0], a[2]), la_max(a[1], a[3]));
+    const la_vec c = la_max(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
+    return wasm_f32x4_extract_lane(la_max(c, wasm_i32x4_shuffle(c, c, 1, 0, 3, 2)), 0);
+}
+static LINATTN__NOINLINE void la_transpose(la_vec *a)
+{
+    const v128_t b0 = wasm_i32x4_shuffle(a[0], a[1], 0, 4, 2, 6),
+                 b1 = wasm_i32x4_shuffle(a[0], a[1], 1, 5, 3, 7);
+    const v128_t c0 = wasm_i32x4_shuffle(a[2], a[3], 0, 4, 2, 6),
+                 c1 = wasm_i32x4_shuffle(a[2], a[3], 1, 5, 3, 7);
+    a[0] = wasm_i32x4_shuffle(b0, c0, 0, 1, 4, 5);
+    a[1] = wasm_i32x4_shuffle(b1, c1, 0, 1, 4, 5);
+    a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
+    a[3] = wasm_i32x4_shuffle(b1, c1, 2, 3, 6, 7);
+}
+#if LINATTN__HAS_UNIT
+LINATTN__INLINE float la_sqrt(float x)
+{
+    return wasm_f32x4_extract_lane(wasm_f32x4_sqrt(wasm_f32x4_splat(x)), 0);
+}
+#endif
+LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)wasm_i32x4_bitmask(m); }
+#if LINATTN__HAS_NYSTROM
+#define LA_DW 2
+#define la_dvec v128_t
+LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { wasm_v128_store(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p)
+{
+    return wasm_f64x2_promote_low_f32x4(wasm_v128_load64_zero(p));
+}
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return wasm_f64x2_add(a, b); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return wasm_f64x2_sub(a, b); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return wasm_f64x2_mul(a, b); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return wasm_f64x2_div(a, b); }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
+{
+#if LINATTN__ISA == LINATTN__ISA_RELAXED
+    return wasm_f64x2_relaxed_madd(a, b, c);
+#else
+    const double low =
+        linattn__double_fma(wasm_f64x2_extract_lane(a, 0), //
+                            wasm_f64x2_extract_lane(b, 0), wasm_f64x2_extract_lane(c, 0));
+    const double high =
+        linattn__double_fma(wasm_f64x2_extract_lane(a, 1), //
+                            wasm_f64x2_extract_lane(b, 1), wasm_f64x2_extract_lane(c, 1));
+    return wasm_f64x2_make(low, high);
+#endif
+}
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b) { return wasm_f64x2_pmax(b, a); }
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    return wasm_i64x2_add(p, wasm_i64x2_shl(t, 52));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    return wasm_v128_andnot(x, wasm_f64x2_lt(wasm_f64x2_abs(x), la_dset1(LINATTN__TINY)));
 }
 #endif
 
@@ -1133,7 +1382,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 
 /* Is a copy of a kernel for each map worth its code? Not in scalar code, which is there to be
    small, nor where the compiler would not tell the copies apart. */
-#if LA_W > 1 && defined(__OPTIMIZE__)
+#if LA_W > 1 && (defined(__OPTIMIZE__) || (LINATTN__MSVC && !defined(_DEBUG)))
 #define LA_CONSTANTS 1
 #else
 #define LA_CONSTANTS 0
@@ -6124,6 +6373,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_denominator
 #undef la_dflush
 #undef la_dfma
+#undef la_dgt
 #undef la_div
 #undef la_dload
 #undef la_dmax
@@ -6156,6 +6406,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_full
 #undef la_exp_negative
 #undef la_exponent
+#undef la_exponents
 #undef la_factor
 #undef la_fetch_rows
 #undef la_few_outputs
@@ -6215,6 +6466,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_mul
 #undef la_multiply
 #undef la_norms
+#undef la_odd
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
@@ -6397,6 +6649,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
+#undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DELTA
 #undef LA_DW
@@ -6411,6 +6664,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_KEY_PARAMS
+#undef LA_OP
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PLAIN_DELTA

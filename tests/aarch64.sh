@@ -112,6 +112,10 @@ aarch64() {
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'softmax exp dispatch' \
         LINATTN_TEST_QUICK=1
 
+    # what Microsoft's compiler is given
+    library aarch64-gcc-msvc aarch64-gcc '-std=c99 -O2 -DLINATTN__AS_MSVC -I tests/msvc'
+    run_tests aarch64-gcc-msvc aarch64-gcc '' 'scalar neon' 'golden exp' LINATTN_TEST_QUICK=1
+
     for cc in $compilers; do
         flags=-ffast-math
         if [[ $cc == clang ]] &&

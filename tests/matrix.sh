@@ -26,3 +26,64 @@ matrix_tests() { # VARIANT TOOLCHAIN LINK_FLAGS
 
 matrix matrix_library
 matrix matrix_tests
+
+# ---- What Microsoft's compiler is given ----------------------------------------------------------
+
+# It cannot run here. The others compile its text to the same bits, but for clang under -ffast-math,
+# which takes the operands of intrinsics to be no NaN.
+msvc_text() { # TOOLCHAIN FLAGS LINK_FLAGS
+    library "msvc-$1" "$1" "$2 -mfma -DLINATTN__AS_MSVC -I tests/msvc"
+    run_tests "msvc-$1" "$1" "$3" "$host_isas" 'golden recurrent exp dispatch' LINATTN_TEST_QUICK=1
+}
+
+msvc_clang() { # MACHINE LANGUAGE FLAGS...
+    local machine=$1 language=$2
+    shift 2
+    # shellcheck disable=SC2046,SC2086
+    clang --target="$machine-pc-windows-msvc" -fms-compatibility -fms-compatibility-version=19.29 \
+        -ffreestanding -DLINATTN_FREESTANDING $(language_flags "$language") $warnings \
+        -Wno-unused-function "$@" -I . tests/linattn.c
+}
+
+# Every line of it, by a clang that does not say that it is one, where vectors are unions as in
+# Microsoft's headers.
+msvc_types() { # MACHINE LANGUAGE FLAGS...
+    local place unknown
+    place=$(mktemp -d -p "$work")
+    msvc_clang "$@" -U__clang__ -I tests/msvc/unions -Wno-misleading-indentation \
+        -Wno-unknown-pragmas -Wno-ignored-pragmas -fsyntax-only
+    msvc_clang "$@" -U__clang__ -I tests/msvc/unions -E -o "$place/text"
+    grep -q linattn_causal "$place/text"
+    unknown=$(grep -E '# *pragma (GCC|clang)|__attribute__|__builtin_|__asm__|__typeof__' \
+        "$place/text" | grep -v '__builtin_offsetof' || true)
+    echo "$unknown"
+    [[ -z $unknown ]]
+}
+
+# With clang's own headers, which play Microsoft's.
+msvc_object() { # MACHINE LANGUAGE FLAGS...
+    local object
+    object=$(mktemp -p "$work" XXXXXX.obj)
+    msvc_clang "$@" -DLINATTN__AS_MSVC -Wno-language-extension-token -O0 -c -o "$object"
+    test -s "$object"
+}
+
+msvc() {
+    local language
+    if has_isa avx2 && [[ $host_isas == *avx2* ]]; then
+        msvc_text gcc '-std=c99 -O3 -ffast-math' -ffast-math
+        [[ $compilers != *clang* ]] || msvc_text clang '-x c++ -std=c++11 -O2' ''
+    else
+        report_not_run 'msvc-gcc' 'this machine lacks AVX2'
+    fi
+    [[ $compilers == *clang* ]] || return 0
+    for language in c99 c++11; do
+        job "msvc / types, x86_64, $language" msvc_types x86_64 $language
+        job "msvc / types, aarch64, $language" msvc_types aarch64 $language
+        job "msvc / types, i686, $language" msvc_types i686 $language -msse2
+    done
+    job 'msvc / object, x86_64' msvc_object x86_64 c99 -mavx2 -mfma -mavx512f -mxsave
+    job 'msvc / object, aarch64' msvc_object aarch64 c++11
+}
+
+msvc

@@ -23,7 +23,8 @@ static void sets_are_consistent(void **state)
 static void names(void **state)
 {
     (void)state;
-    static const char *const expected[] = {"auto", "scalar", "neon", "avx2", "avx512"};
+    static const char *const expected[] = {"auto",   "scalar",  "neon",   "avx2",
+                                           "avx512", "simd128", "relaxed"};
     for (int isa = 0; isa < LINATTN_ISA_COUNT; isa++)
         check(strcmp(linattn_isa_name((linattn_isa)isa), expected[isa]) == 0, "name of %d is %s",
               isa, linattn_isa_name((linattn_isa)isa));

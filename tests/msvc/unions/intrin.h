@@ -1,0 +1,124 @@
+/* What linattn.h needs of MSVC's <intrin.h>, declared as it is there: vectors are unions, which have
+   no operators and are cast to nothing, and intrinsics are functions. For a look at the syntax. */
+#ifndef INTRIN_H
+#define INTRIN_H
+
+#include <stdint.h>
+
+#define __forceinline inline
+#define __declspec(word)
+
+void _ReadWriteBarrier(void);
+long _InterlockedCompareExchange(volatile long *at, long wanted, long before);
+
+#ifndef _M_ARM64
+unsigned _mm_getcsr(void);
+void _mm_setcsr(unsigned modes);
+#endif
+
+#ifdef _M_X64
+typedef union __m128 {
+    float f[4];
+} __m128;
+typedef union __m256 {
+    float f[8];
+} __m256;
+typedef union __m512 {
+    float f[16];
+} __m512;
+typedef struct __m128d {
+    double d[2];
+} __m128d;
+typedef struct __m256d {
+    double d[4];
+} __m256d;
+typedef struct __m512d {
+    double d[8];
+} __m512d;
+typedef union __m256i {
+    int64_t i[4];
+} __m256i;
+typedef union __m512i {
+    int64_t i[8];
+} __m512i;
+typedef unsigned char __mmask8;
+typedef unsigned short __mmask16;
+
+enum { _MM_HINT_T1 = 2, _CMP_EQ_OQ = 0, _CMP_LE_OQ = 18, _CMP_GT_OQ = 30 };
+
+void __cpuidex(int found[4], int leaf, int part);
+unsigned long long _xgetbv(unsigned index);
+void _mm_prefetch(const char *at, int hint);
+
+__m128 _mm_set_ss(float), _mm_loadu_ps(const float *), _mm_sqrt_ss(__m128);
+__m128 _mm_add_ps(__m128, __m128), _mm_movehl_ps(__m128, __m128);
+__m128 _mm_shuffle_ps(__m128, __m128, unsigned), _mm_fmadd_ss(__m128, __m128, __m128);
+__m128d _mm_set_sd(double), _mm_fmadd_sd(__m128d, __m128d, __m128d);
+float _mm_cvtss_f32(__m128);
+double _mm_cvtsd_f64(__m128d);
+
+__m128 _mm512_castps512_ps128(__m512), _mm256_castps256_ps128(__m256);
+__m128 _mm256_extractf128_ps(__m256, int);
+__m256 _mm256_setzero_ps(void), _mm256_set1_ps(float), _mm256_loadu_ps(const float *);
+__m256 _mm256_maskload_ps(const float *, __m256i), _mm256_castsi256_ps(__m256i);
+__m256 _mm256_castpd_ps(__m256d), _mm256_permute_ps(__m256, int);
+__m256 _mm256_add_ps(__m256, __m256), _mm256_sub_ps(__m256, __m256);
+__m256 _mm256_mul_ps(__m256, __m256), _mm256_div_ps(__m256, __m256);
+__m256 _mm256_max_ps(__m256, __m256), _mm256_min_ps(__m256, __m256);
+__m256 _mm256_andnot_ps(__m256, __m256), _mm256_cmp_ps(__m256, __m256, const int);
+__m256 _mm256_unpacklo_ps(__m256, __m256), _mm256_unpackhi_ps(__m256, __m256);
+__m256 _mm256_permute2f128_ps(__m256, __m256, int), _mm256_blendv_ps(__m256, __m256, __m256);
+__m256 _mm256_fmadd_ps(__m256, __m256, __m256), _mm256_fmsub_ps(__m256, __m256, __m256);
+__m256 _mm256_fnmadd_ps(__m256, __m256, __m256);
+void _mm256_storeu_ps(float *, __m256), _mm256_maskstore_ps(float *, __m256i, __m256);
+int _mm256_movemask_ps(__m256);
+
+__m256d _mm256_set1_pd(double), _mm256_loadu_pd(const double *), _mm256_cvtps_pd(__m128);
+__m256d _mm256_castps_pd(__m256), _mm256_castsi256_pd(__m256i);
+__m256d _mm256_add_pd(__m256d, __m256d), _mm256_sub_pd(__m256d, __m256d);
+__m256d _mm256_mul_pd(__m256d, __m256d), _mm256_div_pd(__m256d, __m256d);
+__m256d _mm256_unpacklo_pd(__m256d, __m256d), _mm256_unpackhi_pd(__m256d, __m256d);
+__m256d _mm256_cmp_pd(__m256d, __m256d, const int), _mm256_fmadd_pd(__m256d, __m256d, __m256d);
+void _mm256_storeu_pd(double *, __m256d);
+
+__m256i _mm256_set1_epi32(int), _mm256_setr_epi32(int, int, int, int, int, int, int, int);
+__m256i _mm256_castps_si256(__m256), _mm256_castpd_si256(__m256d), _mm256_cvtps_epi32(__m256);
+__m256i _mm256_add_epi32(__m256i, __m256i), _mm256_add_epi64(__m256i, __m256i);
+__m256i _mm256_and_si256(__m256i, __m256i), _mm256_andnot_si256(__m256i, __m256i);
+__m256i _mm256_cmpgt_epi32(__m256i, __m256i), _mm256_blendv_epi8(__m256i, __m256i, __m256i);
+__m256i _mm256_slli_epi32(__m256i, int), _mm256_slli_epi64(__m256i, int);
+
+__m256 _mm512_castps512_ps256(__m512);
+__m512 _mm512_setzero_ps(void), _mm512_set1_ps(float), _mm512_loadu_ps(const void *);
+__m512 _mm512_maskz_loadu_ps(__mmask16, const void *), _mm512_castpd_ps(__m512d);
+__m512 _mm512_add_ps(__m512, __m512), _mm512_sub_ps(__m512, __m512);
+__m512 _mm512_mul_ps(__m512, __m512), _mm512_div_ps(__m512, __m512);
+__m512 _mm512_max_ps(__m512, __m512), _mm512_min_ps(__m512, __m512);
+__m512 _mm512_scalef_ps(__m512, __m512), _mm512_maskz_scalef_ps(__mmask16, __m512, __m512);
+__m512 _mm512_unpacklo_ps(__m512, __m512), _mm512_unpackhi_ps(__m512, __m512);
+__m512 _mm512_permute_ps(__m512, const int), _mm512_shuffle_f32x4(__m512, __m512, const int);
+__m512 _mm512_fmadd_ps(__m512, __m512, __m512), _mm512_fmsub_ps(__m512, __m512, __m512);
+__m512 _mm512_fnmadd_ps(__m512, __m512, __m512), _mm512_mask_mov_ps(__m512, __mmask16, __m512);
+void _mm512_storeu_ps(void *, __m512), _mm512_mask_storeu_ps(void *, __mmask16, __m512);
+__mmask16 _mm512_cmp_ps_mask(__m512, __m512, const int);
+
+__m256d _mm512_extractf64x4_pd(__m512d, int);
+__m512d _mm512_set1_pd(double), _mm512_loadu_pd(const void *), _mm512_cvtps_pd(__m256);
+__m512d _mm512_castps_pd(__m512), _mm512_castsi512_pd(__m512i);
+__m512d _mm512_add_pd(__m512d, __m512d), _mm512_sub_pd(__m512d, __m512d);
+__m512d _mm512_mul_pd(__m512d, __m512d), _mm512_div_pd(__m512d, __m512d);
+__m512d _mm512_unpacklo_pd(__m512d, __m512d), _mm512_unpackhi_pd(__m512d, __m512d);
+__m512d _mm512_fmadd_pd(__m512d, __m512d, __m512d), _mm512_maskz_mov_pd(__mmask8, __m512d);
+__m512d _mm512_mask_mov_pd(__m512d, __mmask8, __m512d);
+void _mm512_storeu_pd(void *, __m512d);
+__mmask8 _mm512_cmp_pd_mask(__m512d, __m512d, const int);
+__m512i _mm512_castpd_si512(__m512d), _mm512_add_epi64(__m512i, __m512i);
+__m512i _mm512_slli_epi64(__m512i, unsigned);
+#endif
+
+#ifdef _M_ARM64
+int64_t _ReadStatusReg(int number);
+void _WriteStatusReg(int number, int64_t value);
+#endif
+
+#endif
