@@ -1309,6 +1309,18 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
     a[3] = wasm_i32x4_shuffle(b1, c1, 2, 3, 6, 7);
 }
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    uint16_t half[4];
+    float x[4];
+    int i;
+    linattn__copy(half, p, sizeof half);
+    for (i = 0; i < 4; i++)
+        x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
+    return la_load(x);
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
 {

@@ -229,6 +229,37 @@ ports_wasm() {
     fi
 }
 
+# ---- WebAssembly's vectors -----------------------------------------------------------------------
+
+# A library for node with the instructions FLAGS, whose best is ISA.
+wasm_vectors() { # NAME CLANG RUNNER FLAGS ISA
+    local chain=wasm-$1 program=$work/ports/wasm-$1
+    cross_toolchain "$chain" "$2 --target=wasm32-wasi" '' "$3 tests/ports/wasi.mjs"
+    library "ports/$chain" "$chain" "-std=c99 -O2 $4"
+    target "$program" ports_program "$program" "$chain" '' "$work/lib/ports/$chain.o"
+    job "ports-$chain / same bits" same_hash "$program" "$chain" chosen "$5"
+}
+
+# node 20 has relaxed SIMD behind a flag that later ones may lack. Without FMA its relaxed_madd
+# rounds twice, which the library has to find out.
+ports_wasm_vectors() {
+    local clang node='node --no-warnings' relaxed='-msimd128 -mrelaxed-simd'
+    if ! clang=$(newest_clang) || ! echo 'int main(void) { return 0; }' |
+        "$clang" --target=wasm32-wasi -x c - -o "$work/probe.wasm" 2>/dev/null ||
+        ! command -v node >/dev/null; then
+        report_not_run ports-wasm-simd128 'node, or a clang with wasi-libc, is not installed'
+        return
+    fi
+    clang=${clang##*/}
+    wasm_vectors simd128 "$clang" "$node" -msimd128 simd128
+    wasm_vectors alone "$clang" "$node" '-msimd128 -DLINATTN_NO_DISPATCH' simd128
+    if node --experimental-wasm-relaxed-simd -e 0 2>/dev/null; then
+        node+=' --experimental-wasm-relaxed-simd'
+    fi
+    if has_isa avx2; then wasm_vectors relaxed "$clang" "$node" "$relaxed" relaxed; fi
+    wasm_vectors unfused "$clang" "$node --no-enable-fma3" "$relaxed" simd128
+}
+
 # ---- Compilers -----------------------------------------------------------------------------------
 
 # Enumerations as small as they can be, as on most Arm systems without an operating system.
@@ -375,6 +406,7 @@ ports_s390x
 ports_cross riscv64 riscv64-linux-gnu qemu-riscv64
 ports_cross ppc64 powerpc64-linux-gnu qemu-ppc64
 ports_cortex_m
+ports_wasm_vectors
 ports_tcc
 if command -v clang >/dev/null; then
     ports_clang clang
