@@ -2776,6 +2776,7 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
 #endif
             la_step_parts(s, h, w, key, value, query, out, seen);
         key = NULL; /* S has it now */
+        if (!query) break;
         query += h->q_head;
         out += h->out_head;
     }
@@ -3105,14 +3106,15 @@ LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lan
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
     const float *a_at = b->a.at + at, *k_at = b->k.at + at;
-    float *a_to = b->a_made + (logs ? at : 0), *r_to = b->r_made + (reads ? at : 0);
+    float *a_to = logs ? b->a_made + at : NULL, *r_to = reads ? b->r_made + at : NULL;
     la_vec high = one, low = one;
     size_t t;
-    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row, a_to += logs ? row : 0) {
+    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row) {
         la_vec a = la_load_part(a_at, lanes);
         if (logs) {
             a = la_exp_full(a);
             la_store(a_to, a);
+            a_to += row;
         }
         if (reads) {
             la_store(r_to, la_mul(a, la_load_part(k_at, lanes)));
