@@ -223,6 +223,7 @@ void fuzz_bytes(fuzz_function *const *functions, size_t count, const unsigned ch
 {
     static bool begun;
     rng r = {size};
+    for (size_t i = 0; i < size; i++) r.state = (r.state ^ bytes[i]) * 0x100000001B3u;
     if (!begun) test_begin();
     begun = true;
     bytes_given.reader = &r;

@@ -20,11 +20,11 @@ run_tests sanitized sanitized '' "${vectors##* }" "$all_tests" LINATTN_TEST_QUIC
     ASAN_OPTIONS=detect_leaks=0
 if [[ $vectors == *' '* ]]; then
     run_tests sanitized sanitized '' "${vectors% *}" \
-        'golden api fuzz exp softmax recurrent random dispatch' LINATTN_TEST_QUICK=1 \
+        'golden api fuzz calls exp softmax recurrent random dispatch' LINATTN_TEST_QUICK=1 \
         ASAN_OPTIONS=detect_leaks=0
 fi
 if [[ $vectors != scalar ]]; then
-    run_tests sanitized sanitized '' scalar 'fuzz exp softmax random dispatch' \
+    run_tests sanitized sanitized '' scalar 'fuzz calls exp softmax random dispatch' \
         LINATTN_TEST_QUICK=1 ASAN_OPTIONS=detect_leaks=0
 fi
 

@@ -182,9 +182,16 @@ static linattn_isa draw_isa(rng *r)
     return there && !test_inexact() && rng_below(r, 3) == 0 ? isa : test_isa();
 }
 
+/* To select asks the processor what it is, which traps in a virtual machine. */
+static void select_isa(linattn_isa isa)
+{
+    if (linattn_isa_active() != isa)
+        check_status(linattn_isa_select(isa), LINATTN_OK, "%s", linattn_isa_name(isa));
+}
+
 static linattn_status perform_on(const call *c, linattn_isa isa)
 {
-    check_status(linattn_isa_select(isa), LINATTN_OK, "%s", linattn_isa_name(isa));
+    select_isa(isa);
     return perform(c);
 }
 
@@ -195,7 +202,7 @@ static linattn_status perform_hostile(const world *w, const call *c)
     size_t which = rng_below(w->r, 2 * fp_hostile_count());
     uint64_t control = fp_ieee;
     if (which < fp_hostile_count()) control = fp_hostile(which, &name);
-    check_status(linattn_isa_select(draw_isa(w->r)), LINATTN_OK, "select");
+    select_isa(draw_isa(w->r));
     fp_set_control(control);
     uint64_t before = fp_control();
     linattn_status status = perform(c);
@@ -582,7 +589,69 @@ static void fuzz_calls(rng *r)
         w.tame[i] = true;
     }
     for (int steps = 1 + (int)rng_below(r, MOST_STEPS); w.step < steps; w.step++) step(&w);
-    check_status(linattn_isa_select(test_isa()), LINATTN_OK, "select");
+    select_isa(test_isa());
+}
+
+/* ---- Damaged states ------------------------------------------------------------------------- */
+
+/* All that a state is for, within its memory. What comes out may be anything. */
+static void use_state(world *w, void *state)
+{
+    rng *r = w->r;
+    bool tame;
+    recurrence x = draw_tokens(w, 1 + rng_below(r, w->most), &tame);
+    call c = {.config = &w->config, .state = state, .source = w->state[0], .n = x.n};
+    float *rows = pool_floats(x.n * recurrence_width(&x));
+    size_t m = config_features(&w->config);
+    for (int i = 0; i < OPERANDS; i++) c.in[i] = recurrence_view(&x, (rule_input)i, 0);
+    c.gates = recurrence_gates_of(&x, c.in);
+    c.out = linattn_output_rows(rows);
+    c.sums = pool_floats(m * w->config.dim_value);
+    c.z = pool_floats(m);
+    select_isa(draw_isa(r));
+    for (int i = 0; i < 6; i++) {
+        c.which = (verb)rng_below(r, VERBS);
+        if (c.which < BIDIRECTIONAL || c.which > NYSTROM) perform(&c);
+    }
+    c.state = w->state[0];
+    c.source = state;
+    c.which = MERGE;
+    perform(&c);
+}
+
+/* Bytes of a state are changed, cut off, or come from a fuzzer altogether: it is refused, or no
+   verb leaves its memory and the environment. */
+static void fuzz_damaged(rng *r)
+{
+    world w = draw_world(r);
+    for (int i = 0; i < STATES; i++) w.state[i] = run_init(&w.config);
+    use_state(&w, w.state[1]);
+    unsigned char *bytes = (unsigned char *)w.state[1];
+    size_t given = w.bytes, changes = 1 + rng_below(r, 4);
+    for (size_t i = 0; i < changes; i++) {
+        size_t near = rng_below(r, 2) ? 128 : w.bytes,
+               at = rng_below(r, near < w.bytes ? near : w.bytes);
+        uint32_t word = float_bits(bits_draw(r));
+        bytes[at] = (unsigned char)rng_below(r, 256);
+        if (rng_below(r, 2)) memcpy(bytes + at / 4 * 4, &word, sizeof word);
+    }
+    if (rng_below(r, 8) == 0) given = rng_below(r, w.bytes);
+    plan how = {.state_side = GUARD_AFTER};
+    unsigned char *placed = (unsigned char *)place_state(&w.config, &how) + (w.bytes - given);
+    placed -= (uintptr_t)placed % sizeof(float);
+    memcpy(placed, bytes, given);
+    uint64_t control = fp_hostile(rng_below(r, fp_hostile_count()), &(const char *){NULL});
+    fp_set_control(control);
+    uint64_t before = fp_control();
+    linattn_status status = linattn_state_check(&w.config, placed, given);
+    uint64_t after = fp_control();
+    fp_set_control(fp_ieee);
+    check(before == after, "%s", message(&w, "state_check"));
+    check(given == w.bytes || status != LINATTN_OK, "%s", message(&w, "a part of a state"));
+    check(status == LINATTN_OK || status == LINATTN_ERROR_STATE || given < w.bytes, "status %d, %s",
+          (int)status, message(&w, "state_check"));
+    if (status == LINATTN_OK) use_state(&w, placed);
+    select_isa(test_isa());
 }
 
 #ifdef TEST_BYTES
@@ -590,7 +659,7 @@ static void fuzz_calls(rng *r)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-    static fuzz_function *const all[] = {fuzz_calls};
+    static fuzz_function *const all[] = {fuzz_calls, fuzz_calls, fuzz_calls, fuzz_damaged};
     fuzz_bytes(all, COUNT_OF(all), bytes, size);
     return 0;
 }
@@ -603,9 +672,15 @@ static void calls(void **state)
     fuzz(fuzz_calls, 20000, 12);
 }
 
+static void damaged_states(void **state)
+{
+    (void)state;
+    fuzz(fuzz_damaged, 20000, 3);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(calls)};
+    const struct CMUnitTest tests[] = {TEST(calls), TEST(damaged_states)};
     test_begin();
     return RUN_TESTS("calls", tests);
 }
