@@ -4741,6 +4741,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
+    view.out_head = 0;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
         la_scale_rows(w, x, x_token, count, c, c1);

@@ -16,6 +16,13 @@
 #include <xmmintrin.h>
 #endif
 
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define MEMORY_SANITIZER
+#endif
+#endif
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 const float test_infinity = INFINITY, test_nan = NAN;
@@ -60,6 +67,12 @@ static bool environment_flag(const char *name)
 }
 
 bool test_quick(void) { return environment_flag("LINATTN_TEST_QUICK"); }
+
+size_t test_long(void)
+{
+    const char *times = getenv("LINATTN_TEST_LONG");
+    return times && *times ? (size_t)strtoull(times, NULL, 0) : 1;
+}
 
 bool test_inexact(void) { return environment_flag("LINATTN_TEST_INEXACT"); }
 
@@ -203,9 +216,8 @@ static double seconds_now(void)
 void fuzz(fuzz_function *one, uint64_t rounds, double seconds)
 {
     enum { LEAST = 20 };
-    const char *given = getenv("LINATTN_TEST_SEED"), *times = getenv("LINATTN_TEST_LONG");
-    uint64_t first = given ? strtoull(given, NULL, 0) : 1;
-    uint64_t longer = times ? strtoull(times, NULL, 0) : 1;
+    const char *given = getenv("LINATTN_TEST_SEED");
+    uint64_t first = given ? strtoull(given, NULL, 0) : 1, longer = test_long();
     double start = seconds_now();
     if (test_quick()) seconds /= 4;
     for (uint64_t i = 0; i < longer * rounds; i++) {
@@ -280,13 +292,34 @@ void pool_release(size_t mark)
 /* What fresh memory holds: no plausible result, neither as float nor as state. */
 #define PATTERN 0xA5
 
+/* To the memory sanitizer, not written yet. */
+static void *unwritten(void *memory, size_t bytes)
+{
+#ifdef MEMORY_SANITIZER
+    __msan_poison(memory, bytes);
+#else
+    (void)bytes;
+#endif
+    return memory;
+}
+
+void pool_known(const void *memory, size_t bytes)
+{
+#ifdef MEMORY_SANITIZER
+    __msan_unpoison(memory, bytes);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
+}
+
 void *pool_take(size_t bytes)
 {
     void *memory = NULL;
     if (posix_memalign(&memory, 64, bytes ? bytes : 1) != 0) memory = NULL;
     pool_add(or_abort(memory), 0);
     memset(memory, PATTERN, bytes);
-    return memory;
+    return unwritten(memory, bytes);
 }
 
 void *pool_take_guarded(size_t bytes, guard side)
@@ -301,7 +334,7 @@ void *pool_take_guarded(size_t bytes, guard side)
     if (inside && mprotect(base + page, inside, PROT_READ | PROT_WRITE) != 0) or_abort(NULL);
     pool_add(base, mapped);
     unsigned char *memory = base + page + (side == GUARD_AFTER ? inside - bytes : 0);
-    return bytes ? memset(memory, PATTERN, bytes) : memory;
+    return bytes ? unwritten(memset(memory, PATTERN, bytes), bytes) : memory;
 }
 
 void pool_freeze(void)
@@ -842,6 +875,7 @@ void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim,
             memset(row, PATTERN, dim * sizeof *row);
         }
     const unsigned char *bytes = (const unsigned char *)out.data;
+    pool_known(bytes, strides.extent * sizeof(float));
     for (size_t i = 0; i < strides.extent * sizeof(float); i++)
         check(bytes[i] == PATTERN, "%s: byte %zu of a gap in the output was written", what, i);
 }

@@ -23,6 +23,7 @@ void test_begin(void);
 
 linattn_isa test_isa(void); /* the instruction set under test, never AUTO */
 bool test_quick(void);      /* LINATTN_TEST_QUICK: a subset for slow builds */
+size_t test_long(void);     /* LINATTN_TEST_LONG: so many times as much, 1 if not set */
 bool test_inexact(void);    /* LINATTN_TEST_INEXACT: bits may differ between instruction sets */
 
 /* A test whose memory is released and whose instruction set is restored when it ends or fails. */
@@ -96,6 +97,7 @@ void pool_release(size_t mark);
 void *pool_take(size_t bytes); /* never NULL, aligned to 64 bytes, filled with a pattern */
 void *pool_take_guarded(size_t bytes, guard side);
 void pool_freeze(void); /* the block taken last, if it is guarded, can only be read from now on */
+void pool_known(const void *memory, size_t bytes); /* may be read before it is written */
 float *pool_floats(size_t count);
 double *pool_doubles(size_t count);
 void *pool_copy(const void *source, size_t bytes);

@@ -277,11 +277,20 @@ static void check_refused(const world *w, const call *good, float *elsewhere)
 
 /* ---- What must hold after a call ------------------------------------------------------------ */
 
+/* Under a rule, decays that are not finite may reach what lies between the rows of S, which nothing
+   reads, on some instruction sets. */
 static void check_twins(const world *w, const char *what)
 {
-    for (int i = 0; i < STATES; i++)
-        check_same_floats((const float *)w->state[i], (const float *)w->twin[i],
-                          w->bytes / sizeof(float), 16, "state %d, %s", i, message(w, what));
+    for (int i = 0; i < STATES; i++) {
+        const float *actual = (const float *)w->state[i], *expected = (const float *)w->twin[i];
+        size_t count = w->bytes / sizeof *actual;
+        if (w->under_rule && !w->tame[i]) {
+            count = sums_count(&w->config);
+            actual = run_export(&w->config, actual);
+            expected = run_export(&w->config, expected);
+        }
+        check_same_floats(actual, expected, count, 16, "state %d, %s", i, message(w, what));
+    }
 }
 
 static void check_finite(const world *w, const float *x, size_t count, const char *what)
@@ -308,6 +317,8 @@ static void check_output(const world *w, linattn_output out, axes e, layout wher
     size_t count = e.tokens * e.heads * e.dim;
     float *actual = pool_floats(count), *nothing = pool_floats(count);
     collect_output(out, e.tokens, e.heads, e.dim, where, actual, message(w, what));
+    if (refused) pool_known(actual, count * sizeof *actual);
+    pool_known(nothing, count * sizeof *nothing);
     check_same_floats(actual, refused ? nothing : expected, count, e.dim, "%s", message(w, what));
 }
 
@@ -562,13 +573,10 @@ static void step_move(world *w)
     check_status(status, LINATTN_OK, "%s", message(w, "a copy"));
 }
 
-static void step(world *w)
+static void step(world *w, verb which)
 {
-    verb which = (verb)rng_below(w->r, VERBS);
-    if (rng_below(w->r, 16) == 0)
-        step_move(w);
-    else if (which <= RECURRENT)
-        step_tokens(w, which != QUERY && w->under_rule && rng_below(w->r, 8) ? RECURRENT : which);
+    if (which <= RECURRENT)
+        step_tokens(w, which);
     else if (which <= NYSTROM)
         step_whole(w, which);
     else if (which <= RESET)
@@ -576,11 +584,11 @@ static void step(world *w)
     else
         step_sums(w);
     check_twins(w, verb_names[which]);
+    w->step++;
 }
 
-static void fuzz_calls(rng *r)
+static world begin_world(rng *r)
 {
-    enum { MOST_STEPS = 12 };
     world w = draw_world(r);
     for (int i = 0; i < STATES; i++) {
         plan how = {.state_side = (guard)rng_below(r, 3), .state_offset = 4 * rng_below(r, 16)};
@@ -588,7 +596,20 @@ static void fuzz_calls(rng *r)
         w.twin[i] = run_init(&w.config);
         w.tame[i] = true;
     }
-    for (int steps = 1 + (int)rng_below(r, MOST_STEPS); w.step < steps; w.step++) step(&w);
+    return w;
+}
+
+static void fuzz_calls(rng *r)
+{
+    enum { MOST_STEPS = 12 };
+    world w = begin_world(r);
+    for (int steps = 1 + (int)rng_below(r, MOST_STEPS); w.step < steps;) {
+        verb which = (verb)rng_below(r, VERBS);
+        if (w.under_rule && (which == UPDATE || which == CAUSAL) && rng_below(r, 8))
+            which = RECURRENT; /* which takes these states; the others refuse them */
+        if (rng_below(r, 16) == 0) step_move(&w);
+        step(&w, which);
+    }
     select_isa(test_isa());
 }
 
@@ -678,9 +699,22 @@ static void damaged_states(void **state)
     fuzz(fuzz_damaged, 20000, 3);
 }
 
+/* A few times, for tools under which programs take long. */
+static void every_verb(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        size_t mark = pool_mark();
+        rng r = {seed};
+        world w = begin_world(&r);
+        for (int which = 0; which < 2 * VERBS; which++) step(&w, (verb)(which % VERBS));
+        pool_release(mark);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(calls), TEST(damaged_states)};
+    const struct CMUnitTest tests[] = {TEST(every_verb), TEST(calls), TEST(damaged_states)};
     test_begin();
     return RUN_TESTS("calls", tests);
 }

@@ -177,6 +177,7 @@ static void fuzz_refused(rng *r)
     if (fault == HUGE) views[which].stride_token = SIZE_MAX / (1 + rng_below(r, 8));
     linattn_gates gates = recurrence_gates_of(&x, views);
     void *memory = run_init(&x.config), *before = pool_copy(memory, bytes);
+    pool_known(out, count * sizeof *out);
     float *out_before = (float *)pool_copy(out, count * sizeof *out);
     linattn_status status = linattn_recurrent(memory, views[IN_Q], views[IN_K], views[IN_V], &gates,
                                               linattn_output_rows(out), x.n, NULL);
