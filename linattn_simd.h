@@ -3803,7 +3803,7 @@ static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const f
     b->count = count;
     b->query = query ? query + g * b->s.q_head + t0 * b->s.q_token : NULL;
     b->out = query ? out + g * b->s.out_head + t0 * b->s.out_token : NULL;
-    b->out_token = b->s.out_token;
+    b->out_token = query ? b->s.out_token : 0;
     if (!b->normal) return;
     for (i = 0; i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
 }

@@ -540,6 +540,12 @@ static void step_sums(world *w)
     if (plain.z) placed.z = (float *)pool_take_guarded(m * sizeof *sums, side);
     linattn_status wanted = perform_on(&plain, base_isa());
     check_status(perform_hostile(w, &placed), wanted, "%s", message(w, "export"));
+    if (wanted != LINATTN_OK) {
+        pool_known(sums, count * sizeof *sums);
+        pool_known(z, m * sizeof *z);
+        pool_known(placed.sums, count * sizeof *sums);
+        if (placed.z) pool_known(placed.z, m * sizeof *z);
+    }
     check_same_floats(placed.sums, sums, count, c->dim_value, "%s", message(w, "export"));
     if (plain.z) check_same_floats(placed.z, z, m, m, "%s", message(w, "export"));
     if (wanted == LINATTN_OK && w->tame[from]) check_finite(w, sums, count, "export");
@@ -629,6 +635,8 @@ static void use_state(world *w, void *state)
     c.out = linattn_output_rows(rows);
     c.sums = pool_floats(m * w->config.dim_value);
     c.z = pool_floats(m);
+    rng_fill(r, c.sums, m * w->config.dim_value, 1);
+    rng_fill(r, c.z, m, 1);
     select_isa(draw_isa(r));
     for (int i = 0; i < 6; i++) {
         c.which = (verb)rng_below(r, VERBS);

@@ -194,7 +194,7 @@ static void attend_program(void) { attend_main(line.count, line.arguments); }
 /* ---- States --------------------------------------------------------------------------------- */
 
 static struct {
-    unsigned char bytes[1 << 14];
+    unsigned char bytes[1 << 15];
     size_t size;
 } saved[3];
 
@@ -222,19 +222,22 @@ static void make_states(void)
     }
 }
 
-/* One of them, some bytes of which are others, or that ends early. */
+/* One of them, some bytes of which are others, or that ends early; with the checksum that it had, or
+   that it would have. */
 static void make_damaged(reader *r)
 {
     static unsigned char bytes[sizeof saved[0].bytes];
-    unsigned which = next_byte(r) % (sizeof saved / sizeof *saved), changes = next_byte(r) % 4;
+    unsigned which = next_byte(r) % (sizeof saved / sizeof *saved), changes = next_byte(r) % 8;
     size_t size = saved[which].size;
     memcpy(bytes, saved[which].bytes, size);
-    for (; changes; changes--) {
+    for (unsigned left = changes % 4; left; left--) {
         size_t at = next_byte(r);
         at = (at << 8 | next_byte(r)) % saved[which].size;
         bytes[at] = (unsigned char)next_byte(r);
-        if (bytes[at] == 0 && at < size) size = at;
+        if (bytes[at] == 1 && at < size) size = at;
     }
+    if (changes > 3 && size > STATE_HEADER)
+        put_number(bytes + 12, 4, crc32_of(bytes + STATE_HEADER, size - STATE_HEADER));
     write_file("damaged", bytes, size);
 }
 
