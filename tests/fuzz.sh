@@ -86,6 +86,9 @@ fuzz_verbs() {
     job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
 }
 
+# Every rounding, flushing, exceptions unmasked, a program linked with -ffast-math.
+run_hostile hostile gcc "$host_isas" 'golden exp verbs softmax nystrom laws recurrent range random'
+
 if [[ $compilers != *clang* ]]; then
     report_not_run fuzz 'clang is not installed'
 elif ! echo 'int LLVMFuzzerTestOneInput(const char *b, long n) { return b == 0 && n; }' |
