@@ -24,6 +24,9 @@ typedef struct world {
     rule_form form;
     void *state[STATES], *twin[STATES];
     bool tame[STATES]; /* the inputs so far were such that outputs are finite */
+    bool placed;       /* all operands lie thus, rather than anywhere: */
+    guard side;
+    size_t offset; /* floats past an alignment of 64 bytes */
     int step;
 } world;
 
@@ -50,6 +53,27 @@ static void draw_rule(rng *r, world *w)
         c->heads = c->kv_heads *= 1 + rng_below(r, 3);
     }
     c->rule = recurrence_empty(*c, w->form, 0, r).config.rule;
+}
+
+/* With as many unused floats between an even number of tokens, operands that end at a page begin at
+   every offset in turn. */
+static layout draw_layout(const world *w)
+{
+    layout where = {.outer_gap = w->offset, .offset = w->offset, .side = w->side};
+    return w->placed ? where : layout_random(w->r);
+}
+
+static size_t draw_tokens(const world *w)
+{
+    size_t n = rng_below(w->r, w->most + 1);
+    return w->placed ? n / 2 * 2 : n;
+}
+
+static plan draw_place(const world *w)
+{
+    plan drawn = {.state_side = (guard)rng_below(w->r, 3), .state_offset = 4 * rng_below(w->r, 16)};
+    plan where = {.state_side = w->side, .state_offset = 4 * w->offset};
+    return w->placed ? where : drawn;
 }
 
 static size_t work_of(const linattn_config *c)
@@ -349,7 +373,7 @@ static bool fill_sums(world *w, float *const in[], const size_t count[])
 }
 
 /* The inputs of so many tokens, and are they tame? */
-static recurrence draw_tokens(world *w, size_t n, bool *tame)
+static recurrence draw_sequence(world *w, size_t n, bool *tame)
 {
     rng *r = w->r;
     if (!w->under_rule) {
@@ -424,8 +448,8 @@ static void step_tokens(world *w, verb which)
     bool many = rng_below(r, 4) == 0;
     bool silent = which == UPDATE || (which == RECURRENT && rng_below(r, 8) == 0), tame;
     size_t sequences = many ? STATES : 1, first = many ? 0 : rng_below(r, STATES);
-    size_t n = rng_below(r, w->most + 1);
-    recurrence x = draw_tokens(w, sequences * n, &tame);
+    size_t n = draw_tokens(w);
+    recurrence x = draw_sequence(w, sequences * n, &tame);
     const char *name = verb_names[which];
     float *expected = silent ? NULL : pool_floats(x.n * recurrence_width(&x));
     linattn_status wanted = run_twins(w, which, &x, first, sequences, expected), status;
@@ -439,9 +463,9 @@ static void step_tokens(world *w, verb which)
     for (int i = 0; i < OPERANDS; i++) {
         axes e = operand_axes(&x, (rule_input)i);
         all[i] = linattn_rows(NULL);
-        if (x.in[i]) all[i] = place_view(x.in[i], e.tokens, e.heads, e.dim, layout_random(r));
+        if (x.in[i]) all[i] = place_view(x.in[i], e.tokens, e.heads, e.dim, draw_layout(w));
     }
-    layout of_out = rng_below(r, 4) ? layout_random(r) : dense;
+    layout of_out = w->placed || rng_below(r, 4) ? draw_layout(w) : dense;
     axes rows = {x.n, w->config.heads, w->config.dim_value};
     linattn_output out = linattn_output_rows(NULL);
     if (!silent) out = place_output(rows.tokens, rows.heads, rows.dim, of_out);
@@ -463,7 +487,7 @@ static void step_tokens(world *w, verb which)
 static void step_whole(world *w, verb which)
 {
     rng *r = w->r;
-    size_t n_q = rng_below(r, w->most + 1), n_k = rng_below(r, 2) ? n_q : rng_below(r, w->most + 1);
+    size_t n_q = draw_tokens(w), n_k = rng_below(r, 2) ? n_q : draw_tokens(w);
     const char *name = verb_names[which];
     problem p = problem_new(w->config, n_q, n_k, r, 1);
     float *const in[] = {p.q, p.k, p.v};
@@ -474,8 +498,8 @@ static void step_whole(world *w, verb which)
     const axes rows = {n_q, p.config.heads, p.config.dim_value};
     bool tame = fill_sums(w, in, count);
     linattn_context context = context_draw(r);
-    layout where[] = {layout_random(r), layout_random(r), layout_random(r)};
-    layout of_out = layout_random(r);
+    layout where[] = {draw_layout(w), draw_layout(w), draw_layout(w)};
+    layout of_out = draw_layout(w);
     linattn_workspace kind = which == BIDIRECTIONAL ? LINATTN_WORKSPACE_BIDIRECTIONAL
                              : which == NYSTROM     ? LINATTN_WORKSPACE_NYSTROM
                                                     : LINATTN_WORKSPACE_SOFTMAX;
@@ -487,12 +511,11 @@ static void step_whole(world *w, verb which)
     c.out = linattn_output_rows(expected);
     linattn_status wanted = perform_on(&c, base_isa());
 
-    size_t offset = rng_below(r, 64);
+    guard side = w->placed ? w->side : (guard)rng_below(r, 3);
+    size_t offset = w->placed ? 4 * w->offset + rng_below(r, 4) : rng_below(r, 64);
     c.context = rng_below(r, 2) ? &context : NULL;
     c.workspace_bytes = linattn_workspace_size(&w->config, kind, c.context);
-    c.workspace =
-        (unsigned char *)pool_take_guarded(c.workspace_bytes + offset, (guard)rng_below(r, 3)) +
-        offset;
+    c.workspace = (unsigned char *)pool_take_guarded(c.workspace_bytes + offset, side) + offset;
     for (int i = 0; i <= IN_V; i++)
         c.in[i] = place_view(in[i], of[i].tokens, of[i].heads, of[i].dim, where[i]);
     c.out = place_output(rows.tokens, rows.heads, rows.dim, of_out);
@@ -528,7 +551,7 @@ static void step_sums(world *w)
     const linattn_config *c = &w->config;
     size_t from = rng_below(r, STATES), to = rng_below(r, STATES), m = config_features(c);
     size_t count = m * c->dim_value;
-    guard side = (guard)rng_below(r, 3);
+    guard side = w->placed ? w->side : (guard)rng_below(r, 3);
     float *sums = pool_floats(count), *z = pool_floats(m);
     call plain = {.which = EXPORT, .config = c, .state = w->twin[from], .sums = sums, .z = z};
     plain.head = rng_below(r, c->kv_heads + (rng_below(r, 8) == 0));
@@ -569,7 +592,7 @@ static void step_move(world *w)
 {
     rng *r = w->r;
     size_t at = rng_below(r, STATES), from = rng_below(r, STATES);
-    plan how = {.state_side = (guard)rng_below(r, 3), .state_offset = 4 * rng_below(r, 16)};
+    plan how = draw_place(w);
     void *moved = place_state(&w->config, &how);
     memcpy(moved, w->state[from], w->bytes);
     if (from != at) memcpy(w->twin[at], w->twin[from], w->bytes);
@@ -593,22 +616,21 @@ static void step(world *w, verb which)
     w->step++;
 }
 
-static world begin_world(rng *r)
+static void begin_states(world *w)
 {
-    world w = draw_world(r);
     for (int i = 0; i < STATES; i++) {
-        plan how = {.state_side = (guard)rng_below(r, 3), .state_offset = 4 * rng_below(r, 16)};
-        w.state[i] = place_state(&w.config, &how);
-        w.twin[i] = run_init(&w.config);
-        w.tame[i] = true;
+        plan how = draw_place(w);
+        w->state[i] = place_state(&w->config, &how);
+        w->twin[i] = run_init(&w->config);
+        w->tame[i] = true;
     }
-    return w;
 }
 
 static void fuzz_calls(rng *r)
 {
     enum { MOST_STEPS = 12 };
-    world w = begin_world(r);
+    world w = draw_world(r);
+    begin_states(&w);
     for (int steps = 1 + (int)rng_below(r, MOST_STEPS); w.step < steps;) {
         verb which = (verb)rng_below(r, VERBS);
         if (w.under_rule && (which == UPDATE || which == CAUSAL) && rng_below(r, 8))
@@ -626,7 +648,7 @@ static void use_state(world *w, void *state)
 {
     rng *r = w->r;
     bool tame;
-    recurrence x = draw_tokens(w, 1 + rng_below(r, w->most), &tame);
+    recurrence x = draw_sequence(w, 1 + rng_below(r, w->most), &tame);
     call c = {.config = &w->config, .state = state, .source = w->state[0], .n = x.n};
     float *rows = pool_floats(x.n * recurrence_width(&x));
     size_t m = config_features(&w->config);
@@ -714,15 +736,38 @@ static void every_verb(void **state)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         size_t mark = pool_mark();
         rng r = {seed};
-        world w = begin_world(&r);
+        world w = draw_world(&r);
+        begin_states(&w);
         for (int which = 0; which < 2 * VERBS; which++) step(&w, (verb)(which % VERBS));
         pool_release(mark);
     }
 }
 
+/* Operands against inaccessible pages, behind them and before, at every offset to an alignment of 64
+   bytes; and where there is no page, states and workspaces at every offset. */
+static void every_alignment(void **state)
+{
+    (void)state;
+    const uint64_t seeds = test_quick() ? 1 : 4;
+    for (size_t offset = 0; offset < 16; offset++)
+        for (int side = GUARD_NONE; side <= GUARD_BEFORE; side++)
+            for (uint64_t seed = 0; seed < seeds; seed++) {
+                size_t mark = pool_mark();
+                rng r = {seed * 16 + offset};
+                world w = draw_world(&r);
+                w.placed = true;
+                w.side = (guard)side;
+                w.offset = offset;
+                begin_states(&w);
+                for (int which = 0; which < VERBS; which++) step(&w, (verb)which);
+                pool_release(mark);
+            }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(every_verb), TEST(calls), TEST(damaged_states)};
+    const struct CMUnitTest tests[] = {TEST(every_verb), TEST(every_alignment), TEST(calls),
+                                       TEST(damaged_states)};
     test_begin();
     return RUN_TESTS("calls", tests);
 }
