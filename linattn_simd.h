@@ -1309,15 +1309,15 @@ typedef struct la_rows {
    of the block, during which no exponent of a key moves but at its begin. */
 typedef struct la_chunk {
     size_t t0, count, f0, f1, t, end;
-    int first, last;     /* of the features */
-    int keep;            /* leave the new z behind */
-    int fresh;           /* keys are not mapped yet */
-    int own;             /* tokens count as seen by their own queries */
-    la_rows k, q;        /* of the block's tokens, for one query head */
-    size_t row0;         /* of that head in scratch */
-    const float *query;  /* its operand */
-    float *out, *scores; /* rows of the run's read-out that a higher peak shrinks, */
-    size_t columns;      /* and of how many scores these are */
+    int first, last;        /* of the features */
+    int keep;               /* leave the new z behind */
+    int fresh;              /* keys are not mapped yet */
+    int own;                /* tokens count as seen by their own queries */
+    la_rows k, q;           /* of the block's tokens, for one query head */
+    size_t row0;            /* of that head in scratch */
+    const float *query;     /* its operand */
+    float *out, *scores;    /* rows of the run's read-out that a higher peak shrinks, */
+    size_t column, columns; /* and of which scores these are */
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
@@ -1384,7 +1384,8 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
         if (scores && peak > before && before > -LINATTN__INF) {
             float factor[2];
             linattn__two_factors(before - peak, factor);
-            for (i = 0; i < c->columns; i++) scores[i] = linattn__rescale(scores[i], factor);
+            for (i = c->column; i < c->columns; i++)
+                scores[i] = linattn__rescale(scores[i], factor);
         }
     }
 }
@@ -4390,7 +4391,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
     a->first = c->first;
     a->last = 0;
     sum->s = sums + ((dv + 15) / 16 * 16 + column) * sum->m;
-    sum->dv = c->columns - column;
+    sum->dv = sum->band->columns - column;
     sum->column_end = wide;
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
@@ -4456,7 +4457,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.count = count;
     c.keep = c.fresh = 0;
     c.own = 1;
-    c.columns = s->band->columns;
+    c.column = column;
+    c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
     la_fill(w->den, count * heads * 16, 0.0f);
     for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {

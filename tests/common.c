@@ -707,7 +707,7 @@ float bits_draw(rng *r)
     return float_from_bits((uint32_t)rng_next(r));
 }
 
-void spoil(rng *r, float *x, size_t count, size_t width)
+void spoil_floats(rng *r, float *x, size_t count, size_t width)
 {
     size_t one_in = (size_t)1 << rng_below(r, 12);
     bool rows = rng_below(r, 2) != 0;

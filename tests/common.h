@@ -174,7 +174,7 @@ size_t dim_draw(rng *r); /* mostly small, at times around a power of two, seldom
 float wild_draw(rng *r);
 void wild_fill(rng *r, float *x, size_t n);
 float bits_draw(rng *r);
-void spoil(rng *r, float *x, size_t count, size_t width);
+void spoil_floats(rng *r, float *x, size_t count, size_t width);
 
 /* Text for messages; the last few results stay valid. */
 const char *map_name(linattn_feature_map map);

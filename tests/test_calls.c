@@ -368,7 +368,7 @@ static bool fill_sums(world *w, float *const in[], const size_t count[])
     bool tame = rng_below(w->r, 3) != 0;
     fill_tame(w, in, count);
     for (int i = 0; i <= IN_V && !tame; i++)
-        if (rng_below(w->r, 2)) spoil(w->r, in[i], count[i], widths[i]);
+        if (rng_below(w->r, 2)) spoil_floats(w->r, in[i], count[i], widths[i]);
     return tame;
 }
 
@@ -394,8 +394,8 @@ static recurrence draw_sequence(world *w, size_t n, bool *tame)
     *tame = rng_below(r, 3) != 0;
     for (int i = 0; i < OPERANDS && !*tame; i++)
         if (x.in[i] && rng_below(r, 2))
-            spoil(r, x.in[i], operand_floats(&x, (rule_input)i),
-                  operand_axes(&x, (rule_input)i).dim);
+            spoil_floats(r, x.in[i], operand_floats(&x, (rule_input)i),
+                         operand_axes(&x, (rule_input)i).dim);
     return x;
 }
 
@@ -574,7 +574,7 @@ static void step_sums(world *w)
     if (wanted == LINATTN_OK && w->tame[from]) check_finite(w, sums, count, "export");
     if (wanted != LINATTN_OK || rng_below(r, 2)) return;
     if (rng_below(r, 3) == 0) {
-        spoil(r, sums, count, c->dim_value);
+        spoil_floats(r, sums, count, c->dim_value);
         memcpy(placed.sums, sums, count * sizeof *sums);
         w->tame[to] = false;
     }

@@ -37,9 +37,9 @@ static problem draw_problem(rng *r, bool *finite)
     problem p = problem_new(config, n_q, n_k, r, (float)(1 << rng_below(r, 9)));
     *finite = rng_below(r, 2) == 0;
     if (*finite) return p;
-    spoil(r, p.q, n_q * query_width(&p), config.dim_key);
-    spoil(r, p.k, n_k * key_width(&p), config.dim_key);
-    if (rng_below(r, 2)) spoil(r, p.v, n_k * value_width(&p), n_k + 1);
+    spoil_floats(r, p.q, n_q * query_width(&p), config.dim_key);
+    spoil_floats(r, p.k, n_k * key_width(&p), config.dim_key);
+    if (rng_below(r, 2)) spoil_floats(r, p.v, n_k * value_width(&p), n_k + 1);
     return p;
 }
 
@@ -112,8 +112,8 @@ static recurrence draw_recurrence(rng *r, bool *finite)
     *finite = rng_below(r, 2) == 0;
     for (int i = 0; i < OPERANDS && !*finite; i++)
         if (x.in[i] && rng_below(r, 2))
-            spoil(r, x.in[i], operand_floats(&x, (rule_input)i),
-                  operand_axes(&x, (rule_input)i).dim);
+            spoil_floats(r, x.in[i], operand_floats(&x, (rule_input)i),
+                         operand_axes(&x, (rule_input)i).dim);
     return x;
 }
 
