@@ -74,7 +74,8 @@ aarch64() {
     # again: those, too, would run on qemu.
     library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
-        'golden api exp softmax nystrom laws recurrent range fuzz calls dispatch' LINATTN_TEST_QUICK=1
+        'golden api exp softmax nystrom laws recurrent range fuzz calls dispatch' \
+        LINATTN_TEST_QUICK=1
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'golden softmax exp dispatch' \
         LINATTN_TEST_QUICK=1
 

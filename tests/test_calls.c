@@ -1,7 +1,7 @@
 /* Any sequence of calls on a few states, under any config. Each state has a twin, which only sees
-   dense operands, scalar code, no cuts, no threads and the environment of IEEE 754; the state itself
-   lies anywhere, and is called from any instruction set and under any floating-point environment of
-   the host. After each call both have the same bits, inputs are what they were, nothing beside the
+   dense operands, scalar code, no cuts, no threads and the environment of IEEE 754; the state
+   itself lies anywhere, and is called from any instruction set and under any floating-point
+   environment of the host. After each call both have the same bits, inputs are what they were, nothing beside the
    outputs was written, and the environment is the host's, sticky flags among it; what the manual
    promises to be finite is. In between come calls that are refused, which write nothing. */
 #include <inttypes.h>
@@ -743,8 +743,8 @@ static void every_verb(void **state)
     }
 }
 
-/* Operands against inaccessible pages, behind them and before, at every offset to an alignment of 64
-   bytes; and where there is no page, states and workspaces at every offset. */
+/* Operands against inaccessible pages, behind them and before, at every offset to an alignment of
+   64 bytes; and where there is no page, states and workspaces at every offset. */
 static void every_alignment(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* libFuzzer target: any command line of attend, over small files, one of which the bytes may damage.
-   Whatever happens, the old outputs or the new ones are there, and nothing beside them. */
+/* libFuzzer target: any command line of attend, over small files, one of which the bytes may
+   damage. Whatever happens, the old outputs or the new ones are there, and nothing beside them. */
 #include "program.h"
 
 #define main attend_main
@@ -222,8 +222,8 @@ static void make_states(void)
     }
 }
 
-/* One of them, some bytes of which are others, or that ends early; with the checksum that it had, or
-   that it would have. */
+/* One of them, some bytes of which are others, or that ends early; with the checksum that it had,
+   or that it would have. */
 static void make_damaged(reader *r)
 {
     static unsigned char bytes[sizeof saved[0].bytes];
