@@ -35,6 +35,7 @@ if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
         LINATTN_TEST_ONLY=threads,many_states,crowds_of_states
     run_tests threads threads '' "$vectors" recurrent LINATTN_TEST_QUICK=1 \
         LINATTN_TEST_ONLY=threads,threads_and_heads,many_sequences
+    run_tests threads threads '' "$vectors" calls LINATTN_TEST_ONLY=every_verb
 else
     report_not_run threads 'the thread sanitizer does not work here'
 fi
