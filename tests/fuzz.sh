@@ -48,7 +48,7 @@ fuzz_run() { # PROGRAM NAME
     local folder=$work/fuzz/$2 status=0
     await "$1"
     mkdir -p "$folder/corpus"
-    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16 \
+    LINATTN_TEST_QUICK=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16 \
         UBSAN_OPTIONS=print_stacktrace=1 "$1" -max_total_time="$fuzz_seconds" -timeout=60 \
         -rss_limit_mb=4096 -max_len=4096 -entropic=0 -close_fd_mask=1 -print_final_stats=1 \
         -artifact_prefix="$folder/" "$folder/corpus" "$root/tests/fuzz/seeds/${2%-*}" \
