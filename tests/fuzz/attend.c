@@ -282,7 +282,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
     static int begun;
     reader r = {bytes, size};
     if (!begun++) {
-        enter_folder();
         make_arrays();
         make_states();
     }

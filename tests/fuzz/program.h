@@ -98,16 +98,7 @@ static void run_program(void (*program)(void))
     while (host.blocks) free(host.memory[--host.blocks]);
 }
 
-/* A folder of this process alone, in memory where there is such a file system; the working folder
-   from now on. */
-static void enter_folder(void)
-{
-    static char in_memory[] = "/dev/shm/linattn-XXXXXX", elsewhere[] = "/tmp/linattn-XXXXXX";
-    const char *folder = mkdtemp(in_memory);
-    if (!folder) folder = mkdtemp(elsewhere);
-    if (!folder || chdir(folder) != 0) abort();
-}
-
+/* In the working folder, which should be empty at first. */
 static void write_file(const char *name, const void *bytes, size_t size)
 {
     FILE *file = fopen(name, "wb");
