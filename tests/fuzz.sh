@@ -56,7 +56,8 @@ fuzz_run() { # PROGRAM NAME
     export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16
     # shellcheck disable=SC2086
     (cd "$scratch" && "$1" $options -max_total_time="$fuzz_seconds" -timeout=60 \
-        -rss_limit_mb=4096 -entropic=0 -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" "$root/tests/fuzz/seeds/${2%-*}") \
+        -rss_limit_mb=4096 -entropic=0 -print_final_stats=1 -artifact_prefix="$folder/" \
+        "$folder/corpus" "$root/tests/fuzz/seeds/${2%-*}") \
         >"$folder/log" 2>&1 || status=$?
     rm -rf "$scratch"
     grep -E 'number_of_executed|average_exec|DONE' "$folder/log" || true
