@@ -584,7 +584,8 @@ static void step_sums(world *w)
     wanted = perform_on(&plain, base_isa());
     if (rng_below(r, 4) == 0) check_refused(w, &placed, pool_floats(64));
     check_status(perform_hostile(w, &placed), wanted, "%s", message(w, "import"));
-    w->tame[to] = w->tame[to] && w->tame[from] && !map_is_exponential(c->map);
+    /* Numbers may have saturated; without z there is nothing to divide by. */
+    w->tame[to] = w->tame[to] && w->tame[from] && plain.z && !map_is_exponential(c->map);
 }
 
 /* A state moves: its bytes are all there is of it. */
