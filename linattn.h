@@ -1802,7 +1802,7 @@ typedef union linattn__fpscr {
 typedef uint32_t linattn__environment;
 static linattn__environment linattn__enter(void)
 {
-    uint32_t now, want;
+    uint32_t now = 0, want; /* a sanitizer does not see what assembly writes */
     LINATTN__FP_GET(now);
     want = LINATTN__FP_IEEE(now);
     if (want != now) LINATTN__FP_SET(want);
@@ -1810,7 +1810,7 @@ static linattn__environment linattn__enter(void)
 }
 static void linattn__leave(linattn__environment before)
 {
-    uint32_t now;
+    uint32_t now = 0;
     LINATTN__FP_GET(now);
     if (before != now) LINATTN__FP_SET(before);
 }
@@ -4540,7 +4540,8 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
         for (i = 0; i < dst->m; i++)
             linattn__merge_decayed(dst->z + i, src->z + i, kept, n_dst, n_src);
         for (i = 0; i < dst->m * panels * 16; i++)
-            linattn__merge_decayed(dst->s + i, src->s + i, kept, n_dst, n_src);
+            if (i / (16 * dst->m) * 16 + i % 16 < dst->dv) /* what lies beyond stays zero */
+                linattn__merge_decayed(dst->s + i, src->s + i, kept, n_dst, n_src);
         to[LINATTN__EXPONENT] = e;
         to[LINATTN__DRIFT] = 1.0f;
     }
@@ -4570,7 +4571,7 @@ LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const lin
         dst->z[f] = linattn__flush(dst->z[f] * factor);
         if (!LINATTN__IS_EXP(dst->params->map)) dst->e[f] = linattn__flush(dst->e[f] * factor);
         for (c = 0; c < panels; c++)
-            for (i = 0; i < 16; i++) {
+            for (i = 0; i < 16 && c * 16 + i < dst->dv; i++) { /* what lies beyond stays zero */
                 float *const at = dst->s + (c * dst->m + f) * 16 + i;
                 *at = linattn__flush(*at * factor);
             }

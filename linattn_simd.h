@@ -1628,15 +1628,15 @@ typedef struct la_rows {
    of the block, during which no exponent of a key moves but at its begin. */
 typedef struct la_chunk {
     size_t t0, count, f0, f1, t, end;
-    int first, last;     /* of the features */
-    int keep;            /* leave the new z behind */
-    int fresh;           /* keys are not mapped yet */
-    int own;             /* tokens count as seen by their own queries */
-    la_rows k, q;        /* of the block's tokens, for one query head */
-    size_t row0;         /* of that head in scratch */
-    const float *query;  /* its operand */
-    float *out, *scores; /* rows of the run's read-out that a higher peak shrinks, */
-    size_t columns;      /* and of how many scores these are */
+    int first, last;        /* of the features */
+    int keep;               /* leave the new z behind */
+    int fresh;              /* keys are not mapped yet */
+    int own;                /* tokens count as seen by their own queries */
+    la_rows k, q;           /* of the block's tokens, for one query head */
+    size_t row0;            /* of that head in scratch */
+    const float *query;     /* its operand */
+    float *out, *scores;    /* rows of the run's read-out that a higher peak shrinks, */
+    size_t column, columns; /* and of which scores these are */
 } la_chunk;
 
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
@@ -1703,7 +1703,8 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
         if (scores && peak > before && before > -LINATTN__INF) {
             float factor[2];
             linattn__two_factors(before - peak, factor);
-            for (i = 0; i < c->columns; i++) scores[i] = linattn__rescale(scores[i], factor);
+            for (i = c->column; i < c->columns; i++)
+                scores[i] = linattn__rescale(scores[i], factor);
         }
     }
 }
@@ -3248,6 +3249,7 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
 #endif
             la_step_parts(s, h, w, key, value, query, out, seen);
         key = NULL; /* S has it now */
+        if (!query) break;
         query += h->q_head;
         out += h->out_head;
     }
@@ -3577,14 +3579,15 @@ LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lan
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
     const float *a_at = b->a.at + at, *k_at = b->k.at + at;
-    float *a_to = b->a_made + (logs ? at : 0), *r_to = b->r_made + (reads ? at : 0);
+    float *a_to = logs ? b->a_made + at : NULL, *r_to = reads ? b->r_made + at : NULL;
     la_vec high = one, low = one;
     size_t t;
-    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row, a_to += logs ? row : 0) {
+    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row) {
         la_vec a = la_load_part(a_at, lanes);
         if (logs) {
             a = la_exp_full(a);
             la_store(a_to, a);
+            a_to += row;
         }
         if (reads) {
             la_store(r_to, la_mul(a, la_load_part(k_at, lanes)));
@@ -4273,7 +4276,7 @@ static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const f
     b->count = count;
     b->query = query ? query + g * b->s.q_head + t0 * b->s.q_token : NULL;
     b->out = query ? out + g * b->s.out_head + t0 * b->s.out_token : NULL;
-    b->out_token = b->s.out_token;
+    b->out_token = query ? b->s.out_token : 0;
     if (!b->normal) return;
     for (i = 0; i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
 }
@@ -4860,7 +4863,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
     a->first = c->first;
     a->last = 0;
     sum->s = sums + ((dv + 15) / 16 * 16 + column) * sum->m;
-    sum->dv = c->columns - column;
+    sum->dv = sum->band->columns - column;
     sum->column_end = wide;
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
@@ -4926,7 +4929,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.count = count;
     c.keep = c.fresh = 0;
     c.own = 1;
-    c.columns = s->band->columns;
+    c.column = column;
+    c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
     la_fill(w->den, count * heads * 16, 0.0f);
     for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
@@ -5211,6 +5215,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
     view.out_token = y_row;
+    view.out_head = 0;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
         la_scale_rows(w, x, x_token, count, c, c1);

@@ -51,7 +51,9 @@ static const char general_help[] =
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
-    "  --state-out F       save the state after the last key, in the same manner as --out\n"
+    "  --state-out F       save the state after the last key, in the same manner as --out, with a\n"
+    "                      checksum. (If attend is killed while it writes, the old files stay, and\n"
+    "                      beside them perhaps some named .attend*.tmp, which may be removed)\n"
     "\n"
     "Linear and exact attention only:\n"
     "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
@@ -519,15 +521,87 @@ static tensor make_output(const task *t)
     return out;
 }
 
+/* ---- State files ---------------------------------------------------------------------------- */
+
+/* Numbers in little-endian order, then the bytes of linattn's state, in the order of the machine:
+
+       byte 0    8 bytes   "LINATTNS"
+            8    4         version of the file, 1
+           12    4         CRC-32 of the state
+           16    8         bytes of the state
+           24              the state
+
+   Written whole or not at all: see files.h. Version 0, of which there are some, was the state
+   alone, which begins with LATT. */
+enum { STATE_VERSION = 1, STATE_HEADER = 24 };
+static const char state_magic[] = "LINATTNS";
+
+static void put_number(unsigned char *at, size_t bytes, uint64_t x)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)(x >> 8 * i);
+    }
+}
+
+static uint64_t get_number(const unsigned char *at, size_t bytes)
+{
+    uint64_t x = 0;
+    for (size_t i = bytes; i-- > 0;) {
+        x = x << 8 | at[i];
+    }
+    return x;
+}
+
+/* A write_function. */
+static void write_state(output_file *file, const void *content)
+{
+    const task *t = content;
+    unsigned char header[STATE_HEADER];
+    memcpy(header, state_magic, 8);
+    put_number(header + 8, 4, STATE_VERSION);
+    put_number(header + 12, 4, crc32_of(t->memory, t->bytes));
+    put_number(header + 16, 8, t->bytes);
+    write_bytes(file, header, sizeof header);
+    write_bytes(file, t->memory, t->bytes);
+}
+
+/* Leaves the stream at the state, and returns its checksum. */
+static uint32_t read_state_header(const task *t, const input_file *in)
+{
+    unsigned char header[STATE_HEADER] = {0};
+    read_bytes(in, header, in->bytes < STATE_HEADER ? in->bytes : STATE_HEADER, "header");
+    if (memcmp(header, "LATT", 4) == 0 || memcmp(header, "TTAL", 4) == 0) {
+        fail("%s: a state of an earlier attend, without a checksum: save it anew", in->path);
+    }
+    if (in->bytes < STATE_HEADER || memcmp(header, state_magic, 8) != 0) {
+        fail("%s: not a state, it does not begin with %s", in->path, state_magic);
+    }
+    uint64_t version = get_number(header + 8, 4), bytes = get_number(header + 16, 8);
+    if (version != STATE_VERSION) {
+        fail("%s: version %" PRIu64 " of state files, expected %d", in->path, version,
+             STATE_VERSION);
+    }
+    if (bytes != t->bytes) {
+        fail("%s: a state of %" PRIu64 " bytes, that for these options and shapes has %zu",
+             in->path, bytes, t->bytes);
+    }
+    if (in->bytes - STATE_HEADER != t->bytes) {
+        fail("%s: %s, %zu bytes of a state of %zu", in->path,
+             in->bytes - STATE_HEADER < t->bytes ? "truncated" : "bytes behind its end",
+             in->bytes - STATE_HEADER, t->bytes);
+    }
+    return (uint32_t)get_number(header + 12, 4);
+}
+
 static void read_state(const task *t, const char *path)
 {
     input_file in = open_input(path);
-    if (in.bytes != t->bytes) {
-        fail("%s: %zu bytes, the state for these options and shapes has %zu", path, in.bytes,
-             t->bytes);
-    }
+    uint32_t checksum = read_state_header(t, &in);
     read_bytes(&in, t->memory, t->bytes, "state");
     fclose(in.stream);
+    if (crc32_of(t->memory, t->bytes) != checksum) {
+        fail("%s: damaged, its state is not what its checksum says", path);
+    }
     linattn_status status = linattn_state_check(&t->config, t->memory, t->bytes);
     if (status != LINATTN_OK) {
         fail("%s: not a state for these options and shapes: %s", path,
@@ -995,13 +1069,6 @@ static task read_task(const options *given)
     complete_config(&t, given, run);
     read_gates(&t, given);
     return t;
-}
-
-/* A write_function. */
-static void write_state(output_file *file, const void *content)
-{
-    const task *t = content;
-    write_bytes(file, t->memory, t->bytes);
 }
 
 static void run_and_write(task *t, const options *given)

@@ -48,6 +48,26 @@ static inline void read_bytes(const input_file *in, void *to, size_t bytes, cons
     }
 }
 
+/* ---- Checksums ------------------------------------------------------------------------------ */
+
+/* CRC-32 as in zlib and PNG (ISO/IEC 13239): any damage within four bytes shows. */
+static inline uint32_t crc32_of(const void *content, size_t bytes)
+{
+    const uint32_t polynomial = 0xedb88320;
+    const unsigned char *at = content;
+    uint32_t table[256], crc = UINT32_MAX;
+    for (uint32_t i = 0; i < 256; i++) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; bit++) {
+            table[i] = table[i] >> 1 ^ (table[i] & 1 ? polynomial : 0);
+        }
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        crc = crc >> 8 ^ table[(crc ^ at[i]) & 255];
+    }
+    return ~crc;
+}
+
 /* ---- Outputs -------------------------------------------------------------------------------- */
 
 /* add_output() for each file finds out, before the work begins, what would be in its way;

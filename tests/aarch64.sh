@@ -4,40 +4,6 @@
 # do this already.
 
 sysroot=/usr/aarch64-linux-gnu
-cmocka=$build/cmocka # kept from run to run
-
-# No package brings cmocka for another architecture without adding that architecture to the system.
-# Its source package does, for every one: a single file to compile. The machine's own package
-# sources are read as sources of source packages, with lists of our own.
-cmocka_source() {
-    local file apt
-    [[ ! -e $cmocka/source/src/cmocka.c ]] || return 0
-    rm -rf "$cmocka"
-    mkdir -p "$cmocka/lists/partial" "$cmocka/cache" "$cmocka/parts"
-    cd "$cmocka" || return
-    for file in /etc/apt/sources.list $(find /etc/apt/sources.list.d -name '*.list'); do
-        [[ ! -e $file ]] || sed -n 's/^deb /deb-src /p' "$file" >"parts/${file##*/}"
-    done
-    for file in $(find /etc/apt/sources.list.d -name '*.sources'); do
-        sed 's/^Types:.*/Types: deb-src/' "$file" >"parts/${file##*/}"
-    done
-    apt="apt-get -q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$cmocka/parts
-        -o Dir::State::Lists=$cmocka/lists -o Dir::Cache=$cmocka/cache"
-    $apt update
-    $apt source --download-only cmocka
-    mkdir source
-    find . -name 'cmocka_*.orig.tar.*z' -exec tar xf {} -C source --strip-components 1 \;
-    test -e source/src/cmocka.c
-}
-
-cmocka_object() { # OBJECT COMPILER
-    "$2" -O1 -w -D_GNU_SOURCE -DHAVE_CLOCK_GETTIME -DHAVE_CLOCK_REALTIME \
-        -DHAVE_GCC_THREAD_LOCAL_STORAGE -DHAVE_INTTYPES_H -DHAVE_MALLOC_H -DHAVE_SETJMP_H \
-        -DHAVE_SIGNAL_H -DHAVE_STDINT_H -DHAVE_STRINGS_H -DHAVE_STRSIGNAL \
-        -DHAVE_STRUCT_TIMESPEC -DHAVE_TIME_H -I "$cmocka/source/include" \
-        -c "$cmocka/source/src/cmocka.c" -o "$1"
-}
-
 aarch64_toolchain() { # NAME COMPILER FLAGS
     toolchain "$1" "$2" "$3"
     cmocka_flags[$1]="-I $cmocka/source/include"
@@ -102,7 +68,7 @@ aarch64() {
     # oracles again: those, too, would run on qemu; nor does a refused argument reach a kernel.
     library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
-        'golden exp softmax nystrom recurrent range fuzz dispatch' LINATTN_TEST_QUICK=1
+        'golden exp softmax nystrom recurrent range fuzz calls dispatch' LINATTN_TEST_QUICK=1
     # The laws that ask most of tiles and their edges.
     laws=instruction_sets,cuts,decode_steps,layouts,windows_forget,reach_of_windows
     laws+=,groups_of_every_size,windows_of_groups,nan_stays_in_its_head,masked_tokens_are_absent
@@ -130,6 +96,9 @@ aarch64() {
     # The last of them, that is clang where there is one.
     library "aarch64-$cc-c++11-O0" "aarch64-$cc" '-x c++ -std=c++11 -O0'
     run_tests "aarch64-$cc-c++11-O0" "aarch64-$cc" '' neon golden LINATTN_TEST_QUICK=1
+
+    run_hostile aarch64-hostile aarch64-gcc neon 'golden calls softmax recurrent'
+    run_hostile aarch64-hostile aarch64-gcc scalar golden
 
     library aarch64-no-neon aarch64-gcc '-std=c99 -O0 -DLINATTN_NO_NEON'
     job 'aarch64-no-neon / instruction sets' is_compiled_with aarch64-no-neon aarch64-gcc '' scalar

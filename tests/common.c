@@ -2,16 +2,25 @@
 
 #include "common.h"
 
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define MEMORY_SANITIZER
+#endif
 #endif
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -58,6 +67,12 @@ static bool environment_flag(const char *name)
 }
 
 bool test_quick(void) { return environment_flag("LINATTN_TEST_QUICK"); }
+
+size_t test_long(void)
+{
+    const char *times = getenv("LINATTN_TEST_LONG");
+    return times && *times ? (size_t)strtoull(times, NULL, 0) : 1;
+}
 
 bool test_inexact(void) { return environment_flag("LINATTN_TEST_INEXACT"); }
 
@@ -136,7 +151,27 @@ uint64_t rng_next(rng *r)
     return z ^ (z >> 31);
 }
 
-size_t rng_below(rng *r, size_t limit) { return (size_t)(rng_next(r) % limit); }
+/* What a fuzzer gave, and whose choices it makes. */
+static struct {
+    const rng *reader;
+    const unsigned char *at;
+    size_t left;
+} bytes_given;
+
+/* Of as few bytes as the limit needs. */
+static size_t read_choice(size_t limit)
+{
+    size_t choice = 0;
+    for (size_t most = limit - 1; most && bytes_given.left; most >>= 8, bytes_given.left--)
+        choice = choice << 8 | *bytes_given.at++;
+    return choice % limit;
+}
+
+size_t rng_below(rng *r, size_t limit)
+{
+    if (r == bytes_given.reader && bytes_given.left) return read_choice(limit);
+    return (size_t)(rng_next(r) % limit);
+}
 
 size_t rng_pick(rng *r, const size_t *choices, size_t count)
 {
@@ -165,6 +200,50 @@ void rng_fill_normal(rng *r, float *x, size_t n)
                 sum += (int32_t)(bits & 0xFFFF);
         x[i] = (float)sum * 0x1p-16f;
     }
+}
+
+static uint64_t seed_now;
+
+uint64_t fuzz_seed(void) { return seed_now; }
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void fuzz(fuzz_function *one, uint64_t rounds, double seconds)
+{
+    enum { LEAST = 20 };
+    const char *given = getenv("LINATTN_TEST_SEED");
+    uint64_t first = given ? strtoull(given, NULL, 0) : 1, longer = test_long();
+    double start = seconds_now();
+    if (test_quick()) seconds /= 4;
+    for (uint64_t i = 0; i < longer * rounds; i++) {
+        if (i >= LEAST && seconds_now() - start >= (double)longer * seconds) break;
+        size_t mark = pool_mark();
+        seed_now = first + i;
+        rng r = {seed_now};
+        one(&r);
+        pool_release(mark);
+    }
+}
+
+void fuzz_bytes(fuzz_function *const *functions, size_t count, const unsigned char *bytes,
+                size_t size)
+{
+    static bool begun;
+    rng r = {size};
+    for (size_t i = 0; i < size; i++) r.state = (r.state ^ bytes[i]) * 0x100000001B3u;
+    if (!begun) test_begin();
+    begun = true;
+    bytes_given.reader = &r;
+    bytes_given.at = bytes;
+    bytes_given.left = size;
+    functions[rng_below(&r, count)](&r);
+    bytes_given.reader = NULL;
+    pool_release(0);
 }
 
 /* ---- Memory --------------------------------------------------------------------------------- */
@@ -213,13 +292,34 @@ void pool_release(size_t mark)
 /* What fresh memory holds: no plausible result, neither as float nor as state. */
 #define PATTERN 0xA5
 
+/* To the memory sanitizer, not written yet. */
+static void *unwritten(void *memory, size_t bytes)
+{
+#ifdef MEMORY_SANITIZER
+    __msan_poison(memory, bytes);
+#else
+    (void)bytes;
+#endif
+    return memory;
+}
+
+void pool_known(const void *memory, size_t bytes)
+{
+#ifdef MEMORY_SANITIZER
+    __msan_unpoison(memory, bytes);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
+}
+
 void *pool_take(size_t bytes)
 {
     void *memory = NULL;
     if (posix_memalign(&memory, 64, bytes ? bytes : 1) != 0) memory = NULL;
     pool_add(or_abort(memory), 0);
     memset(memory, PATTERN, bytes);
-    return memory;
+    return unwritten(memory, bytes);
 }
 
 void *pool_take_guarded(size_t bytes, guard side)
@@ -234,7 +334,7 @@ void *pool_take_guarded(size_t bytes, guard side)
     if (inside && mprotect(base + page, inside, PROT_READ | PROT_WRITE) != 0) or_abort(NULL);
     pool_add(base, mapped);
     unsigned char *memory = base + page + (side == GUARD_AFTER ? inside - bytes : 0);
-    return bytes ? memset(memory, PATTERN, bytes) : memory;
+    return bytes ? unwritten(memset(memory, PATTERN, bytes), bytes) : memory;
 }
 
 void pool_freeze(void)
@@ -314,12 +414,9 @@ bool float_same(float a, float b)
 
 #if defined(__SSE__)
 
-const uint64_t fp_ieee = 0x1F80;
+const uint64_t fp_ieee = 0x1F80, fp_flags = 0x3F;
 
-uint64_t fp_control(void)
-{
-    return _mm_getcsr() & ~0x3Fu; /* without the flags of past exceptions */
-}
+uint64_t fp_control(void) { return _mm_getcsr(); }
 
 void fp_set_control(uint64_t control) { _mm_setcsr((unsigned)control); }
 
@@ -327,44 +424,86 @@ static const struct {
     uint64_t control;
     const char *name;
 } hostile[] = {
-    {0x3F80, "rounding down"},
+    {0x3FA1, "rounding down"},
     {0x5F80, "rounding up"},
-    {0x7F80, "rounding to zero"},
+    {0x7FBF, "rounding to zero"},
     {0x9FC0, "FTZ and DAZ"},
-    {0x9F80, "FTZ"},
-    {0x1FC0, "DAZ"},
-    {0xDFC0, "rounding up, FTZ and DAZ"},
+    {0x9F92, "FTZ"},
+    {0x1FCC, "DAZ"},
+    {0xDFFF, "rounding up, FTZ and DAZ"},
     {0x0000, "every exception trapping"},
+    {0x203F, "rounding down, every exception trapping and past"},
+    {0xFFFF, "rounding to zero, FTZ, DAZ, every exception past"},
 };
 
 #elif defined(__aarch64__)
 
-const uint64_t fp_ieee = 0;
+/* FPSR has the sticky flags, QC of saturating integers with them. */
+#define FPSR(flags) ((uint64_t)(flags) << 32)
+
+const uint64_t fp_ieee = 0, fp_flags = FPSR(0x0800009F);
 
 uint64_t fp_control(void)
 {
-    uint64_t control;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    return control;
+    uint64_t control, status;
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(status));
+    return control | (FPSR(status) & fp_flags);
 }
 
 void fp_set_control(uint64_t control)
 {
-    __asm__ volatile("msr fpcr, %0" : : "r"(control) : "memory");
+    __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1"
+                     :
+                     : "r"(control & 0xFFFFFFFF), "r"(control >> 32)
+                     : "memory");
 }
 
 static const struct {
     uint64_t control;
     const char *name;
 } hostile[] = {
-    {1u << 22, "rounding up"},      {2u << 22, "rounding down"},
-    {3u << 22, "rounding to zero"}, {1u << 24, "flush to zero"},
-    {1u << 25, "default NaN"},      {(3u << 24) | (1u << 22), "rounding up, flush, default NaN"},
+    {1u << 22, "rounding up"},
+    {2u << 22 | FPSR(0x11), "rounding down"},
+    {3u << 22, "rounding to zero"},
+    {1u << 24 | FPSR(0x8A), "flush to zero"},
+    {1u << 25, "default NaN"},
+    {3u << 24 | 1u << 22 | FPSR(0x0800009F), "rounding up, flush, default NaN"},
+    {0x9F00 | FPSR(0x9F), "every exception trapping, where that is built in, and past"},
+};
+
+#elif defined(__arm__) && defined(__ARM_FP)
+
+/* FPSCR, without the outcome of the last comparison. */
+const uint64_t fp_ieee = 0, fp_flags = 0x0800009F;
+
+uint64_t fp_control(void)
+{
+    uint32_t control;
+    __asm__ volatile("vmrs %0, fpscr" : "=r"(control));
+    return control & 0x0FFFFFFF;
+}
+
+void fp_set_control(uint64_t control)
+{
+    __asm__ volatile("vmsr fpscr, %0" : : "r"((uint32_t)control) : "memory", "cc");
+}
+
+static const struct {
+    uint64_t control;
+    const char *name;
+} hostile[] = {
+    {1u << 22, "rounding up"},
+    {2u << 22 | 0x11, "rounding down"},
+    {3u << 22 | 0x80, "rounding to zero"},
+    {1u << 24 | 0x0A, "flush to zero"},
+    {1u << 25, "default NaN"},
+    {3u << 24 | 1u << 22 | 0x0800009F, "rounding up, flush, default NaN"},
+    {0x9F00 | 0x9F, "every exception trapping, where that is built in, and past"},
 };
 
 #else
 
-const uint64_t fp_ieee = 0;
+const uint64_t fp_ieee = 0, fp_flags = 0;
 
 uint64_t fp_control(void) { return 0; }
 
@@ -423,6 +562,13 @@ void parallel_threads(void *user, size_t count, linattn_job *job, void *arg)
     for (size_t i = 0; i < count; i++)
         if (pthread_create(&jobs[i].thread, NULL, thread_main, &jobs[i]) != 0) abort();
     for (size_t i = 0; i < count; i++) pthread_join(jobs[i].thread, NULL);
+}
+
+linattn_context context_draw(rng *r)
+{
+    linattn_context context = {parallel_reverse, r, rng_below(r, 6)};
+    if (rng_below(r, 8) == 0) context.parallel_for = parallel_threads;
+    return context;
 }
 
 /* ---- Problems ------------------------------------------------------------------------------- */
@@ -547,6 +693,57 @@ size_t window_draw(rng *r, size_t most)
     size_t window =
         rng_below(r, 2) ? 1 + rng_below(r, most) : rng_pick(r, windows, COUNT_OF(windows));
     return window < most ? window : most;
+}
+
+size_t dim_draw(rng *r)
+{
+    switch (rng_below(r, 8)) {
+    case 0: return 1 + rng_below(r, 300);
+    case 1: return ((size_t)1 << rng_below(r, 8)) + rng_below(r, 3);
+    default: return 1 + rng_below(r, 40);
+    }
+}
+
+/* Mostly powers of ten from one end of the range to the other. */
+float wild_draw(rng *r)
+{
+    static const float magnitudes[] = {3e38f,  FLT_MAX, 1e38f,  1e30f,  1e20f,  1e10f,  3e6f,
+                                       1.5e6f, 1e6f,    1e4f,   1e3f,   100,    10,     1,
+                                       0.1f,   1e-5f,   1e-20f, 1e-38f, 1e-40f, 1e-45f, 0};
+    float magnitude = magnitudes[rng_below(r, COUNT_OF(magnitudes))];
+    return rng_below(r, 2) ? magnitude : -magnitude;
+}
+
+/* Wild to a degree: all elements, one in ten, or everything of one magnitude. */
+void wild_fill(rng *r, float *x, size_t n)
+{
+    size_t kind = rng_below(r, 3);
+    float common = wild_draw(r);
+    rng each = {rng_next(r)};
+    for (size_t i = 0; i < n; i++) {
+        if (kind == 0 || (kind == 1 && rng_below(&each, 10) == 0)) x[i] = wild_draw(&each);
+        if (kind == 2) x[i] = rng_below(&each, 2) ? common : -common;
+    }
+}
+
+float bits_draw(rng *r)
+{
+    static const uint32_t special[] = {0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
+                                       0xFFC00001, 0x7F800001, 0x00000001, 0x807FFFFF, 0x00800000,
+                                       0x7F7FFFFF, 0xFF7FFFFF, 0x7F61B1E6, 0xFF61B1E6};
+    if (rng_below(r, 2)) return float_from_bits(special[rng_below(r, COUNT_OF(special))]);
+    return float_from_bits((uint32_t)rng_next(r));
+}
+
+void spoil_floats(rng *r, float *x, size_t count, size_t width)
+{
+    size_t one_in = (size_t)1 << rng_below(r, 12);
+    bool rows = rng_below(r, 2) != 0;
+    rng each = {rng_next(r)};
+    for (size_t i = 0; i < count; i++)
+        if (rng_below(&each, one_in) == 0) x[i] = bits_draw(&each);
+    for (size_t row = 0; rows && row < count / width; row++)
+        for (size_t i = 0; row % 3 == 0 && i < width; i++) x[row * width + i] = -test_infinity;
 }
 
 size_t query_width(const problem *p) { return p->config.heads * p->config.dim_key; }
@@ -731,6 +928,7 @@ void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim,
             memset(row, PATTERN, dim * sizeof *row);
         }
     const unsigned char *bytes = (const unsigned char *)out.data;
+    pool_known(bytes, strides.extent * sizeof(float));
     for (size_t i = 0; i < strides.extent * sizeof(float); i++)
         check(bytes[i] == PATTERN, "%s: byte %zu of a gap in the output was written", what, i);
 }
@@ -758,25 +956,25 @@ static operands place_operands(const problem *p, const plan *how)
     return o;
 }
 
-static linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim)
+linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim)
 {
     view.data += token * (view.stride_token ? view.stride_token : heads * dim);
     return view;
 }
 
-static linattn_output output_from(linattn_output out, size_t token, size_t heads, size_t dim)
+linattn_output output_from(linattn_output out, size_t token, size_t heads, size_t dim)
 {
     out.data += token * (out.stride_token ? out.stride_token : heads * dim);
     return out;
 }
 
-static size_t next_cut(rng *cuts, size_t left)
+size_t next_cut(rng *cuts, size_t left)
 {
     if (!cuts || left < 2) return left;
     return rng_below(cuts, 3) ? 1 + rng_below(cuts, left) : 1;
 }
 
-static void *place_state(const linattn_config *config, const plan *how)
+void *place_state(const linattn_config *config, const plan *how)
 {
     size_t bytes = linattn_state_size(config);
     check(bytes > 0, "%s", config_name(config));
@@ -974,6 +1172,7 @@ float *run_exact(const problem *p, elements of, int causal, const plan *how)
 void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,
                        const char *format, ...)
 {
+    if (count == 0 || memcmp(actual, expected, count * sizeof *actual) == 0) return;
     for (size_t i = 0; i < count; i++) {
         if (float_same(actual[i], expected[i])) continue;
         char what[160];
@@ -1224,9 +1423,8 @@ void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, f
         LINATTN_OK, "%s", recurrence_name(x));
 }
 
-/* All views moved on by some tokens. */
-static void views_from(const recurrence *x, const linattn_view all[OPERANDS], size_t token,
-                       linattn_view views[OPERANDS])
+void recurrence_views_from(const recurrence *x, const linattn_view all[OPERANDS], size_t token,
+                           linattn_view views[OPERANDS])
 {
     for (int i = 0; i < OPERANDS; i++) {
         axes e = operand_axes(x, (rule_input)i);
@@ -1259,7 +1457,7 @@ recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
     if (!how->silent) out = place_output(x->n, c->heads, c->dim_value, of_out);
     for (size_t t = 0, step; t < x->n; t += step) {
         step = next_cut(how->cuts, x->n - t);
-        views_from(x, all, t, views);
+        recurrence_views_from(x, all, t, views);
         linattn_gates gates = recurrence_gates_of(x, views);
         check_status(
             linattn_recurrent(result.state, views[IN_Q], views[IN_K], views[IN_V], &gates,

@@ -23,6 +23,7 @@ void test_begin(void);
 
 linattn_isa test_isa(void); /* the instruction set under test, never AUTO */
 bool test_quick(void);      /* LINATTN_TEST_QUICK: a subset for slow builds */
+size_t test_long(void);     /* LINATTN_TEST_LONG: so many times as much, 1 if not set */
 bool test_inexact(void);    /* LINATTN_TEST_INEXACT: bits may differ between instruction sets */
 
 /* A test whose memory is released and whose instruction set is restored when it ends or fails. */
@@ -58,7 +59,8 @@ void check_status_at(const char *file, int line, const char *call, linattn_statu
 
 /* ---- Random numbers ------------------------------------------------------------------------- */
 
-/* splitmix64 (Steele, Lea, Flood 2014): the same numbers on every machine. */
+/* splitmix64 (Steele, Lea, Flood 2014): the same numbers on every machine. The choices of the one
+   that fuzz_bytes makes are read from these, as long as there are any. */
 typedef struct rng {
     uint64_t state;
 } rng;
@@ -69,6 +71,17 @@ size_t rng_pick(rng *r, const size_t *choices, size_t count);
 float rng_float(rng *r, float spread); /* uniform in [-spread, spread) */
 void rng_fill(rng *r, float *x, size_t n, float spread);
 void rng_fill_normal(rng *r, float *x, size_t n); /* as good as N(0, 1), but for its tails */
+
+/* Runs `one` with seeds in a row, from LINATTN_TEST_SEED or 1 on, for a number of rounds or of
+   seconds, whichever ends first; LINATTN_TEST_LONG multiplies both. The seed of the round that runs
+   is for messages. */
+typedef void fuzz_function(rng *r);
+void fuzz(fuzz_function *one, uint64_t rounds, double seconds);
+uint64_t fuzz_seed(void);
+
+/* For LLVMFuzzerTestOneInput: the bytes choose one of the functions and what it draws. */
+void fuzz_bytes(fuzz_function *const *functions, size_t count, const unsigned char *bytes,
+                size_t size);
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
@@ -84,6 +97,7 @@ void pool_release(size_t mark);
 void *pool_take(size_t bytes); /* never NULL, aligned to 64 bytes, filled with a pattern */
 void *pool_take_guarded(size_t bytes, guard side);
 void pool_freeze(void); /* the block taken last, if it is guarded, can only be read from now on */
+void pool_known(const void *memory, size_t bytes); /* may be read before it is written */
 float *pool_floats(size_t count);
 double *pool_doubles(size_t count);
 void *pool_copy(const void *source, size_t bytes);
@@ -106,12 +120,13 @@ void narrow(linattn_element element, float *x, size_t count);
 
 /* ---- The floating-point environment --------------------------------------------------------- */
 
-/* The control bits (rounding, flushing, exception masks) of MXCSR or FPCR; 0 on other machines. */
+/* MXCSR, FPCR with FPSR above it, or FPSCR: rounding, flushing, exception masks, and the sticky
+   flags of past exceptions, fp_flags; 0 on other machines. */
 uint64_t fp_control(void);
 void fp_set_control(uint64_t control);
-extern const uint64_t fp_ieee;
-/* Other environments that a host program may have: all roundings, flushing on and off, and on x86
-   exceptions that trap. Returns how many there are; names them. */
+extern const uint64_t fp_ieee, fp_flags;
+/* Other environments that a host program may have: all roundings, flushing on and off, exceptions
+   that trap where they can, flags set and clear. Returns how many there are; names them. */
 size_t fp_hostile_count(void);
 uint64_t fp_hostile(size_t index, const char **name);
 
@@ -122,6 +137,8 @@ uint64_t fp_hostile(size_t index, const char **name);
    that user points to. */
 void parallel_reverse(void *user, size_t count, linattn_job *job, void *arg);
 void parallel_threads(void *user, size_t count, linattn_job *job, void *arg);
+
+linattn_context context_draw(rng *r); /* up to five threads, seldom real ones */
 
 /* ---- Problems ------------------------------------------------------------------------------- */
 
@@ -156,6 +173,14 @@ extern const size_t odd_dims[ODD_DIMS];
 linattn_config config_draw(rng *r, int map, int normaliser, size_t dim_key, size_t most);
 void config_draw_features(rng *r, linattn_config *config, size_t most); /* the map's own fields */
 size_t window_draw(rng *r, size_t most);                                /* 1 .. most */
+size_t dim_draw(rng *r); /* mostly small, at times around a power of two, seldom large */
+
+/* Finite numbers of every size, often the same ones; any bits, NaN and infinities among them; and
+   some elements replaced by such bits, some rows by -inf. */
+float wild_draw(rng *r);
+void wild_fill(rng *r, float *x, size_t n);
+float bits_draw(rng *r);
+void spoil_floats(rng *r, float *x, size_t count, size_t width);
 
 /* Text for messages; the last few results stay valid. */
 const char *map_name(linattn_feature_map map);
@@ -194,6 +219,12 @@ linattn_view place_elements(const float *dense, linattn_element element, size_t 
 void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,
                     float *dense, const char *what);
 
+/* From a later token on. */
+linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim);
+linattn_output output_from(linattn_output out, size_t token, size_t heads, size_t dim);
+/* The tokens of the next call when so many are left. */
+size_t next_cut(rng *cuts, size_t left);
+
 /* ---- Runs ----------------------------------------------------------------------------------- */
 
 /* How the verbs are called: zero is one call on dense operands in this thread. */
@@ -226,6 +257,9 @@ typedef struct outcome {
 const char *part_name(part which);
 outcome run_all(const problem *p, const plan *how);
 outcome run_all_on(const problem *p, const plan *how, linattn_isa isa);
+
+/* An empty state where the plan puts it. */
+void *place_state(const linattn_config *config, const plan *how);
 
 /* The single verbs, into memory of the pool. */
 void *run_init(const linattn_config *config);
@@ -319,6 +353,10 @@ size_t recurrence_width(const recurrence *x); /* of an output */
 linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from);
 linattn_gates recurrence_gates(const recurrence *x, size_t from);
 linattn_gates recurrence_gates_of(const recurrence *x, const linattn_view views[OPERANDS]);
+
+/* All views moved on by some tokens. */
+void recurrence_views_from(const recurrence *x, const linattn_view all[OPERANDS], size_t token,
+                           linattn_view views[OPERANDS]);
 
 /* Tokens from .. to - 1; out is NULL for none (and no queries), else for the whole sequence. */
 void recurrence_call(const recurrence *x, void *state, size_t from, size_t to, float *out);

@@ -169,7 +169,7 @@ toolchain() { # NAME COMPILER COMMON_FLAGS
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wvla -Werror'
 
 # Every program of the tests, and the shared files that are linked to each.
-all_tests='api exp verbs softmax nystrom laws recurrent range random golden fuzz dispatch'
+all_tests='api exp verbs softmax nystrom laws recurrent range random golden fuzz calls dispatch'
 shared_files='common oracle'
 
 # The flags of tests/linattn.c for a language.
@@ -289,6 +289,53 @@ has_isa() {
     done
 }
 cpu_flags=$(sed -n 's/^flags[[:space:]]*:\(.*\)/\1 /p' /proc/cpuinfo 2>/dev/null | head -n 1)
+
+# ---- cmocka for other machines ------------------------------------------------------------------
+
+cmocka=$build/cmocka # kept from run to run
+
+# No package brings cmocka for another architecture without adding that architecture to the system.
+# Its source package does, for every one: a single file to compile. The machine's own package
+# sources are read as sources of source packages, with lists of our own.
+cmocka_source() {
+    local file apt
+    [[ ! -e $cmocka/source/src/cmocka.c ]] || return 0
+    rm -rf "$cmocka"
+    mkdir -p "$cmocka/lists/partial" "$cmocka/cache" "$cmocka/parts"
+    cd "$cmocka" || return
+    for file in /etc/apt/sources.list $(find /etc/apt/sources.list.d -name '*.list'); do
+        [[ ! -e $file ]] || sed -n 's/^deb /deb-src /p' "$file" >"parts/${file##*/}"
+    done
+    for file in $(find /etc/apt/sources.list.d -name '*.sources'); do
+        sed 's/^Types:.*/Types: deb-src/' "$file" >"parts/${file##*/}"
+    done
+    apt="apt-get -q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$cmocka/parts
+        -o Dir::State::Lists=$cmocka/lists -o Dir::Cache=$cmocka/cache"
+    $apt update
+    $apt source --download-only cmocka
+    mkdir source
+    find . -name 'cmocka_*.orig.tar.*z' -exec tar xf {} -C source --strip-components 1 \;
+    test -e source/src/cmocka.c
+}
+
+cmocka_object() { # OBJECT COMPILER
+    "$2" -O1 -w -D_GNU_SOURCE -DHAVE_CLOCK_GETTIME -DHAVE_CLOCK_REALTIME \
+        -DHAVE_GCC_THREAD_LOCAL_STORAGE -DHAVE_INTTYPES_H -DHAVE_MALLOC_H -DHAVE_SETJMP_H \
+        -DHAVE_SIGNAL_H -DHAVE_STDINT_H -DHAVE_STRINGS_H -DHAVE_STRSIGNAL \
+        -DHAVE_STRUCT_TIMESPEC -DHAVE_TIME_H -I "$cmocka/source/include" \
+        -c "$cmocka/source/src/cmocka.c" -o "$1"
+}
+
+# ---- Hostile hosts -------------------------------------------------------------------------------
+
+# As run_tests, with each call from another floating-point environment, in a program that was linked
+# with -ffast-math.
+run_hostile() { # VARIANT TOOLCHAIN ISAS TESTS
+    local shared_files="$shared_files hostile" wrap
+    wrap=$(sed -n 's/^WRAP(\([a-z0-9_]*\),.*/-Wl,--wrap=linattn_\1/p' tests/hostile.c | tr '\n' ' ')
+    library "$1" "$2" '-std=c99 -O2'
+    run_tests "$1" "$2" "-ffast-math $wrap" "$3" "$4" LINATTN_TEST_QUICK=1
+}
 
 # ---- Preprocessor options ------------------------------------------------------------------------
 

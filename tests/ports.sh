@@ -79,6 +79,21 @@ ports_arm() {
     fi
 }
 
+# The tests of the kernels, each call from another floating-point environment.
+ports_arm_hostile() {
+    local gcc=arm-linux-gnueabihf-gcc root=/usr/arm-linux-gnueabihf
+    can_run arm $gcc $root/include qemu-arm >/dev/null || return 0
+    if ! (cmocka_source) >"$work/cmocka.log" 2>&1; then
+        report_not_run ports-arm-hostile "cmocka's source package is not to be had"
+        return 0
+    fi
+    cross_toolchain arm-hostile "$gcc" '-mfpu=neon-vfpv4' "qemu-arm -L $root"
+    cmocka_flags[arm-hostile]="-I $cmocka/source/include"
+    cmocka_link[arm-hostile]=$work/cmocka-arm.o
+    target "$work/cmocka-arm.o" cmocka_object "$work/cmocka-arm.o" "$gcc"
+    run_hostile arm-hostile arm-hostile scalar 'golden calls softmax recurrent'
+}
+
 ports_s390x() {
     local gcc=s390x-linux-gnu-gcc
     can_run s390x $gcc /usr/s390x-linux-gnu/include qemu-s390x || return 0
@@ -402,6 +417,7 @@ x86_64)
 esac
 ports_wasm
 ports_arm
+ports_arm_hostile
 ports_s390x
 ports_cross riscv64 riscv64-linux-gnu qemu-riscv64
 ports_cross ppc64 powerpc64-linux-gnu qemu-ppc64

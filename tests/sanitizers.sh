@@ -20,11 +20,11 @@ run_tests sanitized sanitized '' "${vectors##* }" "$all_tests" LINATTN_TEST_QUIC
     ASAN_OPTIONS=detect_leaks=0
 if [[ $vectors == *' '* ]]; then
     run_tests sanitized sanitized '' "${vectors% *}" \
-        'golden fuzz exp softmax dispatch' LINATTN_TEST_QUICK=1 \
+        'golden fuzz calls exp softmax dispatch' LINATTN_TEST_QUICK=1 \
         ASAN_OPTIONS=detect_leaks=0
 fi
 if [[ $vectors != scalar ]]; then
-    run_tests sanitized sanitized '' scalar 'fuzz exp softmax random dispatch' \
+    run_tests sanitized sanitized '' scalar 'fuzz calls exp softmax random dispatch' \
         LINATTN_TEST_QUICK=1 ASAN_OPTIONS=detect_leaks=0
 fi
 
@@ -37,6 +37,7 @@ if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
         LINATTN_TEST_ONLY=threads,many_states,crowds_of_states
     run_tests threads threads '' "$vectors" recurrent LINATTN_TEST_QUICK=1 \
         LINATTN_TEST_ONLY=threads,threads_and_heads,many_sequences
+    run_tests threads threads '' "$vectors" calls LINATTN_TEST_ONLY=every_verb
 else
     report_not_run threads 'the thread sanitizer does not work here'
 fi

@@ -94,6 +94,9 @@ typedef struct sequence {
 
 static float projection[FEATURES * DIM];
 
+/* A state that all threads query, and none writes. */
+static float shared_state[16384];
+
 /* Each thread has another map, every third a window. */
 static linattn_config config_of(uint64_t seed)
 {
@@ -119,7 +122,8 @@ static bool attend(sequence *s, uint64_t seed)
         if (linattn_causal(s->state, row, row, row, linattn_output_rows(s->out + t * DIM), 1, NULL))
             return false;
     }
-    return true;
+    return linattn_query(shared_state, linattn_rows(s->x), linattn_output_rows(s->out), TOKENS / 2,
+                         NULL) == LINATTN_OK;
 }
 
 static void *worker_main(void *argument)
@@ -168,6 +172,9 @@ static void threads_race_for_the_first_call(void **state)
         check(linattn_state_size(&config) <= sizeof((sequence *)NULL)->state, "%s",
               config_name(&config));
     }
+    linattn_config config = config_of(0);
+    check_status(linattn_state_init(&config, shared_state, sizeof shared_state), LINATTN_OK,
+                 "init");
     run_workers(0);
     check(linattn_isa_active() == test_isa(), "active %d", (int)linattn_isa_active());
 }
@@ -175,6 +182,8 @@ static void threads_race_for_the_first_call(void **state)
 static void threads_select_while_others_attend(void **state)
 {
     (void)state;
+    linattn_view rows = linattn_rows(projection);
+    check_status(linattn_update(shared_state, rows, rows, FEATURES, NULL), LINATTN_OK, "update");
     run_workers(THREADS / 2);
 }
 

@@ -1,82 +1,23 @@
 /* Random configs, shapes, layouts, cuts, threads and values, NaN and infinities among them.
    Operands lie against inaccessible pages; statuses are those that the arguments deserve; bits are
    those of scalar. LINATTN_TEST_SEED repeats a run. */
-#define _POSIX_C_SOURCE 199309L /* for clock_gettime */
-
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* Runs `one` with seeds in a row, for a time or a number of rounds, whichever ends first. The seed
-   is printed with a failure. */
-static uint64_t seed_now;
-
-static void fuzz(void (*one)(rng *r), uint64_t rounds, double limit)
-{
-    const char *given = getenv("LINATTN_TEST_SEED");
-    uint64_t first = given ? strtoull(given, NULL, 0) : 1;
-    double start = seconds();
-    if (test_quick()) limit /= 4;
-    for (uint64_t i = 0; i < rounds && (i < 20 || seconds() - start < limit); i++) {
-        size_t mark = pool_mark();
-        seed_now = first + i;
-        rng r = {seed_now};
-        one(&r);
-        pool_release(mark);
-    }
-}
-
 /* ---- Valid arguments ------------------------------------------------------------------------ */
-
-/* Mostly small, at times around a power of two, seldom large. */
-static size_t draw_dim(rng *r)
-{
-    switch (rng_below(r, 8)) {
-    case 0: return 1 + rng_below(r, 300);
-    case 1: return ((size_t)1 << rng_below(r, 8)) + rng_below(r, 3);
-    default: return 1 + rng_below(r, 40);
-    }
-}
-
-static float draw_bits(rng *r)
-{
-    static const uint32_t special[] = {0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
-                                       0xFFC00001, 0x7F800001, 0x00000001, 0x807FFFFF, 0x00800000,
-                                       0x7F7FFFFF, 0xFF7FFFFF, 0x7F61B1E6, 0xFF61B1E6};
-    if (rng_below(r, 2)) return float_from_bits(special[rng_below(r, COUNT_OF(special))]);
-    return float_from_bits((uint32_t)rng_next(r));
-}
-
-/* Replaces some elements by arbitrary bits, and some rows by -inf. */
-static void spoil(rng *r, float *x, size_t count, size_t width)
-{
-    size_t one_in = (size_t)1 << rng_below(r, 12);
-    for (size_t i = 0; i < count; i++)
-        if (rng_below(r, one_in) == 0) x[i] = draw_bits(r);
-    for (size_t row = 0; rng_below(r, 2) && row < count / width; row++)
-        for (size_t i = 0; row % 3 == 0 && i < width; i++) x[row * width + i] = -test_infinity;
-}
 
 static linattn_config draw_config(rng *r)
 {
     size_t kv_heads = 1 + rng_below(r, 3), group = 1 + rng_below(r, rng_below(r, 6) ? 3 : 30);
     linattn_config config = {.heads = kv_heads * group,
                              .kv_heads = kv_heads,
-                             .dim_key = draw_dim(r),
-                             .dim_value = draw_dim(r),
+                             .dim_key = dim_draw(r),
+                             .dim_value = dim_draw(r),
                              .map = (linattn_feature_map)rng_below(r, LINATTN_MAP_COUNT),
                              .normaliser = (linattn_normaliser)rng_below(r, LINATTN_NORM_COUNT)};
     if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
@@ -99,17 +40,10 @@ static problem draw_problem(rng *r, bool *finite)
     problem p = problem_new(config, n_q, n_k, r, (float)(1 << rng_below(r, 9)));
     *finite = rng_below(r, 2) == 0;
     if (*finite) return p;
-    spoil(r, p.q, n_q * query_width(&p), config.dim_key);
-    spoil(r, p.k, n_k * key_width(&p), config.dim_key);
-    if (rng_below(r, 2)) spoil(r, p.v, n_k * value_width(&p), n_k + 1);
+    spoil_floats(r, p.q, n_q * query_width(&p), config.dim_key);
+    spoil_floats(r, p.k, n_k * key_width(&p), config.dim_key);
+    if (rng_below(r, 2)) spoil_floats(r, p.v, n_k * value_width(&p), n_k + 1);
     return p;
-}
-
-static linattn_context draw_context(rng *r)
-{
-    linattn_context context = {parallel_reverse, r, rng_below(r, 6)};
-    if (rng_below(r, 8) == 0) context.parallel_for = parallel_threads;
-    return context;
 }
 
 /* Placed at random, cut at random, on any number of threads: the bits of the simplest run of scalar
@@ -118,7 +52,7 @@ static void fuzz_valid(rng *r)
 {
     bool finite;
     problem p = draw_problem(r, &finite);
-    linattn_context context = draw_context(r);
+    linattn_context context = context_draw(r);
     plan how = {.context = rng_below(r, 2) ? &context : NULL,
                 .q = layout_random(r),
                 .k = layout_random(r),
@@ -129,7 +63,7 @@ static void fuzz_valid(rng *r)
                 .workspace_offset = rng_below(r, 64),
                 .cuts = rng_below(r, 2) ? r : NULL};
     char law[64];
-    snprintf(law, sizeof law, "seed %" PRIu64, seed_now);
+    snprintf(law, sizeof law, "seed %" PRIu64, fuzz_seed());
     outcome expected = run_all_on(&p, NULL, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
     outcome actual = run_all(&p, &how);
     if (finite) {
@@ -222,8 +156,8 @@ static recurrence draw_recurrence(rng *r, bool *finite)
     linattn_config config = {.heads = keys * group,
                              .kv_heads = shared ? keys * group : keys,
                              .key_heads = shared ? keys : 0,
-                             .dim_key = draw_dim(r),
-                             .dim_value = draw_dim(r),
+                             .dim_key = dim_draw(r),
+                             .dim_value = dim_draw(r),
                              .map = rule_maps[rng_below(r, COUNT_OF(rule_maps))]};
     if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
     if (form <= FORM_GATED_FEATURES) {
@@ -237,8 +171,8 @@ static recurrence draw_recurrence(rng *r, bool *finite)
     *finite = rng_below(r, 2) == 0;
     for (int i = 0; i < OPERANDS && !*finite; i++)
         if (x.in[i] && rng_below(r, 2))
-            spoil(r, x.in[i], operand_floats(&x, (rule_input)i),
-                  operand_axes(&x, (rule_input)i).dim);
+            spoil_floats(r, x.in[i], operand_floats(&x, (rule_input)i),
+                         operand_axes(&x, (rule_input)i).dim);
     return x;
 }
 
@@ -248,7 +182,7 @@ static void fuzz_rule(rng *r)
 {
     bool finite;
     recurrence x = draw_recurrence(r, &finite);
-    linattn_context context = draw_context(r);
+    linattn_context context = context_draw(r);
     recurrence_plan how = {.context = rng_below(r, 2) ? &context : NULL,
                            .layouts = r,
                            .cuts = rng_below(r, 2) ? r : NULL,
@@ -257,7 +191,7 @@ static void fuzz_rule(rng *r)
     recurred actual = recurrence_run(&x, &how);
     const char *name = recurrence_name(&x);
     char law[64];
-    snprintf(law, sizeof law, "seed %" PRIu64, seed_now);
+    snprintf(law, sizeof law, "seed %" PRIu64, fuzz_seed());
     if (finite) {
         check_same_recurred(&x, &actual, &expected, law);
     } else { /* NaN may have different payloads */
@@ -267,12 +201,12 @@ static void fuzz_rule(rng *r)
                           expected.state_bytes / sizeof(float), 16, "%s: state, %s", law, name);
     }
     check_status(linattn_state_check(&x.config, actual.state, actual.state_bytes), LINATTN_OK,
-                 "seed %" PRIu64 ", %s", seed_now, name);
+                 "seed %" PRIu64 ", %s", fuzz_seed(), name);
     float *sums = run_export(&x.config, actual.state);
     for (size_t i = 0; finite && i < actual.count; i++)
-        check(float_is_finite(actual.out[i]), "seed %" PRIu64 ", %s", seed_now, name);
+        check(float_is_finite(actual.out[i]), "seed %" PRIu64 ", %s", fuzz_seed(), name);
     for (size_t i = 0; finite && i < sums_count(&x.config); i++)
-        check(float_is_finite(sums[i]), "seed %" PRIu64 ": sums, %s", seed_now, name);
+        check(float_is_finite(sums[i]), "seed %" PRIu64 ": sums, %s", fuzz_seed(), name);
 }
 
 static void rules(void **state)
@@ -302,20 +236,22 @@ static void fuzz_refused(rng *r)
     if (fault == HUGE) views[which].stride_token = SIZE_MAX / (1 + rng_below(r, 8));
     linattn_gates gates = recurrence_gates_of(&x, views);
     void *memory = run_init(&x.config), *before = pool_copy(memory, bytes);
+    pool_known(out, count * sizeof *out);
     float *out_before = (float *)pool_copy(out, count * sizeof *out);
     linattn_status status = linattn_recurrent(memory, views[IN_Q], views[IN_K], views[IN_V], &gates,
                                               linattn_output_rows(out), x.n, NULL);
     const char *name = recurrence_name(&x);
     check(status != LINATTN_OK, "fault %d of input %d, seed %" PRIu64 ", %s", fault, which,
-          seed_now, name);
+          fuzz_seed(), name);
     if (fault == OVERLAPS)
-        check(status == LINATTN_ERROR_OVERLAP, "status %d, seed %" PRIu64, (int)status, seed_now);
+        check(status == LINATTN_ERROR_OVERLAP, "status %d, seed %" PRIu64, (int)status,
+              fuzz_seed());
     if (fault == HUGE)
-        check(status == LINATTN_ERROR_SIZE, "status %d, seed %" PRIu64, (int)status, seed_now);
+        check(status == LINATTN_ERROR_SIZE, "status %d, seed %" PRIu64, (int)status, fuzz_seed());
     check_same_bytes(memory, before, bytes, "fault %d of input %d, seed %" PRIu64 ", %s", fault,
-                     which, seed_now, name);
+                     which, fuzz_seed(), name);
     check_same_bytes(out, out_before, count * sizeof *out,
-                     "fault %d of input %d, seed %" PRIu64 ", %s", fault, which, seed_now, name);
+                     "fault %d of input %d, seed %" PRIu64 ", %s", fault, which, fuzz_seed(), name);
 }
 
 static void refused_rules(void **state)
@@ -350,7 +286,7 @@ static int draw_enumerator(rng *r, int count)
     return rng_below(r, 12) ? (int)rng_below(r, (size_t)count) : (int)rng_below(r, 1000) - 500;
 }
 
-static float draw_parameter(rng *r) { return rng_below(r, 3) ? 0 : draw_bits(r); }
+static float draw_parameter(rng *r) { return rng_below(r, 3) ? 0 : bits_draw(r); }
 
 /* A projection that is at times too large or not finite; none where it would have to be huge. */
 static void draw_projection(rng *r, linattn_config *config)
@@ -361,7 +297,7 @@ static void draw_projection(rng *r, linattn_config *config)
     if (config->dim_key > MOST || rows > MOST / (config->dim_key | 1) || rng_below(r, 8) == 0)
         return;
     rng_fill(r, projection, rows * config->dim_key, 1e6f);
-    if (rng_below(r, 4) == 0) projection[rng_below(r, rows * config->dim_key + 20)] = draw_bits(r);
+    if (rng_below(r, 4) == 0) projection[rng_below(r, rows * config->dim_key + 20)] = bits_draw(r);
     config->projection = projection;
 }
 
@@ -497,7 +433,7 @@ static void fuzz_config(rng *r)
     check((linattn_config_error(&config) == NULL) == (status == LINATTN_OK), "%s", name);
     if (config_is_good(&config) && !projection_is_good(&config)) return; /* sizes may be told */
     check((status == LINATTN_OK) == (bytes > 0), "status %d, %zu bytes, seed %" PRIu64 ", %s",
-          (int)status, bytes, seed_now, name);
+          (int)status, bytes, fuzz_seed(), name);
     linattn_context context = {parallel_reverse, NULL, draw_size(r, rng_below(r, 9))};
     for (int kind = 0; kind < 2; kind++) {
         size_t workspace = linattn_workspace_size(&config, (linattn_workspace)kind, &context);
@@ -601,13 +537,13 @@ static void fuzz_overlap(rng *r)
     linattn_status status = linattn_query(
         memory, strided(arena + q.start, q.stride_token, q.stride_head),
         strided_output(arena + out.start, out.stride_token, out.stride_head), tokens, NULL);
-    check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
-    check(!overlap || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, seed_now);
-    check(own || !are_interleaved(&q, &out) || status == LINATTN_OK, "seed %" PRIu64, seed_now);
+    check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, fuzz_seed());
+    check(!overlap || status == LINATTN_ERROR_OVERLAP, "seed %" PRIu64, fuzz_seed());
+    check(own || !are_interleaved(&q, &out) || status == LINATTN_OK, "seed %" PRIu64, fuzz_seed());
     for (size_t i = 0; i < ARENA; i++)
         check(float_bits(arena[i]) == float_bits(before[i]) ||
                   (status == LINATTN_OK && (marked[i] & 1)),
-              "seed %" PRIu64 ": float %zu was written", seed_now, i);
+              "seed %" PRIu64 ": float %zu was written", fuzz_seed(), i);
 }
 
 /* ---- Overlaps of many ----------------------------------------------------------------------- */
@@ -733,12 +669,12 @@ static void fuzz_overlap_of_many(rng *r)
         status = linattn_causal_many(states, count, q_view, k_view, v_view, output, tokens, NULL);
     check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP ||
               (broken && status == LINATTN_ERROR_STATE),
-          "status %d, seed %" PRIu64, (int)status, seed_now);
-    check(!overlap || status != LINATTN_OK, "verb %d, seed %" PRIu64, verb, seed_now);
+          "status %d, seed %" PRIu64, (int)status, fuzz_seed());
+    check(!overlap || status != LINATTN_OK, "verb %d, seed %" PRIu64, verb, fuzz_seed());
     for (size_t i = 0; i < CROWD_ARENA; i++)
         check(float_bits(arena[i]) == float_bits(before[i]) ||
                   (status == LINATTN_OK && (marked[i] & (verb == 1 ? OUT : OUT | STATE))),
-              "verb %d, seed %" PRIu64 ": float %zu was written", verb, seed_now, i);
+              "verb %d, seed %" PRIu64 ": float %zu was written", verb, fuzz_seed(), i);
 }
 
 static void overlaps_of_many(void **state)
@@ -753,6 +689,19 @@ static void overlaps(void **state)
     fuzz(fuzz_overlap, 200000, 4);
 }
 
+#ifdef TEST_BYTES
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+    static fuzz_function *const all[] = {fuzz_valid,  fuzz_rule,    fuzz_refused,
+                                         fuzz_config, fuzz_overlap, fuzz_overlap_of_many};
+    fuzz_bytes(all, COUNT_OF(all), bytes, size);
+    return 0;
+}
+
+#else
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -763,3 +712,5 @@ int main(void)
     test_begin();
     return RUN_TESTS("fuzz", tests);
 }
+
+#endif

@@ -49,6 +49,7 @@ static void for_all_problems(uint64_t seed, size_t repeats, void (*law)(const pr
 {
     rng r = {seed}, later = {seed + 1000};
     if (test_quick()) repeats = 1;
+    repeats *= test_long();
     for (size_t i = 0; i < repeats; i++)
         for (int map = 0; map < LINATTN_MAP_COUNT; map++)
             for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {

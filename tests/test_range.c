@@ -15,27 +15,6 @@ static const linattn_feature_map unbounded[] = {LINATTN_MAP_EXP, LINATTN_MAP_SOF
 static const linattn_feature_map polynomial[] = {LINATTN_MAP_ELU1, LINATTN_MAP_IDENTITY,
                                                  LINATTN_MAP_RELU};
 
-/* Any finite float: mostly powers of ten from one end of the range to the other. */
-static float wild(rng *r)
-{
-    static const float magnitudes[] = {3e38f,  FLT_MAX, 1e38f,  1e30f,  1e20f,  1e10f,  3e6f,
-                                       1.5e6f, 1e6f,    1e4f,   1e3f,   100,    10,     1,
-                                       0.1f,   1e-5f,   1e-20f, 1e-38f, 1e-40f, 1e-45f, 0};
-    float magnitude = magnitudes[rng_below(r, COUNT_OF(magnitudes))];
-    return rng_below(r, 2) ? magnitude : -magnitude;
-}
-
-/* Wild to a degree: all elements, one in ten, or everything of one magnitude. */
-static void wild_fill(rng *r, float *x, size_t n)
-{
-    size_t kind = rng_below(r, 3);
-    float common = wild(r);
-    for (size_t i = 0; i < n; i++) {
-        if (kind == 0 || (kind == 1 && rng_below(r, 10) == 0)) x[i] = wild(r);
-        if (kind == 2) x[i] = rng_below(r, 2) ? common : -common;
-    }
-}
-
 /* Wild weights, as far as they are allowed; all of one size, some of one row, or as they should be.
    */
 static void wild_projection(rng *r, problem *p)
@@ -738,7 +717,7 @@ static void softmax_with_wild_scores(void **state)
         linattn_config config = {.heads = 2, .dim_key = 1, .dim_value = 1 + rng_below(&r, 20)};
         problem p = problem_new(config, 20, 20 + rng_below(&r, 60), &r, 3);
         wild_fill(&r, p.k, p.n_k * key_width(&p));
-        for (size_t e = 0; e < 20 * query_width(&p); e++) p.q[e] = wild(&r) < 0 ? -1 : 1e-3f;
+        for (size_t e = 0; e < 20 * query_width(&p); e++) p.q[e] = wild_draw(&r) < 0 ? -1 : 1e-3f;
         for (size_t e = 0; e < p.n_k * value_width(&p); e++) p.v[e] = 1;
         for (int causal = 0; causal < 2; causal++)
             check_within(&p, run_softmax(&p, causal, NULL), "softmax", 20 * output_width(&p),

@@ -1219,6 +1219,32 @@ static void merges_in_order(void **state)
     for_all(32, 12, merge_law);
 }
 
+/* Columns of S beyond dim_value stay zero whatever decays were, so that the next call finds the
+   same bytes on every instruction set. */
+static void merge_of_endless_decays_law(const recurrence *x, rng *r)
+{
+    if (!merges(x)) return;
+    const linattn_config *c = &x->config;
+    size_t m16 = (c->dim_key + 15) / 16 * 16, dv16 = (c->dim_value + 15) / 16 * 16;
+    size_t sums = c->dim_key * dv16, before = 4 * m16 + 16 + dv16;
+    recurrence endless = recurrence_copy(x);
+    for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
+        if (rng_below(r, 2)) endless.in[IN_DECAY][i] = rng_below(r, 2) ? test_infinity : test_nan;
+    void *all = merged(x, state_of(x, 0, x->n / 2), state_of(&endless, x->n / 2, x->n));
+    const float *head = (const float *)all + 32 + before;
+    for (size_t h = 0; h < c->kv_heads; h++, head += before + sums)
+        for (size_t i = 0; i < sums; i++)
+            if (i / (16 * c->dim_key) * 16 + i % 16 >= c->dim_value)
+                check(float_bits(head[i]) == 0, "float %zu of S is %g, %s", i, (double)head[i],
+                      recurrence_name(x));
+}
+
+static void merges_of_endless_decays(void **state)
+{
+    (void)state;
+    for_all(44, 4, merge_of_endless_decays_law);
+}
+
 /* Read out after a merge, nothing in between. */
 static void merge_and_query_law(const recurrence *x, rng *r)
 {
@@ -1768,6 +1794,7 @@ int main(void)
         TEST(sums_are_a_rule),
         TEST(many_sequences),
         TEST(merges_in_order),
+        TEST(merges_of_endless_decays),
         TEST(merges_are_read),
         TEST(merges_with_nothing),
         TEST(sums_come_out_and_go_in),

@@ -1,0 +1,121 @@
+# shellcheck shell=bash
+# Stage of tools/test: libFuzzer's targets, for some seconds each, or with --long for an hour: any
+# sequence of calls, any arguments, files with any bytes, any command line of attend, under the
+# address and undefined-behaviour sanitizers; calls and arguments under the memory sanitizer, too.
+# What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
+# every verb; and with --long ten thousand random problems under every law.
+
+fuzz_seconds=20 fuzz_optimise=-O0
+if ((long)); then fuzz_seconds=3600 fuzz_optimise=-O1; fi
+# Scalar code without the instruction for a multiply-add takes ten times as long.
+fuzz_flags="-std=c11 $fuzz_optimise -g1 -fno-sanitize-recover=all"
+fuzz_flags+=' -fno-sanitize-coverage=trace-cmp'
+if [[ $(uname -m) == x86_64 ]] && has_isa avx2; then fuzz_flags+=' -mfma'; fi
+
+declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
+declare -A fuzz_objects=([calls]='test_calls common oracle fuzz/checks'
+    [arguments]='test_fuzz common oracle fuzz/checks' [files]=fuzz/files [attend]=fuzz/attend)
+
+# An object of a target, of which libFuzzer sees what it reaches.
+fuzz_object() { # SANITIZER FILE
+    # shellcheck disable=SC2086
+    target "$work/fuzz/$1/$2.o" clang $fuzz_flags \
+        -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]} $warnings -Wno-unused-function \
+        -DTEST_BYTES -DLINATTN__IMPLEMENTED -I . -c "tests/$2.c" -o "$work/fuzz/$1/$2.o"
+}
+
+# The memory sanitizer knows few intrinsics of AVX-512, and some of AVX2 as what they are optimised
+# to.
+declare -A fuzz_options=([address]='' [memory]='-O1 -DLINATTN_NO_AVX512')
+
+fuzz_library() { # SANITIZER
+    # shellcheck disable=SC2086
+    target "$work/fuzz/$1/linattn.o" clang $fuzz_flags \
+        -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]} ${fuzz_options[$1]} -I . \
+        -c tests/linattn.c \
+        -o "$work/fuzz/$1/linattn.o"
+}
+
+fuzz_program() { # SANITIZER PROGRAM OBJECT...
+    local sanitizer=$1 program=$2
+    shift 2
+    await "$@"
+    clang -fsanitize=fuzzer,"${fuzz_sanitizers[$sanitizer]}" "$@" -o "$program" -lm -pthread
+}
+
+# Begins with the seeds, and says how many inputs were run in all. Programs work in a folder in
+# memory, where there is one, as attend waits until its outputs are on the disk.
+fuzz_run() { # PROGRAM NAME
+    local folder=$work/fuzz/$2 scratch status=0 options='-max_len=300 -close_fd_mask=1'
+    # What the programs have to say is not worth keeping, what the checks say is.
+    case $2 in files-* | attend-*) options='-max_len=4096 -close_fd_mask=3' ;; esac
+    await "$1"
+    mkdir -p "$folder/corpus"
+    scratch=$(mktemp -d /dev/shm/linattn-XXXXXX 2>/dev/null || mktemp -d)
+    export LINATTN_TEST_QUICK=1 UBSAN_OPTIONS=print_stacktrace=1
+    export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16
+    # shellcheck disable=SC2086
+    (cd "$scratch" && "$1" $options -max_total_time="$fuzz_seconds" -timeout=60 \
+        -rss_limit_mb=4096 -entropic=0 -print_final_stats=1 -artifact_prefix="$folder/" \
+        "$folder/corpus" "$root/tests/fuzz/seeds/${2%-*}") \
+        >"$folder/log" 2>&1 || status=$?
+    rm -rf "$scratch"
+    grep -E 'number_of_executed|average_exec|DONE' "$folder/log" || true
+    if ((status)); then grep -av 'NEW\|REDUCE\|RELOAD\|pulse' "$folder/log" | tail -n 50; fi
+    return $status
+}
+
+fuzz_target() { # SANITIZER NAME
+    local program=$work/fuzz/$1/fuzz_$2 file objects=
+    for file in ${fuzz_objects[$2]}; do
+        fuzz_object "$1" "$file"
+        objects+=" $work/fuzz/$1/$file.o"
+    done
+    # shellcheck disable=SC2086
+    target "$program" fuzz_program "$1" "$program" $objects "$work/fuzz/$1/linattn.o"
+    job "fuzz / $2, $1 sanitizer" fuzz_run "$program" "$2-$1"
+}
+
+# It knows no AVX-512, and reports a processor without.
+fuzz_memcheck() { # PROGRAM TESTS
+    await "$1"
+    LINATTN_TEST_ONLY=$2 valgrind --quiet --error-exitcode=1 --track-origins=yes "$1"
+}
+
+fuzz_verbs() {
+    local program=$work/bin/memcheck/test_calls file objects=
+    for file in $shared_files test_calls; do
+        test_object gcc "$file"
+        objects+=" $work/tests-gcc/$file.o"
+    done
+    library memcheck gcc '-std=c99 -O1 -g'
+    # shellcheck disable=SC2086
+    target "$program" link_test "$program" gcc '' $objects "$work/lib/memcheck.o"
+    job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
+}
+
+# Every rounding, flushing, exceptions unmasked, a program linked with -ffast-math.
+run_hostile hostile gcc "$host_isas" 'golden exp verbs softmax nystrom laws recurrent range random'
+
+if [[ $compilers != *clang* ]]; then
+    report_not_run fuzz 'clang is not installed'
+elif ! echo 'int LLVMFuzzerTestOneInput(const char *b, long n) { return b == 0 && n; }' |
+    clang -fsanitize=fuzzer,address -x c - -o "$work/probe" >"$work/probe.log" 2>&1; then
+    report_not_run fuzz "clang has no libFuzzer here (see $work/probe.log)"
+else
+    for sanitizer in address memory; do fuzz_library $sanitizer; done
+    for name in calls arguments files attend; do fuzz_target address $name; done
+    for name in calls arguments; do fuzz_target memory $name; done
+fi
+if command -v valgrind >/dev/null; then
+    fuzz_verbs
+else
+    report_not_run 'fuzz / every verb under valgrind' 'it is not installed'
+fi
+if ((long)); then
+    time_limit=14400
+    library long gcc '-std=c99 -O2'
+    run_tests long gcc '' "$host_isas" 'laws fuzz calls' LINATTN_TEST_LONG=30
+    wait_for_jobs
+    time_limit=300
+fi
