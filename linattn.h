@@ -572,8 +572,8 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
    Errors: NULL, SIZE, CONFIG (linattn_config_error says which field), ELEMENT, UNSUPPORTED,
    OVERLAP, WORKSPACE.
    Cost: 2 (dim_key + dim_value) flops and one exp per query, visible key and head; at (128,128) a
-   soft cap takes some 15 % more, slopes 10 %. Operands of 16 bits: prefill takes 5 to 10 % more,
-   decode steps over long caches are up to twice as fast. */
+   soft cap takes some 15 % more, slopes 5 %. With keys and values of 16 bits a prefill takes as
+   long, and a decode step over a long cache two thirds of the time. */
 LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q,
                                            linattn_view k, linattn_view v, size_t n_k,
                                            linattn_output out, int causal, void *workspace,

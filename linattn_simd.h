@@ -5845,11 +5845,14 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
         if (few) la_fetch_rows(x, j, end);
         if (x->k_element != LINATTN_F32 && !(few && w->lanes <= 2))
             la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
-        a.count = count;
         if (!few) a.a = la_values(x, w, count, &a.a_row);
-        for (i = 0; i < tiles; i++)
-            if (w->index[0] < w[i].first + w[i].last || w->index[0] < x->shown)
-                la_exact_keys(x, w + i, count, &a, few, NQ);
+        for (i = 0; i < tiles; i++) {
+            const size_t seen = w[i].first + w[i].last;
+            a.count = count; /* but for what lies beyond all that the tile sees */
+            while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
+                a.count--;
+            if (a.count) la_exact_keys(x, w + i, a.count, &a, few, NQ);
+        }
     }
     for (i = 0; i < tiles; i++) la_exact_end(x, w + i, NQ * LA_W);
 }
