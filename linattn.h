@@ -40,8 +40,7 @@
    LIMITS
    - float32; exact attention takes f16 and bf16 operands, too. Little or big endian, but a state
      moves only between machines of one byte order.
-   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 4, a
-     window beside vector code 4.5, a rule 5.
+   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
      elu1 against double, random tokens; one and the same token again and again:
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
@@ -786,8 +785,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_SCALAR 1
 #endif
 #else
-/* Only the instruction sets that the compiler's flags allow: where clang plays Microsoft's compiler,
-   its own headers had no others. */
+/* Only the instruction sets that the compiler's flags allow: where clang plays Microsoft's
+   compiler, its own headers had no others. */
 #if defined(LINATTN_NO_DISPATCH) ||                                                                \
     (defined(_MSC_VER) && defined(__clang__) && __clang_major__ < 19)
 #define LINATTN__BY_FLAGS 1
@@ -1192,8 +1191,8 @@ LINATTN__INLINE float linattn__fma(float a, float b, float c)
     return (float)(product + (double)c);
 }
 #else
-/* Without hardware: the product is exact in double. Where two floats are equally near to the sum, it
-   ends in 28 zeros; any other is rounded rightly, whatever it has lost. There the sum's error is
+/* Without hardware: the product is exact in double. Where two floats are equally near to the sum,
+   it ends in 28 zeros; any other is rounded rightly, whatever it has lost. There the sum's error is
    found by TwoSum and folded into its last bit (round to odd). Inline it would treble the code. */
 static LINATTN__NOINLINE float linattn__fma(float a, float b, float c)
 {
@@ -2306,7 +2305,6 @@ static linattn_status linattn__take_heads(const linattn_config *c, size_t heads,
     s->dv = c->dim_value ? c->dim_value : c->dim_key;
     s->scale = c->scale;
     s->rule = LINATTN_RULE_SUM;
-    s->precision = LINATTN_PRECISION_PLAIN;
     s->key_group = 1;
     if (c->landmarks > LINATTN_MAX_DIM)
         return linattn__refuse(s, LINATTN__REFUSED_LANDMARKS, LINATTN_ERROR_SIZE);

@@ -1884,6 +1884,25 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
 }
 #endif
 
+#if LINATTN__HAS_COMPENSATED
+/* What the past adds to the denominators of a run's queries of one head. (Calls of it that are not
+   inlined gcc 12 takes to have no effect.) */
+LINATTN__INLINE void la_past_denominators(const linattn__span *s, la_scratch *w, const la_chunk *c)
+{
+    size_t t, f;
+    if (s->params->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(s->params->map)) return;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        float z[LA_W];
+        la_past_z(s, f, z);
+        for (t = c->row0 + c->t; t < c->row0 + c->end; t++) {
+            float *const den = w->den + t * 16 + f % 16;
+            const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
+            la_store(den, la_fma(phi, la_load(z), la_load(den)));
+        }
+    }
+}
+#endif
+
 /* Maps a run of a chunk into scratch. The usual maps are compile-time constants where vectors are
    whole, so that their branches stand outside the loops; one copy does all the rest. */
 static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, const la_chunk *c,
@@ -1895,6 +1914,9 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
     if (!feature) f = keys ? la_stage_wide(s, w, c, 1) : la_stage_wide(s, w, c, 0);
 #endif
     for (; f < c->f1; f += LA_W) la_stage_vectors(s, w, c, f, keys, s->params->map, feature, 1);
+#if LINATTN__HAS_COMPENSATED
+    if (s->past) la_past_denominators(s, w, c);
+#endif
 }
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite. */
@@ -2453,23 +2475,6 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
 }
 
 #if LINATTN__HAS_COMPENSATED
-/* What the past adds to the denominators of a run's queries of one head. */
-static LINATTN__NOINLINE void la_past_denominators(const linattn__span *s, la_scratch *w,
-                                                   const la_chunk *c)
-{
-    size_t t, f;
-    if (s->params->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(s->params->map)) return;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        float z[LA_W];
-        la_past_z(s, f, z);
-        for (t = c->row0 + c->t; t < c->row0 + c->end; t++) {
-            float *const den = w->den + t * 16 + f % 16;
-            const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
-            la_store(den, la_fma(phi, la_load(z), la_load(den)));
-        }
-    }
-}
-
 /* The weights of a run's queries, now for the rows of the past. */
 static LINATTN__NOINLINE void la_past_weights(const linattn__span *s, la_scratch *w,
                                               const la_chunk *c, size_t heads)
@@ -2524,9 +2529,6 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->fresh = g == 0;
         if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
         la_stage(s, w, c, keys);
-#if LINATTN__HAS_COMPENSATED
-        if (s->past) la_past_denominators(s, w, c);
-#endif
         if (c->last) la_finish(s, w, c);
     }
     a->begin = c->t;

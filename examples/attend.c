@@ -52,10 +52,10 @@ static const char general_help[] =
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
     "  --state-out F       save the state after the last key, in the same manner as --out, with a\n"
-    "                      checksum. (If attend is killed while it writes, the old files stay, "
-    "and\n"
-    "                      beside them perhaps some named .attend*.tmp, which may be removed)\n"
-    "\n"
+    "                      checksum. (If attend is killed while it writes, the old files stay,\n"
+    "                      and beside them perhaps .attend*.tmp, which may be removed)\n"
+    "\n";
+static const char methods_help[] =
     "Linear and exact attention only:\n"
     "  --window W          token i sees keys i-W+1..i only. Without --causal i-W+1..i+W-1: then\n"
     "                      as many queries as keys are needed, and no --split or state is taken\n"
@@ -63,9 +63,8 @@ static const char general_help[] =
     "--attention softmax only:\n"
     "  --sinks N           and the first N keys beside a window\n"
     "  --soft-cap X        scores become X tanh(score / X), as in Gemma 2\n"
-    "  --alibi F           a .npy file of shape (heads,): slopes of ALiBi. Needs as many queries "
-    "as\n"
-    "                      keys, and with --split --causal\n"
+    "  --alibi F           a .npy file of shape (heads,): slopes of ALiBi. Needs as many\n"
+    "                      queries as keys, and with --split --causal\n"
     "\n"
     "Maps favor, favor-simple and favor-hyperbolic, exp(q.k) by random features, only:\n"
     "  --features M        rows of the projection (default: 4 dim)\n"
@@ -1103,8 +1102,9 @@ static void run_and_write(task *t, const options *given)
 
 int main(int argc, char **argv)
 {
-    char help[sizeof general_help + sizeof rules_help]; /* C has no literals as long as both */
-    snprintf(help, sizeof help, "%s%s", general_help, rules_help);
+    /* C has no literals as long as all */
+    char help[sizeof general_help + sizeof methods_help + sizeof rules_help];
+    snprintf(help, sizeof help, "%s%s%s", general_help, methods_help, rules_help);
     options given = {option_names, OPTION_COUNT, OPTION_CAUSAL, help, {NULL}};
     read_options(&given, argc, argv);
     check_conflicts(&given);

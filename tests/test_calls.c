@@ -1,9 +1,10 @@
 /* Any sequence of calls on a few states, under any config. Each state has a twin, which only sees
    dense operands, scalar code, no cuts, no threads and the environment of IEEE 754; the state
    itself lies anywhere, and is called from any instruction set and under any floating-point
-   environment of the host. After each call both have the same bits, inputs are what they were, nothing beside the
-   outputs was written, and the environment is the host's, sticky flags among it; what the manual
-   promises to be finite is. In between come calls that are refused, which write nothing. */
+   environment of the host. After each call both have the same bits, inputs are what they were,
+   nothing beside the outputs was written, and the environment is the host's, sticky flags among it;
+   what the manual promises to be finite is. In between come calls that are refused, which write
+   nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -118,7 +118,7 @@ static void fuzz_one_exact(rng *r)
     narrow(of.q, p.q, p.n_q * query_width(&p));
     narrow(of.k, p.k, p.n_k * key_width(&p));
     narrow(of.v, p.v, p.n_k * value_width(&p));
-    linattn_context context = draw_context(r);
+    linattn_context context = context_draw(r);
     plan how = {.context = rng_below(r, 2) ? &context : NULL,
                 .q = layout_random(r),
                 .k = layout_random(r),
@@ -132,10 +132,10 @@ static void fuzz_one_exact(rng *r)
     check_status(linattn_isa_select(isa), LINATTN_OK, "isa");
     float *actual = run_exact(&p, of, causal, &how);
     check_same_floats(actual, expected, p.n_q * output_width(&p), output_width(&p),
-                      "seed %" PRIu64 ", causal %d, elements %d %d %d, %s", seed_now, causal,
+                      "seed %" PRIu64 ", causal %d, elements %d %d %d, %s", fuzz_seed(), causal,
                       (int)of.q, (int)of.k, (int)of.v, problem_name(&p));
     for (size_t i = 0; finite && i < p.n_q * output_width(&p); i++)
-        check(float_is_finite(actual[i]), "seed %" PRIu64 ", %s", seed_now, problem_name(&p));
+        check(float_is_finite(actual[i]), "seed %" PRIu64 ", %s", fuzz_seed(), problem_name(&p));
 }
 
 static void exact_attention(void **state)
