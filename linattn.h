@@ -5179,11 +5179,13 @@ typedef struct linattn__exact {
     const float *slopes; /* of the group's heads, or NULL */
 } linattn__exact;
 
+#define LINATTN__EXACT_LISTS (LINATTN__EXACT_KEYS * (2 + sizeof(size_t) / sizeof(float)))
 #define LINATTN__EXACT_P ((LINATTN__EXACT_KEYS + 8) * LINATTN__EXACT_LANES)
 
 static size_t linattn__exact_floats(size_t d, size_t dv)
 {
-    return LINATTN__EXACT_P + (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
+    return LINATTN__EXACT_LISTS + LINATTN__EXACT_P +
+           (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
 }
 
 /* What lies `count` elements on. */
@@ -6256,6 +6258,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
+#undef LINATTN__EXACT_LISTS
 #undef LINATTN__EXACT_P
 #undef LINATTN__EXACT_QUERIES
 #undef LINATTN__EXPDEF

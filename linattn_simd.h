@@ -5871,15 +5871,14 @@ static void la_softmax(const linattn__exact *x)
 {
     const int shared = x->k_element != LINATTN_F32 || x->v_element != LINATTN_F32;
     la_exact_scratch w[LA_EXACT_TILES];
-    float order[LINATTN__EXACT_KEYS], late[LINATTN__EXACT_KEYS];
-    size_t index[LINATTN__EXACT_KEYS], i, t, tiles;
-    w->p = x->scratch;
+    size_t i, t, tiles;
+    w->index = (size_t *)(void *)x->scratch;
+    w->order = x->scratch + LINATTN__EXACT_LISTS - 2 * LINATTN__EXACT_KEYS;
+    w->late = w->order + LINATTN__EXACT_KEYS;
+    w->p = x->scratch + LINATTN__EXACT_LISTS;
     w->v = w->p + LINATTN__EXACT_P;
     w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
     w->q = w->k + LINATTN__EXACT_KEYS * x->d;
-    w->order = order;
-    w->late = late;
-    w->index = index;
     for (t = 0; t < LA_EXACT_TILES; t++) {
         w[t] = w[0];
         w[t].q = w->q + t * LA_EXACT_LANES * (x->d + x->dv);
