@@ -1093,21 +1093,21 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_W 4
 #define la_vec v128_t
 #define la_mask v128_t
-#define LA_CAUSAL_TOKENS 6
-#define LA_CAUSAL_FEW 2
+#define LA_CAUSAL_TOKENS 3
+#define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
-#define LA_GROUP_TOKENS 4
+#define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
-#define LA_QUERY_FEW 2
-#define LA_QUERY_VECS 4
-#define LA_UPDATE_ROWS 8
+#define LA_QUERY_FEW 4
+#define LA_QUERY_VECS 2
+#define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
-#define LA_EXACT_VECS 3
+#define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_PART 64
 #define LA_STEP 128
-#define LA_GENERAL_VECS 4
+#define LA_GENERAL_VECS 2
 
 LINATTN__INLINE la_vec la_zero(void) { return wasm_f32x4_splat(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return wasm_f32x4_splat(x); }
