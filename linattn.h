@@ -46,7 +46,7 @@
      for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
      MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
    - WebAssembly: -msimd128 (clang >= 11) for vectors, which multiply and add in double and then
-     look for what was rounded; -mrelaxed-simd (clang >= 16) is 10 to 15 times as fast again, where
+     look for what was rounded; -mrelaxed-simd (clang >= 16) is 4 to 13 times as fast again, where
      the engine has FMA, which the first call finds out. A module with instructions that an engine
      lacks does not load.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
