@@ -1107,7 +1107,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_BLOCK 24
 #define LA_PART 64
 #define LA_STEP 128
-#define LA_GENERAL_VECS 2
+#define LA_GENERAL_VECS 4
 
 LINATTN__INLINE la_vec la_zero(void) { return wasm_f32x4_splat(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return wasm_f32x4_splat(x); }
