@@ -700,7 +700,15 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
 #if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+LINATTN__INLINE float la_sqrt(float x)
+{
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+    return x;
+#else
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#endif
+}
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return m; }
 #ifdef LINATTN_USE_SLEEF
@@ -892,7 +900,15 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     }
 }
 #if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+LINATTN__INLINE float la_sqrt(float x)
+{
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+    return x;
+#else
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#endif
+}
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)_mm256_movemask_ps(m); }
 #ifdef LINATTN_USE_SLEEF
