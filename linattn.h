@@ -22,8 +22,9 @@
    sequence into calls gives the same bits. Copying the bytes of the state saves it.
 
    WHAT IS PROMISED
-   - The same bits for scalar, AVX2, AVX-512 and NEON, for every cut of a sequence into calls, every
-     thread count, gcc and clang, C and C++, -O0 to -O3 -march=native -ffast-math. (Not the bits of
+   - The same bits for scalar, AVX2, AVX-512, NEON and WebAssembly's vectors, for every cut of a
+     sequence into calls, every thread count, gcc and clang, C and C++, -O0 to -O3 -march=native
+     -ffast-math. (Not the bits of
      a NaN's payload, and not under LINATTN_USE_SLEEF or LINATTN_SCALAR_FAST, which say so.)
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
@@ -49,6 +50,10 @@
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions, or MSVC: AVX2 and AVX-512
      for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
      MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
+   - WebAssembly: -msimd128 (clang >= 11) for vectors, which multiply and add in double and then
+     look for what was rounded; -mrelaxed-simd (clang >= 16) is 4 to 13 times as fast again, where
+     the engine has FMA, which the first call finds out. A module with instructions that an engine
+     lacks does not load.
    - Every dimension is at most LINATTN_MAX_DIM, heads are at most LINATTN_MAX_HEADS.
    - The first call of a process asks the CPU what it is: up to 60 us in a virtual machine. For
      threads with a deadline call linattn_isa_active() before; it is all the warm-up there is.
@@ -69,7 +74,7 @@
                             -mfma, -mavx512f; /arch:AVX2), called directly, no CPUID. Smallest fast
                             build; it crashes on a CPU without that instruction set.
    LINATTN_SCALAR_FAST      Scalar code without hardware FMA multiplies and adds in double, rather
-                            than through an exact fma: about 6 times as fast there. It rounds twice,
+                            than through an exact fma: about 3 times as fast there. It rounds twice,
                             so that its bits may differ from all others, rarely and by one unit.
                             Does nothing where the compiler has a hardware FMA.
    LINATTN_USE_SLEEF        Every exp is SLEEF's (1.0 ULP) of the same width; link with -lsleef.
@@ -763,7 +768,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__ISA_RELAXED 6
 
 /* A WebAssembly module has the instructions that it was compiled with, or does not load. */
-#if defined(__wasm_simd128__) && LINATTN__GNU && !defined(LINATTN_SCALAR_ONLY)
+#if defined(__wasm_simd128__) && LINATTN__GNU && !defined(LINATTN_SCALAR_ONLY) &&                  \
+    !defined(LINATTN_USE_SLEEF)
 #define LINATTN__HAS_SIMD128 1
 #else
 #define LINATTN__HAS_SIMD128 0

@@ -741,7 +741,15 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 }
 #endif
 #if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+LINATTN__INLINE float la_sqrt(float x)
+{
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+    return x;
+#else
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#endif
+}
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return m; }
 #ifdef LINATTN_USE_SLEEF
@@ -941,7 +949,15 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 }
 #endif
 #if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+LINATTN__INLINE float la_sqrt(float x)
+{
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+    return x;
+#else
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#endif
+}
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)_mm256_movemask_ps(m); }
 #ifdef LINATTN_USE_SLEEF
@@ -1151,16 +1167,16 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_W 4
 #define la_vec v128_t
 #define la_mask v128_t
-#define LA_CAUSAL_TOKENS 6
-#define LA_CAUSAL_FEW 2
+#define LA_CAUSAL_TOKENS 3
+#define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
-#define LA_GROUP_TOKENS 4
+#define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
-#define LA_QUERY_FEW 2
-#define LA_QUERY_VECS 4
-#define LA_UPDATE_ROWS 8
+#define LA_QUERY_FEW 4
+#define LA_QUERY_VECS 2
+#define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
-#define LA_EXACT_VECS 3
+#define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_PART 64

@@ -1,5 +1,4 @@
-/* What linattn.h needs of MSVC's <arm_neon.h>, see intrin.h: one type for all vectors of a
-   width. */
+/* What linattn.h needs of MSVC's <arm_neon.h>, see intrin.h: one type for vectors of a width. */
 #ifndef ARM_NEON_H
 #define ARM_NEON_H
 

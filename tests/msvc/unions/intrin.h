@@ -1,6 +1,5 @@
 /* What linattn.h needs of MSVC's <intrin.h>, declared as it is there: vectors are unions, which
-   have
-   no operators and are cast to nothing, and intrinsics are functions. For a look at the syntax. */
+   have no operators and are cast to nothing, and intrinsics are functions. Nothing can run it. */
 #ifndef INTRIN_H
 #define INTRIN_H
 
