@@ -2136,7 +2136,10 @@ typedef struct linattn__shape {
     linattn__refusal refused; /* where reading it failed */
     size_t heads, kv_heads, group, d, m, dv;
     size_t key_group; /* states that read each head of q and k */
-    int rule, map, norm, source, precision;
+    int rule, map, norm, source;
+#if LINATTN__HAS_COMPENSATED
+    int precision;
+#endif
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
     size_t window;           /* 0: none */
@@ -2195,8 +2198,9 @@ static void linattn__measure_state(linattn__shape *s, size_t window)
 #if LINATTN__HAS_RECURRENT
     if (s->rule) s->head_floats = linattn__plus(s->head_floats, linattn__rule_floats(s));
 #endif
-    if (LINATTN__HAS_COMPENSATED && s->precision)
-        s->head_floats = linattn__plus(s->head_floats, s->head_floats);
+#if LINATTN__HAS_COMPENSATED
+    if (s->precision) s->head_floats = linattn__plus(s->head_floats, s->head_floats);
+#endif
 #if LINATTN__HAS_WINDOW
     if (window) s->head_floats = linattn__band_floats(s, window);
 #else
@@ -2255,11 +2259,6 @@ static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape 
         return linattn__refuse(s, LINATTN__REFUSED_PRECISION_RULE, LINATTN_ERROR_UNSUPPORTED);
     return LINATTN_OK;
 }
-#else
-LINATTN__INLINE linattn_status linattn__check_precision(linattn__shape *s)
-{
-    return linattn__refuse(s, LINATTN__REFUSED_BUILD_PRECISION, LINATTN_ERROR_UNSUPPORTED);
-}
 #endif
 
 /* The map, the normaliser and the rule, and what a state of these takes. */
@@ -2282,10 +2281,12 @@ static linattn_status linattn__check_map(linattn__shape *s)
         const linattn_status status = linattn__check_rule(s);
         if (status != LINATTN_OK) return status;
     }
+#if LINATTN__HAS_COMPENSATED
     if (s->precision) {
         const linattn_status status = linattn__check_precision(s);
         if (status != LINATTN_OK) return status;
     }
+#endif
     s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
     s->m = s->d;
     s->shared_floats = 0;
@@ -2398,7 +2399,12 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->features = c->features;
     s->degree = c->degree;
     s->window = c->window;
+#if LINATTN__HAS_COMPENSATED
     s->precision = (int)c->precision;
+#else
+    if (c->precision)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_PRECISION, LINATTN_ERROR_UNSUPPORTED);
+#endif
     return linattn__check_map(s);
 }
 
@@ -2694,7 +2700,9 @@ typedef struct linattn__header {
     uint32_t scale, epsilon; /* bits */
     uint32_t features, degree, window;
     uint32_t rule, key_heads; /* key_heads: 0 for kv_heads */
-    uint32_t precision;
+#if LINATTN__HAS_COMPENSATED
+    uint32_t precision; /* 0 where it is left out, and the bytes tell */
+#endif
 } linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
 LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn__header *h)
@@ -2717,7 +2725,9 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->degree = (uint32_t)s->degree;
     h->window = (uint32_t)s->window;
     h->rule = (uint32_t)s->rule;
+#if LINATTN__HAS_COMPENSATED
     h->precision = (uint32_t)s->precision;
+#endif
     h->key_heads = s->key_group > 1 ? (uint32_t)(s->kv_heads / s->key_group) : 0;
 }
 
@@ -2748,7 +2758,7 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
     uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
                       (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
     size_t i;
-    for (i = 0; i < 14; i++) differ |= x[i] ^ y[i];
+    for (i = 0; i < 13 + LINATTN__HAS_COMPENSATED; i++) differ |= x[i] ^ y[i];
     return differ == 0;
 }
 
@@ -2781,7 +2791,9 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
     s->degree = h->degree;
     s->window = h->window;
     s->rule = (int)h->rule;
+#if LINATTN__HAS_COMPENSATED
     s->precision = (int)h->precision;
+#endif
     s->key_group = 1;
     if (h->key_heads) {
         if (s->rule == LINATTN_RULE_SUM || h->key_heads >= h->kv_heads ||
@@ -2850,8 +2862,10 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
 #endif
         if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
-        if (LINATTN__HAS_COMPENSATED && s->precision && linattn__has_exponents(s))
+#if LINATTN__HAS_COMPENSATED
+        if (s->precision && linattn__has_exponents(s))
             for (i = 0; i < m16; i++) p[floats / 2 + m16 + i] = -LINATTN__INF;
+#endif
 #if LINATTN__HAS_RECURRENT
         if (s->rule) linattn__clear_rule(p, m16);
 #endif
@@ -2931,9 +2945,9 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__heads_valid(const linattn__s
     for (head = 0; head < s->kv_heads; head++) {
         float *const at = linattn__head(state, s, head);
         if (!linattn__exponents_valid(at + m16, m16)) return 0;
-        if (LINATTN__HAS_COMPENSATED && s->precision &&
-            !linattn__exponents_valid(at + s->head_floats / 2 + m16, m16))
-            return 0;
+#if LINATTN__HAS_COMPENSATED
+        if (s->precision && !linattn__exponents_valid(at + s->head_floats / 2 + m16, m16)) return 0;
+#endif
 #if LINATTN__HAS_WINDOW
         if (s->window && !linattn__band_valid(s, at)) return 0;
 #endif
@@ -4625,7 +4639,11 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
     x->z = linattn__head(at, &x->s, head);
     x->e = x->z + linattn__round16(x->s.m);
     x->sums = x->e + linattn__round16(x->s.m);
-    x->past = LINATTN__HAS_COMPENSATED && x->s.precision ? x->s.head_floats / 2 : 0;
+#if LINATTN__HAS_COMPENSATED
+    x->past = x->s.precision ? x->s.head_floats / 2 : 0;
+#else
+    x->past = 0;
+#endif
     x->exponents = linattn__has_exponents(&x->s);
     x->factor = x->exponents ? x->p.rest_root : 1.0f;
     if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
