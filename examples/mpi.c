@@ -44,8 +44,9 @@
    summed up one after another, and T calls of linattn_causal. Its bits are not those of one pass,
    so it is left to the caller. What the library does itself (--by columns) has the bits of one
    pass: it splits heads, and columns of values in panels of 16, each of which needs all features.
-   One head of 64 x 64 has 4 panels. Measured as the longest of the T jobs against one call in one
-   thread (AVX-512, operands in the caches), that is so many times as fast:
+   One head of 64 x 64 has 4 panels. So many times as fast as one call in one thread (AVX-512,
+   operands in the caches): by columns as measured, the longest of the T jobs; by tokens as computed
+   from the u and a measured, T a / (u + a):
 
        threads        2       3       4       8
        columns      1.7     1.7     2.4     2.4
