@@ -697,7 +697,8 @@ static void masked_law(const problem *given, rng *r)
     problem p = *given;
     p.n_q = p.n_k = p.n_q < p.n_k ? p.n_q : p.n_k;
     if (!map_masks(p.config.map) || p.config.normaliser == LINATTN_NORM_LENGTH) return;
-    p.config.window = 0; /* where masked tokens have their places */
+    p.config.window = 0; /* where masked tokens have their places, as among those that are folded */
+    p.config.precision = LINATTN_PRECISION_PLAIN;
     size_t *some = (size_t *)pool_take(p.n_k * sizeof *some), width = output_width(&p);
     problem masked = with_masked_tokens(&p, r, some);
     outcome expected = run_all(&p, NULL), actual = run_all(&masked, NULL);
