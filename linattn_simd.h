@@ -1118,10 +1118,20 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
 #if LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
+#if LINATTN__MSVC /* which has no words for halves that all its versions know */
+    uint16_t half[4];
+    float x[4];
+    int i;
+    linattn__copy(half, p, sizeof half);
+    for (i = 0; i < 4; i++)
+        x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
+    return la_load(x);
+#else
     uint16x4_t half;
     linattn__copy(&half, p, sizeof half);
     if (!bf) return vcvt_f32_f16(vreinterpret_f16_u16(half));
     return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+#endif
 }
 #endif
 #if LINATTN__HAS_UNIT

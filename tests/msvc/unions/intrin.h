@@ -35,6 +35,9 @@ typedef struct __m256d {
 typedef struct __m512d {
     double d[8];
 } __m512d;
+typedef union __m128i {
+    int64_t i[2];
+} __m128i;
 typedef union __m256i {
     int64_t i[4];
 } __m256i;
@@ -80,6 +83,12 @@ __m256d _mm256_mul_pd(__m256d, __m256d), _mm256_div_pd(__m256d, __m256d);
 __m256d _mm256_unpacklo_pd(__m256d, __m256d), _mm256_unpackhi_pd(__m256d, __m256d);
 __m256d _mm256_cmp_pd(__m256d, __m256d, const int), _mm256_fmadd_pd(__m256d, __m256d, __m256d);
 void _mm256_storeu_pd(double *, __m256d);
+
+__m128i _mm_loadu_si128(const __m128i *);
+__m256 _mm256_cvtph_ps(__m128i);
+__m256i _mm256_loadu_si256(const __m256i *), _mm256_cvtepu16_epi32(__m128i);
+__m512 _mm512_cvtph_ps(__m256i), _mm512_castsi512_ps(__m512i);
+__m512i _mm512_slli_epi32(__m512i, unsigned), _mm512_cvtepu16_epi32(__m256i);
 
 __m256i _mm256_set1_epi32(int), _mm256_setr_epi32(int, int, int, int, int, int, int, int);
 __m256i _mm256_castps_si256(__m256), _mm256_castpd_si256(__m256d), _mm256_cvtps_epi32(__m256);
