@@ -2325,8 +2325,8 @@ LINATTN__INLINE int linattn__is_exact(const linattn_config *c)
     return c->sinks || linattn__to_bits(c->soft_cap) << 1 || c->alibi_slopes;
 }
 
-static LINATTN__NOINLINE linattn_status linattn__refuse_exact(const linattn_config *c,
-                                                              linattn__shape *s)
+static LINATTN__NOINLINE linattn_status linattn__refuse_scores(const linattn_config *c,
+                                                               linattn__shape *s)
 {
     linattn__refusal why = LINATTN__REFUSED_EXACT_SLOPES;
     if (linattn__to_bits(c->soft_cap) << 1) why = LINATTN__REFUSED_EXACT_SOFT_CAP;
@@ -2393,7 +2393,7 @@ static linattn_status linattn__read_config(const linattn_config *c, linattn__sha
     s->rule = (int)c->rule;
     if (c->key_heads) status = linattn__read_key_heads(c->key_heads, s);
     if (status != LINATTN_OK) return status;
-    if (linattn__is_exact(c)) return linattn__refuse_exact(c, s);
+    if (linattn__is_exact(c)) return linattn__refuse_scores(c, s);
     s->map = (int)c->map;
     s->norm = (int)c->normaliser;
     s->epsilon = c->epsilon;
