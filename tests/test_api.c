@@ -1096,7 +1096,8 @@ static void fields_of_exact_attention(void **state)
     for (size_t i = 0; i < count; i++) {
         const linattn_config *c = &list[i].config;
         const char *why = linattn_config_error(c), *name = config_name(c);
-        check(why && strncmp(why, list[i].field, strlen(list[i].field)) == 0, "%s, %s", why, name);
+        check(why && strncmp(why, list[i].field, strlen(list[i].field)) == 0, "%s, %s",
+              why ? why : "none", name);
         check((strstr(why, "exact attention") != NULL) == (list[i].exact == LINATTN_OK), "%s, %s",
               why, name);
         check_status(linattn_config_check(c), LINATTN_ERROR_UNSUPPORTED, "%s", name);
