@@ -34,7 +34,8 @@ static void read_array(void)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-    static const npy_layout layouts[] = {{1, 4, "up to four axes"}, {2, 3, "two or three axes"}};
+    static const npy_layout layouts[] = {{1, 4, "up to four axes", NULL},
+                                         {2, 3, "two or three axes", NULL}};
     if (size == 0) return 0;
     given.path = "file";
     given.layout = layouts[bytes[0] % 2];
