@@ -800,8 +800,9 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__BY_FLAGS 0
 #endif
-/* /arch:AVX2 is one flag for both. */
-#if defined(__AVX2__) && (defined(__FMA__) || LINATTN__MSVC)
+/* /arch:AVX2 is one flag for all. Halves are asked for where flags alone make them known. */
+#if defined(__AVX2__) &&                                                                           \
+    (LINATTN__MSVC || (defined(__FMA__) && (defined(__F16C__) || !defined(_MSC_VER))))
 #define LINATTN__AVX2_FMA 1
 #else
 #define LINATTN__AVX2_FMA 0

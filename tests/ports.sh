@@ -363,7 +363,7 @@ ports_tcc() {
 # and with all.
 ports_msvc() { # CLANG
     local flags
-    for flags in '' '-mavx2 -mfma'; do
+    for flags in '' '-mavx2 -mfma -mf16c'; do
         job "ports-$1 / an object for x86_64-pc-windows-msvc $flags" ports_msvc_object "$1" "$flags"
     done
 }
