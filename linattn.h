@@ -242,9 +242,9 @@ typedef enum linattn_precision {
                                       LIMITS */
     LINATTN_PRECISION_COMPENSATED, /* in two, for streams without end: every 96 tokens what they
                                       added is moved to a second sum, and what rounding loses there
-                                      is kept (Knuth's TwoSum). Masked tokens count among the 96,
-                                      so that they may move last bits. Twice the state, and a decode
-                                      step is that of a prefill. For the rule SUM, without windows */
+                                      is kept (Knuth's TwoSum). Masked tokens count among the 96, so
+                                      that they may move last bits. Twice the state; a decode step
+                                      is that of a prefill. For the rule SUM, without windows */
     LINATTN_PRECISION_COUNT
 } linattn_precision;
 
