@@ -1152,7 +1152,7 @@ static void places_of_queries(void **state)
     c.k.data = c.v.data = (const float *)(uintptr_t)4096;
     check_refused_by(&c, 1 << SOFTMAX, LINATTN_ERROR_SIZE, "more keys than a float counts");
     c = call_new(w);
-    const float *const inside[] = {w->out, w->out + COUNT_OF(w->out) - 1,
+    const float *const inside[] = {w->out, w->out + COUNT_OF(w->out) - HEADS,
                                    (const float *)(const void *)w->workspace};
     for (size_t i = 0; i < COUNT_OF(inside); i++) {
         w->config.alibi_slopes = inside[i];
