@@ -284,6 +284,7 @@
 #define la_scale LA_NAME(scale)
 #define la_scale_rows LA_NAME(scale_rows)
 #define la_scores LA_NAME(scores)
+#define la_scores_of LA_NAME(scores_of)
 #define la_scratch LA_NAME(scratch)
 #define la_seen LA_NAME(seen)
 #define la_select LA_NAME(select)
@@ -345,6 +346,7 @@
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
 #define la_weigh_seen LA_NAME(weigh_seen)
+#define la_weighed LA_NAME(weighed)
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
 #define la_widen_rows LA_NAME(widen_rows)
@@ -5465,8 +5467,8 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exac
 }
 
 /* P[j][lane] = q.k_j for the keys listed. */
-LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                               const size_t NQ)
+LINATTN__INLINE void la_scores_of(const linattn__exact *x, const la_exact_scratch *w, size_t count,
+                                  const size_t NQ)
 {
     size_t j, f, r, u;
     for (j = 0; j < count; j += LA_UPDATE_ROWS) {
@@ -5489,6 +5491,33 @@ LINATTN__INLINE void la_scores(const linattn__exact *x, const la_exact_scratch *
             LINATTN__UNROLL for (u = 0; u < NQ; u++) la_store(
                 w->p + (j + r) * NQ * LA_W + u * LA_W, la_mul(acc[r * NQ + u], la_set1(x->post)));
     }
+}
+
+static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w,
+                                        size_t count, size_t vectors)
+{
+    if (LA_EXACT_VECS > 2 && vectors > 2)
+        la_scores_of(x, w, count, LA_EXACT_VECS);
+    else if (LA_EXACT_VECS > 1 && vectors > 1)
+        la_scores_of(x, w, count, 2);
+    else
+        la_scores_of(x, w, count, 1);
+}
+
+/* O[c][lane] += weights times values. Lanes that do not see all keys are not worth tiles of many
+   shapes. */
+static LINATTN__NOINLINE void la_weighed(linattn__outer *a, size_t vectors, int masked)
+{
+    size_t u;
+    for (u = 0; masked && u < vectors; u++, a->b += LA_W, a->c += LA_W) la_outer(a, 0, 1, 1);
+    if (masked)
+        a->b -= vectors * LA_W;
+    else if (LA_EXACT_VECS > 2 && vectors > 2)
+        la_outer(a, 0, 0, LA_EXACT_VECS);
+    else if (LA_EXACT_VECS > 1 && vectors > 1)
+        la_outer(a, 0, 0, 2);
+    else
+        la_outer(a, 0, 0, 1);
 }
 
 /* tanh(x), at most 1.5 ULP off over all floats. */
@@ -5829,41 +5858,40 @@ static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, s
 }
 
 /* One tile and one block of keys. */
-LINATTN__INLINE void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                                   linattn__outer *a, const int few, const size_t NQ)
+static void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
+                          linattn__outer *a, int few, size_t vectors)
 {
     int masked;
     if (few && w->lanes <= 2)
         la_few_scores(x, w, count);
     else
-        la_scores(x, w, count, NQ);
-    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, NQ * LA_W);
+        la_scores(x, w, count, vectors);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, vectors * LA_W);
     masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
-    la_weigh(x, w, count, NQ * LA_W, masked);
+    la_weigh(x, w, count, vectors * LA_W, masked);
     a->c = w->o;
     if (few)
         la_few_outputs(x, w, count, w->lanes);
-    else if (masked)
-        la_outer(a, 0, 1, NQ);
     else
-        la_outer(a, 0, 0, NQ);
+        la_weighed(a, vectors, masked);
 }
 
-/* The queries of some tiles, of NQ vectors each. Queries are counted over tokens and the heads of
+/* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads of
    the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`,
    nor from `end` on. */
-LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
-                                    const size_t NQ)
+static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
+                           size_t vectors)
 {
-    const int few = LA_FEW > 0 && NQ == 1 && w->lanes <= LA_FEW;
+    const size_t row = vectors * LA_W;
+    const int few = LA_FEW > 0 && vectors == 1 && w->lanes <= LA_FEW;
     const la_exact_scratch *const final = w + tiles - 1;
     size_t i, j = 0, low, end, count;
     linattn__outer a;
-    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, NQ * LA_W);
+    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, row);
     low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
     end = final->first + final->last > x->shown ? final->first + final->last : x->shown;
     if (end > x->n_k) end = x->n_k;
-    a.c_row = a.b_row = NQ * LA_W;
+    a.c_row = a.b_row = row;
     a.c_vec = LA_W;
     a.b = w->p;
     a.rows = x->dv;
@@ -5879,10 +5907,10 @@ LINATTN__INLINE void la_exact_block(const linattn__exact *x, la_exact_scratch *w
             a.count = count; /* but for what lies beyond all that the tile sees */
             while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
                 a.count--;
-            if (a.count) la_exact_keys(x, w + i, a.count, &a, few, NQ);
+            if (a.count) la_exact_keys(x, w + i, a.count, &a, few, vectors);
         }
     }
-    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, NQ * LA_W);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row);
 }
 
 /* How many queries the next tile has, of those that are left. */
@@ -5918,12 +5946,7 @@ static void la_softmax(const linattn__exact *x)
             w[tiles].i0 = i + tiles * LA_EXACT_LANES;
             w[tiles++].lanes = LA_EXACT_LANES;
         }
-        if (LA_EXACT_VECS > 2 && w->lanes > 2 * LA_W)
-            la_exact_block(x, w, tiles, LA_EXACT_VECS);
-        else if (LA_EXACT_VECS > 1 && w->lanes > LA_W)
-            la_exact_block(x, w, tiles, 2);
-        else
-            la_exact_block(x, w, tiles, 1);
+        la_exact_block(x, w, tiles, (w->lanes + LA_W - 1) / LA_W);
     }
 }
 #endif
@@ -6621,6 +6644,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scale
 #undef la_scale_rows
 #undef la_scores
+#undef la_scores_of
 #undef la_scratch
 #undef la_seen
 #undef la_select
@@ -6682,6 +6706,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_weigh
 #undef la_weigh_query
 #undef la_weigh_seen
+#undef la_weighed
 #undef la_wide
 #undef la_widen
 #undef la_widen_rows
