@@ -1825,7 +1825,7 @@ static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f, float 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
 LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                      size_t f, const int keys, const int map, const int feature,
+                                      size_t f, int keys, const int map, const int feature,
                                       const size_t NF)
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
@@ -1890,7 +1890,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
 #if LA_CONSTANTS
 /* Whole groups of LA_STAGE_VECS vectors. Returns where it stopped. */
 LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                     const int keys)
+                                     int keys)
 {
     const size_t step = LA_STAGE_VECS * LA_W, end = c->f0 + (c->f1 - c->f0) / step * step;
     size_t f = c->f0;
@@ -1939,7 +1939,7 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
     size_t f = c->f0;
 #if LA_CONSTANTS
-    if (!feature) f = keys ? la_stage_wide(s, w, c, 1) : la_stage_wide(s, w, c, 0);
+    if (!feature) f = la_stage_wide(s, w, c, keys);
 #endif
     for (; f < c->f1; f += LA_W) la_stage_vectors(s, w, c, f, keys, s->params->map, feature, 1);
 #if LINATTN__HAS_COMPENSATED
