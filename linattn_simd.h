@@ -2997,9 +2997,12 @@ typedef struct la_head {
 #if LINATTN__HAS_UNIT
     const linattn__params *key_params; /* the same, but for the unit map */
 #endif
-    float *z, *e, *s;
-    size_t m, dv, begin, end; /* columns */
-    size_t group, q_head, out_head;
+    float *z;
+    size_t m;
+    float *e;
+    size_t begin, end; /* columns */
+    float *s;
+    size_t dv;
     int map, feature, plain, stream;
     int whole; /* the usual case: all features at once, and just 1 / denominator */
 } la_head;
@@ -3254,7 +3257,7 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
     linattn__params own[2];
     la_head unit;
 #endif
-    size_t g = h->group;
+    size_t g = s->group;
     if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
     if (!query) g = key ? 1 : 0;
     for (; g > 0; g--) {
@@ -3276,19 +3279,19 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_
         } else
 #endif
             la_step_parts(s, h, w, key, value, query, out, seen);
+        if (g == 1) return;
         key = NULL; /* S has it now */
-        if (!query) break;
-        query += h->q_head;
-        out += h->out_head;
+        query += s->q_head;
+        out += s->out_head;
     }
 }
 
-/* Tokens one by one. */
+/* Tokens one by one; just one where there are other kernels. */
 static void la_step(linattn__span *s)
 {
     la_token w;
     la_head h;
-    size_t head, t;
+    size_t head;
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -3302,12 +3305,16 @@ static void la_step(linattn__span *s)
 #endif
     h.plain = la_plain_factor(s->params);
     h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
-    h.group = s->group;
-    h.q_head = s->q ? s->q_head : 0;
-    h.out_head = s->q ? s->out_head : 0;
-    for (head = s->heads; head > 0; head--) {
+    for (head = s->heads;; head--) {
+#if LINATTN__HAS_PREFILL
+        h.z = s->z;
+        h.e = s->e;
+        h.s = s->s;
+        la_step_token(s, &h, &w, s->k, s->v, s->q, s->out, s->seen + (s->k ? 1 : 0));
+#else
         const float *key = s->k, *value = s->v, *query = s->q;
         float *out = s->out;
+        size_t t;
         h.z = s->z;
         h.e = s->e;
         h.s = s->s;
@@ -3320,7 +3327,9 @@ static void la_step(linattn__span *s)
             if (query) query += s->q_token;
             if (query) out += s->out_token;
         }
+#endif
         if (s->k && s->dv % 16 != 0) la_clear_padding(s);
+        if (head == 1) return;
         linattn__move(s, 1);
     }
 }
