@@ -1359,10 +1359,10 @@ LINATTN__INLINE int linattn__is_direct(int source)
 }
 
 typedef struct linattn__params {
-    int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
-    int norm; /* never DEFAULT */
-    int softmax;
+    int map; /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
     int source; /* DIRECT, PROJECTED or MONOMIALS */
+    int norm;   /* never DEFAULT; not beside map, which it is compared with: see linattn__span */
+    int softmax;
 #if LINATTN__HAS_FEATURES
     int lowered;       /* projected: |x'|^2/2 is subtracted */
     size_t degree;     /* of monomials */
@@ -1403,13 +1403,15 @@ static void linattn__saturating_ldexp(float *at, float n)
 
 #if LINATTN__HAS_SIGNED
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
-   and what their rounding lost are summed in double. */
-static void linattn__cancelling(const float *den, const float *lost, float epsilon, float *scale)
+   and what their rounding lost are summed in double. Lanes beyond m features hold nothing. */
+static void linattn__cancelling(const float *den, const float *lost, size_t m, float epsilon,
+                                float *scale)
 {
+    const size_t lanes = m < 16 ? m : 16;
     double sum = (double)epsilon;
-    int i;
-    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
-    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)den[i];
+    size_t i;
+    for (i = 0; i < lanes; i++) sum = sum + (double)lost[i];
+    for (i = 0; i < lanes; i++) sum = sum + (double)den[i];
     sum = sum == 0.0 ? 0.0 : 1.0 / sum;
     if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
     if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;
@@ -1866,7 +1868,8 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 }
 
 /* A view with its default strides: what is repeated `count` times, `stride` floats apart, by
-   sequence, token and head. A stride that is 0 is never walked, and its count may be unset. */
+   sequence, token and head. A stride that is never walked is 0, but for that of the single head of
+   one token, and its count may be unset. */
 #define LINATTN__HEAD 0
 #define LINATTN__SEQUENCE 1
 #define LINATTN__TOKEN 2
@@ -4311,7 +4314,7 @@ static linattn_status linattn__read_gate(linattn__gating *to, int which, const l
     const linattn_status status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->at = view->data;
     gate->token = extent->stride[LINATTN__TOKEN];
-    gate->head = extent->stride[LINATTN__HEAD];
+    gate->head = heads > 1 ? extent->stride[LINATTN__HEAD] : 0; /* all heads may share one */
     gate->sequence = extent->stride[LINATTN__SEQUENCE];
     to->given[to->count++] = which;
     return status;
