@@ -1359,7 +1359,7 @@ LINATTN__INLINE int linattn__is_direct(int source)
 }
 
 typedef struct linattn__params {
-    int map; /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
+    int map;    /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
     int source; /* DIRECT, PROJECTED or MONOMIALS */
     int norm;   /* never DEFAULT; not beside map, which it is compared with: see linattn__span */
     int softmax;
@@ -2194,8 +2194,7 @@ LINATTN__INLINE int linattn__is_small(const linattn__shape *s)
 /* The floats of z, exponents and S in panels, of one head. */
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 {
-    if (linattn__is_small(s))
-        return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
+    if (linattn__is_small(s)) return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
 
@@ -3028,7 +3027,7 @@ typedef struct linattn__span {
     const linattn__params *params;
     float *z;            /* the head's state; query does not write it */
     const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
-    float *e; /* exponents of the exponential maps, lost bits of z of the identity */
+    float *e;            /* exponents of the exponential maps, lost bits of z of the identity */
 #if LINATTN__HAS_FEATURES
     size_t shared_begin; /* from this feature on */
     size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
