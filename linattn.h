@@ -2311,7 +2311,7 @@ static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, i
 }
 
 /* The map, the normaliser and the rule, and what a state of these takes. */
-LINATTN__HOT linattn_status linattn__check_map(linattn__shape *s)
+static LINATTN__NOINLINE linattn_status linattn__check_map(linattn__shape *s)
 {
     const unsigned usual = LINATTN__MAPS & ((1u << LINATTN_MAP_FAVOR) - 1);
     const int made = s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF;
@@ -2416,7 +2416,7 @@ static linattn_status linattn__read_key_heads(size_t key_heads, linattn__shape *
     return LINATTN_OK;
 }
 
-static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+LINATTN__COLD static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
     size_t heads;
     linattn_status status;
@@ -3588,7 +3588,8 @@ LINATTN__INLINE int linattn__outside(const linattn__operands *x, const void *blo
 }
 
 /* Is the output clear of itself and of the inputs? */
-static LINATTN__NOINLINE int linattn__output_clear(const linattn__operands *x, int verb)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__output_clear(const linattn__operands *x,
+                                                                 int verb)
 {
     if (!linattn__rows_apart(&x->out) || !linattn__clear_of(&x->out, &x->q)) return 0;
     return !(verb & LINATTN__KEYS) ||
@@ -4118,10 +4119,16 @@ linattn__read_all(const linattn__shape *s, const linattn_context *context, int v
     return linattn__operands_apart(x, verb, workspace, need) ? LINATTN_OK : LINATTN_ERROR_OVERLAP;
 }
 
-/* Bytes for bidirectional, 0 if they overflow. A window is that of a causal run, twice as long. */
+/* The state of a call without one, whose window is that of a causal run, twice as long. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__measure_again(linattn__shape *s)
+{
+    linattn__measure_state(s, s->window ? 2 * s->window - 1 : 0);
+}
+
+/* Bytes for bidirectional, 0 if they overflow. */
 static size_t linattn__bidirectional_bytes(linattn__shape *s)
 {
-    if (s->window) linattn__measure_state(s, 2 * s->window - 1);
+    if (s->window) linattn__measure_again(s);
     return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
 }
 
@@ -4145,7 +4152,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
     if (s.window >= n_k) s.window = 0; /* which it then sees all through */
-    linattn__measure_state(&s, s.window ? 2 * s.window - 1 : 0);
+    linattn__measure_again(&s);
     if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
         !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;

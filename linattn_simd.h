@@ -75,7 +75,6 @@
 #define la_clamp LA_NAME(clamp)
 #define la_clear_columns LA_NAME(clear_columns)
 #define la_clear_padding LA_NAME(clear_padding)
-#define la_clear_rows LA_NAME(clear_rows)
 #define la_column LA_NAME(column)
 #define la_columns LA_NAME(columns)
 #define la_copy LA_NAME(copy)
@@ -2057,19 +2056,15 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
 
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
    of those that share a vector with others: they become zero again. */
-static LINATTN__NOINLINE void la_clear_rows(const linattn__span *s, size_t f)
+static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
 {
-    size_t i, c;
-    for (i = f; i < f + LA_W && i < s->row_end; i++)
-        for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
-}
-
-LINATTN__HOT void la_clear_padding(const linattn__span *s, size_t f, size_t end)
-{
+    size_t f, i, c;
     if (s->dv % 16 == 0 || s->column_end < s->dv) return;
-    for (; f < end; f += LA_W) {
+    for (f = s->row_begin; f < s->row_end; f += LA_W) {
         const la_vec z = la_load(s->z + f);
-        if (la_any(la_unordered(la_sub(z, z)))) la_clear_rows(s, f);
+        if (!la_any(la_unordered(la_sub(z, z)))) continue;
+        for (i = f; i < f + LA_W && i < s->row_end; i++)
+            for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
     }
 }
 
@@ -2716,7 +2711,7 @@ static void la_causal(const linattn__span *s)
             la_block(s, &w, t, count, g, heads, g + heads == s->group, 1, 1);
         }
     }
-    la_clear_padding(s, s->row_begin, s->row_end);
+    la_clear_padding(s);
 }
 #endif
 
@@ -2911,7 +2906,7 @@ static void la_update(const linattn__span *s)
         count = la_alike(s, t, LA_PART_TOKENS, &masked);
         if (!masked) la_update_block(s, t, count);
     }
-    la_clear_padding(s, s->row_begin, s->row_end);
+    la_clear_padding(s);
 }
 #endif
 
@@ -3068,7 +3063,7 @@ LINATTN__INLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_
         const int lanes = la_lanes_left(f1, f);
         const size_t slot = LA_W > 1 ? 0 : f % 16;
         la_vec z = la_load(h->z + f), low = la_load(h->e + f), k = z, q = z;
-        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && map == LINATTN_MAP_ELU1)
+        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && keys && queries && map == LINATTN_MAP_ELU1)
             la_step_phi(h, f, lanes, low, top, &k, &q, LINATTN_MAP_ELU1, keys, queries);
         else
             la_step_phi(h, f, lanes, low, top, &k, &q, map, keys, queries);
@@ -3226,7 +3221,10 @@ LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_t
     la_step_map(h, w, f0, f1, keys, queries);
     if (queries && f1 == h->m && !h->plain) la_step_finish(s, h, w);
     la_step_rows(h, w, f0, f1, keys, queries);
-    if (keys && h->dv % 16 != 0) la_clear_padding(s, f0, f1);
+    for (; LA_W > 1 && keys && h->dv % 16 != 0 && f0 < f1; f0 += LA_W) {
+        const la_vec z = la_load(h->z + f0);
+        if (la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
+    }
 }
 
 #if LA_W > 1
@@ -3275,6 +3273,7 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
 #endif
         f0 = f1;
     } while (f0 < m);
+    if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
     if (h->query && !h->plain) la_end_rows(s, &w->power, h->out, 1);
 }
 
@@ -6443,7 +6442,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_clamp
 #undef la_clear_columns
 #undef la_clear_padding
-#undef la_clear_rows
 #undef la_column
 #undef la_columns
 #undef la_copy
