@@ -3575,16 +3575,26 @@ LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
 
 LINATTN__INLINE void linattn__widen(linattn__operands *x, const linattn__extent *e)
 {
+#ifndef __OPTIMIZE_SIZE__
     const uintptr_t begin = (uintptr_t)e->data, end = begin + e->floats * sizeof(float);
     if (begin < x->low) x->low = begin;
     if (end > x->high) x->high = end;
+#else
+    (void)x, (void)e;
+#endif
 }
 
-/* Does a block lie outside of all that the operands lie in? Most do, and are seen to at once. */
+/* Does a block lie outside of all that the operands lie in? Most do, and are seen to at once; where
+   code is to be small they are compared one by one. */
 LINATTN__INLINE int linattn__outside(const linattn__operands *x, const void *block, size_t bytes)
 {
+#ifndef __OPTIMIZE_SIZE__
     const uintptr_t at = (uintptr_t)block;
     return at - x->low >= x->high - x->low && x->low - at >= bytes;
+#else
+    (void)x, (void)block, (void)bytes;
+    return 0;
+#endif
 }
 
 /* Is the output clear of itself and of the inputs? */
@@ -3607,8 +3617,10 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
     linattn_status status = LINATTN_OK;
     x->n_q = n_q;
     x->n_k = n_k;
+#ifndef __OPTIMIZE_SIZE__
     x->low = UINTPTR_MAX;
     x->high = 0;
+#endif
     if (verb & LINATTN__KEYS) {
         status = linattn__read_input(&x->k, verb, k, sequences, n_k, linattn__key_heads(s), s->d);
         if (status != LINATTN_OK) return status;
