@@ -3637,7 +3637,8 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
     to = linattn__view_of(*out);
     status = linattn__read_view(&x->out, &to, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
-    if ((x->out.stride[LINATTN__HEAD] < s->dv || x->out.stride[LINATTN__TOKEN] ||
+    if ((x->out.stride[LINATTN__HEAD] < s->dv ||
+         (x->out.stride[LINATTN__TOKEN] | x->out.stride[LINATTN__SEQUENCE]) ||
          !linattn__outside(x, x->out.data, x->out.floats * sizeof(float))) &&
         !linattn__output_clear(x, verb))
         return LINATTN_ERROR_OVERLAP;
