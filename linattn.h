@@ -986,16 +986,19 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
+#define LINATTN__ANY_TYPE __attribute__((may_alias))
 #elif LINATTN__MSVC
 #define LINATTN__INLINE static __forceinline
 #define LINATTN__NOINLINE __declspec(noinline)
 #define LINATTN__UNUSED
 #define LINATTN__COLD
+#define LINATTN__ANY_TYPE
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
 #define LINATTN__COLD
+#define LINATTN__ANY_TYPE
 #endif
 /* Not inline, but a copy for what it is called with may be made. */
 #if LINATTN__GNU
@@ -1358,10 +1361,10 @@ LINATTN__INLINE int linattn__is_direct(int source)
 }
 
 typedef struct linattn__params {
-    int map;  /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
-    int norm; /* never DEFAULT */
-    int softmax;
+    int map;    /* SOFTMAX is EXP here, and `softmax` is set; what favor and taylor end with */
     int source; /* DIRECT, PROJECTED or MONOMIALS */
+    int norm;   /* never DEFAULT; not beside map, which it is compared with: see linattn__span */
+    int softmax;
 #if LINATTN__HAS_FEATURES
     int lowered;       /* projected: |x'|^2/2 is subtracted */
     size_t degree;     /* of monomials */
@@ -1402,13 +1405,15 @@ static void linattn__saturating_ldexp(float *at, float n)
 
 #if LINATTN__HAS_SIGNED
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
-   and what their rounding lost are summed in double. */
-static void linattn__cancelling(const float *den, const float *lost, float epsilon, float *scale)
+   and what their rounding lost are summed in double. Lanes beyond m features hold nothing. */
+static void linattn__cancelling(const float *den, const float *lost, size_t m, float epsilon,
+                                float *scale)
 {
+    const size_t lanes = m < 16 ? m : 16;
     double sum = (double)epsilon;
-    int i;
-    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)lost[i];
-    LINATTN__UNROLL for (i = 0; i < 16; i++) sum = sum + (double)den[i];
+    size_t i;
+    for (i = 0; i < lanes; i++) sum = sum + (double)lost[i];
+    for (i = 0; i < lanes; i++) sum = sum + (double)den[i];
     sum = sum == 0.0 ? 0.0 : 1.0 / sum;
     if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
     if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;
@@ -1865,19 +1870,35 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 }
 
 /* A view with its default strides: what is repeated `count` times, `stride` floats apart, by
-   sequence, token and head. A stride that is never walked is 0. */
-#define LINATTN__SEQUENCE 0
-#define LINATTN__TOKEN 1
-#define LINATTN__HEAD 2
+   sequence, token and head. A stride that is never walked is 0, but for that of the single head of
+   one token, and its count may be unset. */
+#define LINATTN__HEAD 0
+#define LINATTN__SEQUENCE 1
+#define LINATTN__TOKEN 2
 
 typedef struct linattn__extent {
     const float *data;
-    size_t count[3], stride[3], dim;
     size_t floats; /* that it spans */
+    size_t count[3], stride[3], dim;
 } linattn__extent;
 
-LINATTN__HOT linattn_status linattn__extent_status(const linattn__extent *e)
+/* Any number of tokens and sequences, at any distance. */
+LINATTN__COLD static LINATTN__NOINLINE linattn_status
+linattn__read_tokens(linattn__extent *e, size_t head, size_t token, size_t sequence,
+                     size_t sequences, size_t n, size_t heads)
 {
+    size_t floats = e->dim;
+    if (heads == 1) e->stride[LINATTN__HEAD] = 0;
+    if (!token) token = linattn__times(heads, head);
+    if (!sequence) sequence = linattn__times(n, token);
+    e->count[LINATTN__SEQUENCE] = sequences;
+    e->count[LINATTN__TOKEN] = n;
+    e->stride[LINATTN__SEQUENCE] = sequences > 1 ? sequence : 0;
+    e->stride[LINATTN__TOKEN] = n > 1 ? token : 0;
+    if (heads > 1) floats = linattn__plus(floats, linattn__times(heads - 1, head));
+    if (n > 1) floats = linattn__plus(floats, linattn__times(n - 1, token));
+    if (sequences > 1) floats = linattn__plus(floats, linattn__times(sequences - 1, sequence));
+    e->floats = n ? floats : 0;
     if (e->floats == 0) return LINATTN_OK;
     if (!e->data) return LINATTN_ERROR_NULL;
     if (e->floats == SIZE_MAX || (uintptr_t)e->data > UINTPTR_MAX - e->floats * sizeof(float))
@@ -1885,44 +1906,30 @@ LINATTN__HOT linattn_status linattn__extent_status(const linattn__extent *e)
     return LINATTN_OK;
 }
 
-/* Any number of tokens and sequences. */
-LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__read_tokens(linattn__extent *e,
-                                                                           const linattn_view *view,
-                                                                           size_t sequences,
-                                                                           size_t n, size_t heads,
-                                                                           size_t dim)
+/* How far the heads of one token may lie apart so that nothing overflows; 0 for more than one. */
+LINATTN__INLINE size_t linattn__reach(size_t sequences, size_t n)
 {
-    const size_t head = view->stride_head ? view->stride_head : dim;
-    size_t token = view->stride_token, sequence = view->stride_sequence, floats = dim;
-    if (!token) token = linattn__times(heads, head);
-    if (!sequence) sequence = linattn__times(n, token);
-    e->count[LINATTN__SEQUENCE] = sequences;
-    e->stride[LINATTN__SEQUENCE] = sequences > 1 ? sequence : 0;
-    e->stride[LINATTN__TOKEN] = n > 1 ? token : 0;
-    if (heads > 1) floats = linattn__plus(floats, linattn__times(heads - 1, head));
-    if (n > 1) floats = linattn__plus(floats, linattn__times(n - 1, token));
-    if (sequences > 1) floats = linattn__plus(floats, linattn__times(sequences - 1, sequence));
-    e->floats = n ? floats : 0;
-    return linattn__extent_status(e);
+    return (n ^ 1) | (sequences ^ 1) ? 0 : LINATTN__MAX_FLOATS / 2 / LINATTN_MAX_HEADS;
 }
 
 LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
                                                size_t sequences, size_t n, size_t heads, size_t dim)
 {
+    const size_t head = view->stride_head ? view->stride_head : dim;
+    uintptr_t end;
     e->data = view->data;
     e->dim = dim;
-    e->count[LINATTN__TOKEN] = n;
     e->count[LINATTN__HEAD] = heads;
-    e->stride[LINATTN__HEAD] = 0;
-    if (heads > 1) e->stride[LINATTN__HEAD] = view->stride_head ? view->stride_head : dim;
+    e->stride[LINATTN__HEAD] = head;
     if (view->element != LINATTN_F32) return LINATTN_ERROR_ELEMENT;
-    if (n != 1 || sequences != 1) return linattn__read_tokens(e, view, sequences, n, heads, dim);
-    e->count[LINATTN__SEQUENCE] = 1;
+    if (head > linattn__reach(sequences, n))
+        return linattn__read_tokens(e, head, view->stride_token, view->stride_sequence, sequences,
+                                    n, heads);
     e->stride[LINATTN__SEQUENCE] = e->stride[LINATTN__TOKEN] = 0;
-    e->floats = dim;
-    if (heads > 1)
-        e->floats = linattn__plus(dim, linattn__times(heads - 1, e->stride[LINATTN__HEAD]));
-    return linattn__extent_status(e);
+    e->floats = dim + (heads - 1) * head;
+    end = (uintptr_t)e->data + e->floats * sizeof(float);
+    if ((uintptr_t)e->data - 1 < end) return LINATTN_OK; /* neither null nor beyond the last byte */
+    return e->data ? LINATTN_ERROR_SIZE : LINATTN_ERROR_NULL;
 }
 
 LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
@@ -1958,7 +1965,7 @@ static int linattn__rows_apart(const linattn__extent *o)
     for (round = 0; round < 3; round++) {
         size_t next = 3;
         for (i = 0; i < 3; i++)
-            if (o->count[i] > 1 && !(done >> i & 1) &&
+            if (o->stride[i] && o->count[i] > 1 && !(done >> i & 1) &&
                 (next == 3 || o->stride[i] < o->stride[next]))
                 next = i;
         if (next == 3) return 1;
@@ -2180,11 +2187,16 @@ LINATTN__INLINE size_t linattn__key_heads(const linattn__shape *s)
     return s->key_group > 1 ? s->kv_heads / s->key_group : s->kv_heads;
 }
 
+/* Are sizes far from an overflow? */
+LINATTN__INLINE int linattn__is_small(const linattn__shape *s)
+{
+    return SIZE_MAX >> 31 >> 31 && s->source == LINATTN__DIRECT;
+}
+
 /* The floats of z, exponents and S in panels, of one head. */
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 {
-    if (SIZE_MAX >> 31 >> 31 && s->source == LINATTN__DIRECT) /* far from an overflow */
-        return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
+    if (linattn__is_small(s)) return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
 
@@ -2195,7 +2207,7 @@ LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16);
 #endif
 
 /* The floats of a head, and the bytes of the state. */
-static void linattn__measure_state(linattn__shape *s, size_t window)
+LINATTN__HOT void linattn__measure_state(linattn__shape *s, size_t window)
 {
     size_t floats;
     s->head_floats = linattn__sums_floats(s);
@@ -2210,24 +2222,36 @@ static void linattn__measure_state(linattn__shape *s, size_t window)
 #else
     (void)window;
 #endif
-    floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
-    floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
+    floats = s->kv_heads * s->head_floats + LINATTN__HEADER_FLOATS;
+    if (!linattn__is_small(s) || window) {
+        floats = linattn__plus(s->shared_floats, LINATTN__HEADER_FLOATS);
+        floats = linattn__plus(linattn__times(s->kv_heads, s->head_floats), floats);
+    }
     s->state_bytes = floats == SIZE_MAX ? 0 : floats * sizeof(float);
 }
 
-/* Heads, dimensions, scale: what every method reads. */
-static linattn_status linattn__check_heads(linattn__shape *s)
+/* Which of them is none, or too large? */
+LINATTN__COLD static linattn_status linattn__refuse_sizes(linattn__shape *s)
 {
-    if (s->d == 0) return linattn__refuse(s, LINATTN__REFUSED_NO_DIM_KEY, LINATTN_ERROR_SIZE);
-    if (s->d > LINATTN_MAX_DIM)
-        return linattn__refuse(s, LINATTN__REFUSED_DIM_KEY, LINATTN_ERROR_SIZE);
-    if (s->dv > LINATTN_MAX_DIM)
-        return linattn__refuse(s, LINATTN__REFUSED_DIM_VALUE, LINATTN_ERROR_SIZE);
-    if (s->heads > LINATTN_MAX_HEADS)
-        return linattn__refuse(s, LINATTN__REFUSED_HEADS, LINATTN_ERROR_SIZE);
-    s->group = s->heads == s->kv_heads ? 1 : s->heads / s->kv_heads; /* 0 for more than heads */
-    if (s->group * s->kv_heads != s->heads)
-        return linattn__refuse(s, LINATTN__REFUSED_KV_HEADS, LINATTN_ERROR_CONFIG);
+    linattn__refusal why = LINATTN__REFUSED_HEADS;
+    if (s->dv > LINATTN_MAX_DIM) why = LINATTN__REFUSED_DIM_VALUE;
+    if (s->d > LINATTN_MAX_DIM) why = LINATTN__REFUSED_DIM_KEY;
+    if (s->d == 0) why = LINATTN__REFUSED_NO_DIM_KEY;
+    return linattn__refuse(s, why, LINATTN_ERROR_SIZE);
+}
+
+/* Heads, dimensions, scale: what every method reads. */
+LINATTN__HOT linattn_status linattn__check_heads(linattn__shape *s)
+{
+    /* MAX_DIM and MAX_HEADS are one power of two */
+    if (((s->d - 1) | (s->dv - 1) | (s->heads - 1)) >= LINATTN_MAX_DIM)
+        return linattn__refuse_sizes(s);
+    s->group = 1;
+    if (s->heads != s->kv_heads) {
+        s->group = s->kv_heads ? s->heads / s->kv_heads : 0; /* 0 for more than heads, too */
+        if (s->group * s->kv_heads != s->heads)
+            return linattn__refuse(s, LINATTN__REFUSED_KV_HEADS, LINATTN_ERROR_CONFIG);
+    }
     if (!linattn__not_negative(linattn__to_bits(s->scale)))
         return linattn__refuse(s, LINATTN__REFUSED_SCALE, LINATTN_ERROR_CONFIG);
     return LINATTN_OK;
@@ -2265,42 +2289,52 @@ static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape 
 }
 #endif
 
-/* The map, the normaliser and the rule, and what a state of these takes. */
-static linattn_status linattn__check_map(linattn__shape *s)
+/* What most states do without: windows, rules, precisions, maps that make features of their own. */
+static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, int made)
 {
-    const int made = s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF;
-    if ((unsigned)s->map >= LINATTN_MAP_COUNT)
-        return linattn__refuse(s, LINATTN__REFUSED_MAP, LINATTN_ERROR_CONFIG);
-    if ((unsigned)s->norm >= LINATTN_NORM_COUNT)
-        return linattn__refuse(s, LINATTN__REFUSED_NORMALISER, LINATTN_ERROR_CONFIG);
-    if (!linattn__not_negative(linattn__to_bits(s->epsilon)))
-        return linattn__refuse(s, LINATTN__REFUSED_EPSILON, LINATTN_ERROR_CONFIG);
+    linattn_status status = LINATTN_OK;
     if (s->window > LINATTN__MAX_WINDOW)
         return linattn__refuse(s, LINATTN__REFUSED_WINDOW, LINATTN_ERROR_SIZE);
     if (!(LINATTN__MAPS >> s->map & 1))
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_MAP, LINATTN_ERROR_UNSUPPORTED);
     if (s->window && !LINATTN__HAS_WINDOW)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_WINDOW, LINATTN_ERROR_UNSUPPORTED);
-    if (s->rule) {
-        const linattn_status status = linattn__check_rule(s);
-        if (status != LINATTN_OK) return status;
-    }
+    if (s->rule) status = linattn__check_rule(s);
 #if LINATTN__HAS_COMPENSATED
-    if (s->precision) {
-        const linattn_status status = linattn__check_precision(s);
-        if (status != LINATTN_OK) return status;
-    }
+    if (status == LINATTN_OK && s->precision) status = linattn__check_precision(s);
 #endif
-    s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
+    if (s->map == LINATTN_MAP_UNIT) s->source = LINATTN__UNIT;
+#if LINATTN__HAS_FEATURES
+    if (status == LINATTN_OK && made) status = linattn__read_features(s);
+#else
+    (void)made;
+#endif
+    return status;
+}
+
+/* The map, the normaliser and the rule, and what a state of these takes. */
+static LINATTN__NOINLINE linattn_status linattn__check_map(linattn__shape *s)
+{
+    const unsigned usual = LINATTN__MAPS & ((1u << LINATTN_MAP_FAVOR) - 1);
+    const int made = s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF;
+    int rest = s->rule;
+    if ((unsigned)s->map >= LINATTN_MAP_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_MAP, LINATTN_ERROR_CONFIG);
+    if ((unsigned)s->norm >= LINATTN_NORM_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_NORMALISER, LINATTN_ERROR_CONFIG);
+    if (!linattn__not_negative(linattn__to_bits(s->epsilon)))
+        return linattn__refuse(s, LINATTN__REFUSED_EPSILON, LINATTN_ERROR_CONFIG);
+    s->source = LINATTN__DIRECT;
     s->m = s->d;
     s->shared_floats = 0;
     if (!made) s->features = s->degree = 0;
-#if LINATTN__HAS_FEATURES
-    if (made) {
-        const linattn_status status = linattn__read_features(s);
+#if LINATTN__HAS_COMPENSATED
+    rest |= s->precision;
+#endif
+    if (rest || s->window || !(usual >> s->map & 1)) {
+        const linattn_status status = linattn__check_rest(s, made);
         if (status != LINATTN_OK) return status;
     }
-#endif
     if (s->norm == LINATTN_NORM_DEFAULT)
         s->norm = s->map == LINATTN_MAP_SOFTMAX ? LINATTN_NORM_FEATURE : LINATTN_NORM_SUM;
     linattn__measure_state(s, s->window);
@@ -2384,7 +2418,7 @@ static linattn_status linattn__read_key_heads(size_t key_heads, linattn__shape *
     return LINATTN_OK;
 }
 
-static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
+LINATTN__COLD static linattn_status linattn__read_config(const linattn_config *c, linattn__shape *s)
 {
     size_t heads;
     linattn_status status;
@@ -2695,17 +2729,19 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
 #define LINATTN__STATE_VERSION 2u
 
-/* The first bytes of a state: the config with its defaults filled in. */
+/* The first bytes of a state: the config with its defaults filled in. They are read in place, of
+   whatever type they were written. */
+typedef uint32_t LINATTN__ANY_TYPE linattn__word;
 typedef struct linattn__header {
-    uint32_t magic, version;
-    uint32_t bytes_low, bytes_high; /* of the whole state */
-    uint32_t tokens_low, tokens_high;
-    uint32_t heads, kv_heads, d, dv, map, norm;
-    uint32_t scale, epsilon; /* bits */
-    uint32_t features, degree, window;
-    uint32_t rule, key_heads; /* key_heads: 0 for kv_heads */
+    linattn__word magic, version;
+    linattn__word bytes_low, bytes_high; /* of the whole state */
+    linattn__word tokens_low, tokens_high;
+    linattn__word heads, kv_heads, d, dv, map, norm;
+    linattn__word scale, epsilon; /* bits */
+    linattn__word features, degree, window;
+    linattn__word rule, key_heads; /* key_heads: 0 for kv_heads */
 #if LINATTN__HAS_COMPENSATED
-    uint32_t precision; /* 0 where it is left out, and the bytes tell */
+    linattn__word precision; /* 0 where it is left out, and the bytes tell */
 #endif
 } linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
@@ -2735,30 +2771,25 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->key_heads = s->key_group > 1 ? (uint32_t)(s->kv_heads / s->key_group) : 0;
 }
 
-LINATTN__INLINE uint64_t linattn__tokens(const linattn__header *h)
-{
-    return (uint64_t)h->tokens_high << 32 | h->tokens_low;
-}
-
 static void linattn__set_tokens(void *state, uint64_t tokens)
 {
-    const uint32_t low = (uint32_t)tokens, high = (uint32_t)(tokens >> 32);
-    linattn__copy((char *)state + offsetof(linattn__header, tokens_low), &low, sizeof low);
-    linattn__copy((char *)state + offsetof(linattn__header, tokens_high), &high, sizeof high);
+    linattn__header *const h = (linattn__header *)state;
+    h->tokens_low = (uint32_t)tokens;
+    h->tokens_high = (uint32_t)(tokens >> 32);
 }
 
 static uint64_t linattn__seen(const void *state)
 {
-    uint32_t low, high;
-    linattn__copy(&low, (const char *)state + offsetof(linattn__header, tokens_low), sizeof low);
-    linattn__copy(&high, (const char *)state + offsetof(linattn__header, tokens_high), sizeof high);
-    return (uint64_t)high << 32 | low;
+    const linattn__header *const h = (const linattn__header *)state;
+    return (uint64_t)h->tokens_high << 32 | h->tokens_low;
 }
 
 /* Same config, whatever the tokens seen. */
-static int linattn__same_config(const linattn__header *a, const linattn__header *b)
+static int linattn__same_config(const void *one, const void *other)
 {
-    const uint32_t *const x = &a->heads, *const y = &b->heads;
+    const linattn__header *const a = (const linattn__header *)one;
+    const linattn__header *const b = (const linattn__header *)other;
+    const linattn__word *const x = &a->heads, *const y = &b->heads;
     uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
                       (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
     size_t i;
@@ -2766,23 +2797,23 @@ static int linattn__same_config(const linattn__header *a, const linattn__header 
     return differ == 0;
 }
 
-static linattn_status linattn__read_header(const void *state, linattn__header *h)
+/* Is there a header? */
+LINATTN__HOT linattn_status linattn__find_header(const void *state)
 {
+    const linattn__header *const h = (const linattn__header *)state;
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    linattn__copy(h, state, sizeof *h);
     return h->magic == LINATTN__MAGIC && h->version == LINATTN__STATE_VERSION ? LINATTN_OK
                                                                               : LINATTN_ERROR_STATE;
 }
 
 /* A state's header, checked: it must describe a config in the form that make_header writes. */
-static linattn_status linattn__read_state(const void *state, linattn__header *h, linattn__shape *s)
+static LINATTN__NOINLINE linattn_status linattn__read_state(const void *state, linattn__shape *s)
 {
-    const linattn_status status = linattn__read_header(state, h);
+    const linattn__header *const h = (const linattn__header *)state;
+    const linattn_status status = linattn__find_header(state);
     if (status != LINATTN_OK) return status;
-    if (h->norm == LINATTN_NORM_DEFAULT || h->heads == 0 || h->kv_heads == 0 || h->dv == 0 ||
-        h->scale == 0)
-        return LINATTN_ERROR_STATE;
+    if (h->norm == LINATTN_NORM_DEFAULT || h->scale == 0) return LINATTN_ERROR_STATE;
     s->heads = h->heads;
     s->kv_heads = h->kv_heads;
     s->d = h->d;
@@ -2809,13 +2840,6 @@ static linattn_status linattn__read_state(const void *state, linattn__header *h,
         s->state_bytes == 0 || ((uint64_t)h->bytes_high << 32 | h->bytes_low) != s->state_bytes)
         return LINATTN_ERROR_STATE;
     return LINATTN_OK;
-}
-
-/* A function of its own for the header's place on the stack. */
-static LINATTN__NOINLINE linattn_status linattn__read_shape(const void *state, linattn__shape *s)
-{
-    linattn__header h;
-    return linattn__read_state(state, &h, s);
 }
 
 static float *linattn__shared(void *state) { return (float *)state + LINATTN__HEADER_FLOATS; }
@@ -2916,8 +2940,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
 {
     linattn__shape s;
     linattn__header h;
-    const linattn_status status = linattn__read_state(state, &h, &s);
+    const linattn_status status = linattn__read_state(state, &s);
     if (status != LINATTN_OK) return status;
+    linattn__copy(&h, state, sizeof h);
     h.tokens_low = h.tokens_high = 0;
     linattn__clear(state, &s, &h);
     return LINATTN_OK;
@@ -2963,7 +2988,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_confi
                                                              const void *state, size_t bytes)
 {
     linattn__shape want, s;
-    linattn__header h, expected;
+    linattn__header expected;
     linattn__environment environment;
     void *const at = (void *)(uintptr_t)state;
     int valid;
@@ -2972,11 +2997,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_confi
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
     if (bytes < LINATTN__HEADER_BYTES) return LINATTN_ERROR_WORKSPACE;
-    status = linattn__read_state(state, &h, &s);
+    status = linattn__read_state(state, &s);
     if (status != LINATTN_OK) return status;
     environment = linattn__enter();
     linattn__make_header(&want, &expected);
-    valid = linattn__same_config(&h, &expected);
+    valid = linattn__same_config(state, &expected);
     if (valid && bytes >= s.state_bytes) {
         valid = linattn__put_shared(config, &s, linattn__shared(at), 0);
         if (valid && linattn__has_exponents(&s)) valid = linattn__heads_valid(&s, at);
@@ -2989,8 +3014,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_confi
 LINATTN__COLD LINATTN_API uint64_t linattn_state_tokens(const void *state)
 {
     linattn__shape s;
-    linattn__header h;
-    return linattn__read_state(state, &h, &s) == LINATTN_OK ? linattn__tokens(&h) : 0;
+    return linattn__read_state(state, &s) == LINATTN_OK ? linattn__seen(state) : 0;
 }
 
 /* ---- Sums ------------------------------------------------------------------------------------ */
@@ -2998,20 +3022,24 @@ LINATTN__COLD LINATTN_API uint64_t linattn_state_tokens(const void *state)
 struct linattn__band;
 struct linattn__gating;
 
-/* A run of tokens of a key/value head, or of several for the kernel `step`. Strides in floats. */
+/* A run of tokens of a key/value head, or of several for the kernel `step`. Strides in floats. What
+   is read soon after it was written is in no order that compilers read as one vector: a processor
+   cannot forward two stores to one load, and a decode step would wait for each of them. */
 typedef struct linattn__span {
     const linattn__params *params;
-    float *z, *e, *s; /* the head's state; query does not write it. e: exponents of the exponential
-                         maps, lost bits of z of the identity */
+    float *z;            /* the head's state; query does not write it */
     const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
+    float *e;            /* exponents of the exponential maps, lost bits of z of the identity */
 #if LINATTN__HAS_FEATURES
     size_t shared_begin; /* from this feature on */
     size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
     float *panel;        /* there is room for a panel of it */
 #endif
-    const float *q, *k, *v;
+    const float *q;
+    float *s;
+    const float *k, *v;
     float *out;
-    size_t q_token, q_head, k_token, k_head, v_token, v_head, out_token, out_head;
+    size_t q_head, k_head, v_head, out_head, q_token, k_token, v_token, out_token;
     size_t heads, head_floats;       /* key/value heads, and from the state of one to the next */
     size_t group;                    /* query heads that read each */
     size_t n;                        /* tokens */
@@ -3056,7 +3084,7 @@ static size_t linattn__chunk(size_t m)
 }
 
 typedef void linattn__span_kernel(const linattn__span *s);
-typedef void linattn__step_kernel(linattn__span *s); /* moves it to behind its heads */
+typedef void linattn__step_kernel(linattn__span *s); /* moves it to its last head */
 typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
 LINATTN__DECLARE(linattn__step_kernel, step)
 LINATTN__DECLARE(linattn__merge_kernel, merge)
@@ -3083,6 +3111,8 @@ LINATTN__DECLARE(linattn__span_kernel, fold)
 /* The operands of one call, checked together. */
 typedef struct linattn__operands {
     linattn__extent q, k, v, out;
+    size_t n_q, n_k;
+    uintptr_t low, high; /* all of them lie between these addresses */
 } linattn__operands;
 
 /* One call of a verb, shared by its jobs. */
@@ -3190,30 +3220,28 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
 #endif
 }
 
-LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__extent *q,
-                                        const linattn__extent *o)
+LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__operands *x)
 {
-    w->span.q = q->data;
-    w->span.q_token = q->stride[LINATTN__TOKEN];
-    w->span.q_head = q->stride[LINATTN__HEAD];
-    w->span.out = (float *)(uintptr_t)o->data;
-    w->span.out_token = o->stride[LINATTN__TOKEN];
-    w->span.out_head = o->stride[LINATTN__HEAD];
-    w->span.n = q->count[LINATTN__TOKEN];
+    w->span.q = x->q.data;
+    w->span.q_token = x->q.stride[LINATTN__TOKEN];
+    w->span.q_head = x->q.stride[LINATTN__HEAD];
+    w->span.out = (float *)(uintptr_t)x->out.data;
+    w->span.out_token = x->out.stride[LINATTN__TOKEN];
+    w->span.out_head = x->out.stride[LINATTN__HEAD];
+    w->span.n = x->n_q;
 }
 
-LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__extent *k,
-                                       const linattn__extent *v)
+LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands *x)
 {
-    w->span.k = k->data;
-    w->span.k_token = k->stride[LINATTN__TOKEN];
-    w->span.k_head = k->stride[LINATTN__HEAD];
-    w->span.v = v->data;
-    w->span.v_token = v->stride[LINATTN__TOKEN];
-    w->span.v_head = v->stride[LINATTN__HEAD];
-    w->span.n = k->count[LINATTN__TOKEN];
+    w->span.k = x->k.data;
+    w->span.k_token = x->k.stride[LINATTN__TOKEN];
+    w->span.k_head = x->k.stride[LINATTN__HEAD];
+    w->span.v = x->v.data;
+    w->span.v_token = x->v.stride[LINATTN__TOKEN];
+    w->span.v_head = x->v.stride[LINATTN__HEAD];
+    w->span.n = x->n_k;
 #if LINATTN__HAS_WINDOW
-    w->span.n_k = w->span.n;
+    w->span.n_k = x->n_k;
 #endif
 }
 
@@ -3491,13 +3519,10 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 #define LINATTN__ELEMENTS 4 /* inputs may be of 16-bit elements */
 
 #if LINATTN__HAS_RECURRENT
-/* The rule of a call's state, whose header lies before what its heads share. */
-static int linattn__rule(const linattn__work *w)
+/* The header of a call's state lies before what its heads share. */
+LINATTN__INLINE const linattn__header *linattn__header_of(const linattn__work *w)
 {
-    uint32_t rule;
-    const char *const header = (const char *)w->span.shared - LINATTN__HEADER_BYTES;
-    linattn__copy(&rule, header + offsetof(linattn__header, rule), sizeof rule);
-    return (int)rule;
+    return (const linattn__header *)(const void *)(w->span.shared - LINATTN__HEADER_FLOATS);
 }
 #endif
 
@@ -3506,7 +3531,7 @@ LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
 {
 #if LINATTN__HAS_RECURRENT
     /* programs without queries are without rules */
-    if (verb == LINATTN__QUERIES && linattn__rule(w)) {
+    if (verb == LINATTN__QUERIES && linattn__header_of(w)->rule) {
         linattn__do_recurrent(w, NULL, context);
         return;
     }
@@ -3550,42 +3575,93 @@ LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
     return linattn__read_view(e, view, sequences, n, heads, dim);
 }
 
+LINATTN__INLINE void linattn__widen(linattn__operands *x, const linattn__extent *e)
+{
+#ifndef __OPTIMIZE_SIZE__
+    const uintptr_t begin = (uintptr_t)e->data, end = begin + e->floats * sizeof(float);
+    if (begin < x->low) x->low = begin;
+    if (end > x->high) x->high = end;
+#else
+    (void)x, (void)e;
+#endif
+}
+
+/* Does a block lie outside of all that the operands lie in? Most do, and are seen to at once; where
+   code is to be small they are compared one by one. */
+LINATTN__INLINE int linattn__outside(const linattn__operands *x, const void *block, size_t bytes)
+{
+#ifndef __OPTIMIZE_SIZE__
+    const uintptr_t at = (uintptr_t)block;
+    return at - x->low >= x->high - x->low && x->low - at >= bytes;
+#else
+    (void)x, (void)block, (void)bytes;
+    return 0;
+#endif
+}
+
+/* Is the output clear of itself and of the inputs? */
+LINATTN__COLD static LINATTN__NOINLINE int linattn__output_clear(const linattn__operands *x,
+                                                                 int verb)
+{
+    if (!linattn__rows_apart(&x->out) || !linattn__clear_of(&x->out, &x->q)) return 0;
+    return !(verb & LINATTN__KEYS) ||
+           (linattn__clear_of(&x->out, &x->k) && linattn__clear_of(&x->out, &x->v));
+}
+
 /* The operands of a call for `sequences` sequences, checked against one another. */
 static linattn_status linattn__read_operands(const linattn__shape *s, int verb, size_t sequences,
                                              const linattn_view *q, size_t n_q,
                                              const linattn_view *k, const linattn_view *v,
-                                             size_t n_k, const linattn_view *out,
+                                             size_t n_k, const linattn_output *out,
                                              linattn__operands *x)
 {
+    linattn_view to;
     linattn_status status = LINATTN_OK;
+    x->n_q = n_q;
+    x->n_k = n_k;
+#ifndef __OPTIMIZE_SIZE__
+    x->low = UINTPTR_MAX;
+    x->high = 0;
+#endif
     if (verb & LINATTN__KEYS) {
         status = linattn__read_input(&x->k, verb, k, sequences, n_k, linattn__key_heads(s), s->d);
         if (status != LINATTN_OK) return status;
         status = linattn__read_input(&x->v, verb, v, sequences, n_k, s->kv_heads, s->dv);
         if (status != LINATTN_OK) return status;
+        linattn__widen(x, &x->k);
+        linattn__widen(x, &x->v);
     }
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
     status = linattn__read_input(&x->q, verb, q, sequences, n_q,
                                  s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
     if (status != LINATTN_OK) return status;
-    status = linattn__read_view(&x->out, out, sequences, n_q, s->heads, s->dv);
+    linattn__widen(x, &x->q);
+    to = linattn__view_of(*out);
+    status = linattn__read_view(&x->out, &to, sequences, n_q, s->heads, s->dv);
     if (status != LINATTN_OK) return status;
-    if (x->out.floats > s->dv && !linattn__rows_apart(&x->out)) return LINATTN_ERROR_OVERLAP;
-    if (!linattn__clear_of(&x->out, &x->q)) return LINATTN_ERROR_OVERLAP;
-    if ((verb & LINATTN__KEYS) &&
-        !(linattn__clear_of(&x->out, &x->k) && linattn__clear_of(&x->out, &x->v)))
+    if ((x->out.stride[LINATTN__HEAD] < s->dv ||
+         (x->out.stride[LINATTN__TOKEN] | x->out.stride[LINATTN__SEQUENCE]) ||
+         !linattn__outside(x, x->out.data, x->out.floats * sizeof(float))) &&
+        !linattn__output_clear(x, verb))
         return LINATTN_ERROR_OVERLAP;
+    linattn__widen(x, &x->out);
     return LINATTN_OK;
 }
 
-/* Do the operands lie apart from memory that is written, or read while the output is? */
-LINATTN__HOT int linattn__operands_apart(const linattn__operands *x, const int verb,
-                                         const void *block, size_t bytes)
+/* Does each of the operands lie apart from memory that is written, or read while the output is? */
+LINATTN__COLD static LINATTN__NOINLINE int linattn__each_apart(const linattn__operands *x, int verb,
+                                                               const void *block, size_t bytes)
 {
     if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->out, block, bytes)) return 0;
     if (!(verb & LINATTN__KEYS)) return 1; /* the block is only read */
     if ((verb & LINATTN__QUERIES) && !linattn__apart(&x->q, block, bytes)) return 0;
     return linattn__apart(&x->k, block, bytes) && linattn__apart(&x->v, block, bytes);
+}
+
+LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb, const void *block,
+                                            size_t bytes)
+{
+    return linattn__outside(x, block, bytes) || linattn__each_apart(x, verb, block, bytes);
 }
 
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
@@ -3598,23 +3674,21 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
 {
     linattn__shape s;
     linattn__operands x;
-    linattn_view to;
-    linattn_status status = linattn__read_shape(state, &s);
+    linattn_status status = linattn__read_state(state, &s);
     if (status != LINATTN_OK) return status;
     /* windows forget by tokens: sums without the tokens cannot; other rules need gates */
     if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
         (s.rule && verb != LINATTN__QUERIES))
         return LINATTN_ERROR_UNSUPPORTED;
-    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
-    status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
+    status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
     linattn__start(w, &s, linattn__seen(state), state);
-    if (verb & LINATTN__KEYS) linattn__use_keys(w, &x.k, &x.v);
-    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
+    if (verb & LINATTN__KEYS) linattn__use_keys(w, &x);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
     return LINATTN_OK;
 }
@@ -3833,18 +3907,16 @@ static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, in
 /* States of one config, clear of one another where they are written, and of the operands: at once
    where all of these lie outside of what the states span. */
 static linattn_status linattn__read_states(void *const *states, size_t count, int verb,
-                                           const linattn__header *first, const linattn__shape *s,
-                                           const linattn__operands *x)
+                                           const linattn__shape *s, const linattn__operands *x)
 {
     const size_t step = linattn__common_stride(x, verb);
     uintptr_t low = UINTPTR_MAX, high = 0;
     int folded = 0;
     size_t i;
     for (i = 0; i < count; i++) {
-        linattn__header h;
-        const linattn_status status = linattn__read_header(states[i], &h);
+        const linattn_status status = linattn__find_header(states[i]);
         if (status != LINATTN_OK) return status;
-        if (!linattn__same_config(&h, first)) return LINATTN_ERROR_STATE;
+        if (!linattn__same_config(states[i], states[0])) return LINATTN_ERROR_STATE;
         if ((uintptr_t)states[i] < low) low = (uintptr_t)states[i];
         if ((uintptr_t)states[i] > high) high = (uintptr_t)states[i];
     }
@@ -3875,36 +3947,33 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
 {
     const int verb = c->verb;
     linattn__shape s;
-    linattn__header h;
     linattn__operands x;
-    linattn_view to;
     linattn_status status;
     if (!c->states) return LINATTN_ERROR_NULL;
     if (c->count > LINATTN__MAX_FLOATS / sizeof *c->states) return LINATTN_ERROR_SIZE;
-    status = linattn__read_state(c->states[0], &h, &s);
+    status = linattn__read_state(c->states[0], &s);
     if (status != LINATTN_OK) return status;
     if ((s.window && verb != (LINATTN__KEYS | LINATTN__QUERIES)) ||
         (s.rule && verb != LINATTN__QUERIES && !c->gating))
         return LINATTN_ERROR_UNSUPPORTED;
-    if (verb & LINATTN__QUERIES) to = linattn__view_of(*out);
-    status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, &to, &x);
+    status = linattn__read_operands(&s, verb, c->count, q, c->n, k, v, c->n, out, &x);
     if (status == LINATTN_OK && linattn__cannot_thread(context)) status = LINATTN_ERROR_NULL;
-    if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &h, &s, &x);
+    if (status == LINATTN_OK) status = linattn__read_states(c->states, c->count, verb, &s, &x);
     (void)gates;
 #if LINATTN__HAS_RECURRENT
     if (status == LINATTN_OK && c->gating) status = linattn__open_many_gates(c, &s, gates, &x.out);
 #endif
     if (status != LINATTN_OK || c->n == 0) return status;
     c->work.environment = linattn__enter();
-    linattn__start(&c->work, &s, linattn__tokens(&h), c->states[0]);
+    linattn__start(&c->work, &s, linattn__seen(c->states[0]), c->states[0]);
     c->k = c->v = c->q = c->out = 0;
     if (verb & LINATTN__KEYS) {
-        linattn__use_keys(&c->work, &x.k, &x.v);
+        linattn__use_keys(&c->work, &x);
         c->k = x.k.stride[LINATTN__SEQUENCE];
         c->v = x.v.stride[LINATTN__SEQUENCE];
     }
     if (verb & LINATTN__QUERIES) {
-        linattn__use_query(&c->work, &x.q, &x.out);
+        linattn__use_query(&c->work, &x);
         c->q = x.q.stride[LINATTN__SEQUENCE];
         c->out = x.out.stride[LINATTN__SEQUENCE];
     }
@@ -4005,24 +4074,23 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_past(const linattn__s
 LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
-    linattn__header to, from;
     linattn__work w;
     linattn__span other;
     linattn__environment environment;
     size_t head;
-    linattn_status status = linattn__read_state(dst, &to, &s);
-    if (status == LINATTN_OK) status = linattn__read_state(src, &from, &s);
+    linattn_status status = linattn__read_state(dst, &s);
+    if (status == LINATTN_OK) status = linattn__read_state(src, &s);
     if (status != LINATTN_OK) return status;
     if (s.window || (s.rule && s.rule != LINATTN_RULE_GATED && s.rule != LINATTN_RULE_MLSTM))
         return LINATTN_ERROR_UNSUPPORTED;
 #if LINATTN__HAS_RECURRENT
     if (s.rule && linattn__imported(src, &s)) return LINATTN_ERROR_UNSUPPORTED;
 #endif
-    if (!linattn__same_config(&to, &from) || !linattn__same_shared(dst, src, &s))
+    if (!linattn__same_config(dst, src) || !linattn__same_shared(dst, src, &s))
         return LINATTN_ERROR_STATE;
     if (!linattn__disjoint(dst, s.state_bytes, src, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
     environment = linattn__enter();
-    linattn__start(&w, &s, linattn__tokens(&to), dst);
+    linattn__start(&w, &s, linattn__seen(dst), dst);
     other = w.span;
     linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
@@ -4037,7 +4105,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
         linattn__move(&other, 1);
     }
     linattn__leave(environment);
-    linattn__set_tokens(dst, linattn__tokens(&to) + linattn__tokens(&from));
+    linattn__set_tokens(dst, linattn__seen(dst) + linattn__seen(src));
     return LINATTN_OK;
 }
 
@@ -4056,10 +4124,9 @@ linattn__read_all(const linattn__shape *s, const linattn_context *context, int v
                   size_t n_q, linattn_view k, linattn_view v, size_t n_k, linattn_output out,
                   void *workspace, size_t bytes, size_t need, linattn__operands *x)
 {
-    const linattn_view to = linattn__view_of(out);
     linattn_status status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
-    status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &to, x);
+    status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &out, x);
     if (status != LINATTN_OK) return status;
     if (!workspace) return LINATTN_ERROR_NULL;
     if (need == 0) return LINATTN_ERROR_SIZE;
@@ -4067,10 +4134,16 @@ linattn__read_all(const linattn__shape *s, const linattn_context *context, int v
     return linattn__operands_apart(x, verb, workspace, need) ? LINATTN_OK : LINATTN_ERROR_OVERLAP;
 }
 
-/* Bytes for bidirectional, 0 if they overflow. A window is that of a causal run, twice as long. */
+/* The state of a call without one, whose window is that of a causal run, twice as long. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__measure_again(linattn__shape *s)
+{
+    linattn__measure_state(s, s->window ? 2 * s->window - 1 : 0);
+}
+
+/* Bytes for bidirectional, 0 if they overflow. */
 static size_t linattn__bidirectional_bytes(linattn__shape *s)
 {
-    if (s->window) linattn__measure_state(s, 2 * s->window - 1);
+    if (s->window) linattn__measure_again(s);
     return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
 }
 
@@ -4094,7 +4167,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
     if (n_q == 0) return LINATTN_OK;
     if (s.window >= n_k) s.window = 0; /* which it then sees all through */
-    linattn__measure_state(&s, s.window ? 2 * s.window - 1 : 0);
+    linattn__measure_again(&s);
     if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
         !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
@@ -4102,8 +4175,8 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     w->environment = linattn__enter();
     linattn__make_state(config, &s, &h, state);
     linattn__start(w, &s, linattn__seen(state), state);
-    linattn__use_query(w, &x.q, &x.out);
-    linattn__use_keys(w, &x.k, &x.v);
+    linattn__use_query(w, &x);
+    linattn__use_keys(w, &x);
     return LINATTN_OK;
 }
 
@@ -4262,7 +4335,7 @@ static linattn_status linattn__read_gate(linattn__gating *to, int which, const l
     const linattn_status status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->at = view->data;
     gate->token = extent->stride[LINATTN__TOKEN];
-    gate->head = extent->stride[LINATTN__HEAD];
+    gate->head = heads > 1 ? extent->stride[LINATTN__HEAD] : 0; /* all heads may share one */
     gate->sequence = extent->stride[LINATTN__SEQUENCE];
     to->given[to->count++] = which;
     return status;
@@ -4347,13 +4420,12 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
 static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const linattn__gating *gates,
                                                     const linattn_context *context)
 {
+    const linattn__header *const h = linattn__header_of(w);
     linattn__recurrence x;
-    linattn__header h;
-    linattn__copy(&h, w->span.shared - LINATTN__HEADER_FLOATS, sizeof h);
     x.span = &w->span;
     x.gates = gates;
-    x.rule = (int)h.rule;
-    x.key_group = h.key_heads ? h.kv_heads / h.key_heads : 1;
+    x.rule = (int)h->rule;
+    x.key_group = h->key_heads ? h->kv_heads / h->key_heads : 1;
     x.head = x.begin = 0;
     x.head_end = w->span.heads;
     x.end = w->span.dv;
@@ -4399,10 +4471,9 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     linattn__shape s;
     linattn__operands x;
     linattn__extent e[LINATTN__GATES];
-    const linattn_view to = linattn__view_of(*out);
-    linattn_status status = linattn__read_shape(state, &s);
+    linattn_status status = linattn__read_state(state, &s);
     if (status == LINATTN_OK) status = linattn__check_gates(s.rule, s.norm, gates);
-    if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, &to, &x);
+    if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
     if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
@@ -4414,8 +4485,8 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     if (n == 0) return LINATTN_OK;
     w->environment = linattn__enter();
     linattn__start(w, &s, linattn__seen(state), state);
-    linattn__use_keys(w, &x.k, &x.v);
-    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x.q, &x.out);
+    linattn__use_keys(w, &x);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
     return LINATTN_OK;
 }
@@ -4425,12 +4496,11 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
                                              linattn_output out, size_t n,
                                              const linattn_context *context)
 {
-    linattn__header h;
     linattn__work w;
     linattn__gating gating;
-    linattn_status status = linattn__read_header(state, &h);
+    linattn_status status = linattn__find_header(state);
     if (status != LINATTN_OK) return status;
-    if (h.rule == LINATTN_RULE_SUM) {
+    if (((const linattn__header *)state)->rule == LINATTN_RULE_SUM) {
         status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
         if (status != LINATTN_OK) return status;
         return q.data || out.data ? linattn_causal(state, q, k, v, out, n, context)
@@ -4482,14 +4552,13 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
                                                   size_t n, const linattn_context *context)
 {
     linattn__crowd c;
-    linattn__header h;
     linattn__gating gating;
     linattn_status status;
     if (count == 0) return LINATTN_OK;
     if (!states) return LINATTN_ERROR_NULL;
-    status = linattn__read_header(states[0], &h);
+    status = linattn__find_header(states[0]);
     if (status != LINATTN_OK) return status;
-    if (h.rule == LINATTN_RULE_SUM) {
+    if (((const linattn__header *)states[0])->rule == LINATTN_RULE_SUM) {
         status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
         if (status != LINATTN_OK) return status;
         return q.data || out.data ? linattn_causal_many(states, count, q, k, v, out, n, context)
@@ -4624,9 +4693,8 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
                                                         linattn__environment *environment)
 {
     void *const at = (void *)(uintptr_t)state;
-    linattn__header h;
     size_t bytes;
-    linattn_status status = linattn__read_state(state, &h, &x->s);
+    linattn_status status = linattn__read_state(state, &x->s);
     if (status != LINATTN_OK) return status;
     if (x->s.window) return LINATTN_ERROR_UNSUPPORTED;
     if (head >= x->s.kv_heads) return LINATTN_ERROR_SIZE;
@@ -5307,7 +5375,7 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->out_token = x->out.stride[LINATTN__TOKEN];
     e->out_head = x->out.stride[LINATTN__HEAD];
     e->group = s->group;
-    e->n_k = x->k.count[LINATTN__TOKEN];
+    e->n_k = x->n_k;
     e->d = s->d;
     e->dv = s->dv;
     e->q_element = e->k_element = e->v_element = LINATTN_F32;
@@ -5316,7 +5384,7 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->cap = 0.0f;
     e->slopes = NULL;
     w->kv_heads = s->kv_heads;
-    w->n_q = x->q.count[LINATTN__TOKEN];
+    w->n_q = x->n_q;
     w->q_group = x->q.stride[LINATTN__HEAD] * s->group;
     w->k_head = x->k.stride[LINATTN__HEAD];
     w->v_head = x->v.stride[LINATTN__HEAD];
@@ -5332,7 +5400,7 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
 {
     const float *const slopes = config->alibi_slopes;
     const size_t slope_bytes = (config->heads ? config->heads : 1) * sizeof *slopes;
-    const size_t n_q = x->q.count[LINATTN__TOKEN], n_k = x->k.count[LINATTN__TOKEN];
+    const size_t n_q = x->n_q, n_k = x->n_k;
     if (n_q > n_k && (causal || config->window || slopes)) return LINATTN_ERROR_UNSUPPORTED;
     if (!slopes) return LINATTN_OK;
     if (n_k > LINATTN__MOST_DISTANCE) return LINATTN_ERROR_SIZE;
@@ -6263,6 +6331,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 
 /* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
 #undef LINATTN__ALIGNMENT
+#undef LINATTN__ANY_TYPE
 #undef LINATTN__ARM64
 #undef LINATTN__AVX2_FMA
 #undef LINATTN__BAND

@@ -303,11 +303,13 @@
 #define la_step LA_NAME(step)
 #define la_step_both LA_NAME(step_both)
 #define la_step_chunk LA_NAME(step_chunk)
-#define la_step_columns LA_NAME(step_columns)
 #define la_step_finish LA_NAME(step_finish)
 #define la_step_map LA_NAME(step_map)
+#define la_step_part LA_NAME(step_part)
 #define la_step_parts LA_NAME(step_parts)
+#define la_step_phi LA_NAME(step_phi)
 #define la_step_query LA_NAME(step_query)
+#define la_step_roots LA_NAME(step_roots)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
 #define la_step_token LA_NAME(step_token)
@@ -331,6 +333,7 @@
 #define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
+#define la_turn LA_NAME(turn)
 #define la_two_sum LA_NAME(two_sum)
 #define la_unit LA_NAME(unit)
 #define la_unit_of LA_NAME(unit_of)
@@ -1587,6 +1590,16 @@ LINATTN__INLINE la_vec la_add_key(la_vec z, la_vec phi, la_vec *low, const int m
     return LINATTN__IS_SIGNED(map) ? la_two_sum(z, phi, low) : la_add(z, phi);
 }
 
+/* The vectors that make 16 lanes, the next one to the front. */
+LINATTN__INLINE void la_turn(la_vec *a)
+{
+    const la_vec first = a[0];
+    size_t j;
+    if (LA_W == 1) return;
+    LA_EACH_VEC for (j = 0; j + 1 < LA_PANEL_VECS; j++) a[j] = a[j + 1];
+    a[LA_PANEL_VECS - 1] = first;
+}
+
 LINATTN__INLINE int la_lanes_left(size_t end, size_t at)
 {
     return end - at < LA_W ? (int)(end - at) : LA_W;
@@ -1994,7 +2007,7 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
     *power = 0.0f;
 #if LINATTN__HAS_SIGNED
     if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map)) {
-        linattn__cancelling(den, lost, p->epsilon, scale);
+        linattn__cancelling(den, lost, s->m, p->epsilon, scale);
         return;
     }
 #endif
@@ -2045,7 +2058,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
 
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
    of those that share a vector with others: they become zero again. */
-static void la_clear_padding(const linattn__span *s)
+static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
 {
     size_t f, i, c;
     if (s->dv % 16 == 0 || s->column_end < s->dv) return;
@@ -2991,19 +3004,28 @@ typedef struct la_token {
     float lost[16]; /* and what its rounding lost, for the identity */
 #endif
     float top, scale, power; /* as in la_scratch */
+#if LINATTN__HAS_UNIT
+    linattn__params own[2]; /* with the roots of the key and of the query */
+#endif
 } la_token;
 
-/* What the loops over a head need. A copy that no store can change. */
+/* What the loops over a head need: in no order that compilers copy as vectors, as in the span. */
 typedef struct la_head {
     const linattn__params *params;
 #if LINATTN__HAS_UNIT
     const linattn__params *key_params; /* the same, but for the unit map */
 #endif
-    float *z, *e, *s;
-    size_t m, dv, begin, end; /* columns */
-    size_t group, q_head, out_head;
+    float *z;
+    size_t m;
+    float *e;
+    size_t begin, end; /* columns */
+    float *s;
+    size_t dv;
+    const float *key; /* no key, no query: NULL */
+    uint64_t seen;
+    const float *query, *value;
     int map, feature, plain, stream;
-    int whole; /* the usual case: all features at once, and just 1 / denominator */
+    float *out;
 } la_head;
 
 #if LINATTN__HAS_UNIT
@@ -3012,62 +3034,63 @@ typedef struct la_head {
 #define LA_KEY_PARAMS(h) (h)->params
 #endif
 
-/* Maps features [f0, f1): z follows with a key, the denominator with a query. */
-static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const float *key,
-                                          const float *query, size_t f0, size_t f1)
+/* phi of a vector of the key and of the query. */
+LINATTN__INLINE void la_step_phi(const la_head *h, size_t f, int lanes, la_vec e, float top,
+                                 la_vec *k, la_vec *q, const int map, const int keys,
+                                 const int queries)
 {
-    const int map = h->map, feature = h->feature;
-#if LA_W > 1
+    if (keys) *k = la_phi_key(LA_KEY_PARAMS(h), h->key + f, lanes, la_key_exponent(e), map);
+    if (queries)
+        *q = la_phi_query(h->params, h->query + f, lanes, h->feature ? la_zero() : e, top, map);
+}
+
+/* Maps features [f0, f1): z follows with a key, the denominator with a query. */
+LINATTN__INLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_t f1,
+                                 const int keys, const int queries)
+{
+    const int map = h->map;
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
-#elif LINATTN__HAS_SIGNED
-    float *const den = w->den, *const lost = w->lost;
-#else
-    float *const den = w->den, *const lost = NULL;
-#endif
     float top = 0.0f;
     size_t f, j;
-    if (LINATTN__IS_EXP(map) && query && w->top > -LINATTN__INF) top = w->top;
+    if (LINATTN__IS_EXP(map) && queries && w->top > -LINATTN__INF) top = w->top;
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
-        if (LA_W == 1 && f0 > 0) break; /* they are there */
-        den[j] = la_zero();
+        den[j] = lost[j] = la_zero();
         if (f0 > 0) den[j] = la_load(w->den + j * LA_W);
 #if LINATTN__HAS_SIGNED
-        lost[j] = la_zero();
         if (f0 > 0) lost[j] = la_load(w->lost + j * LA_W);
-#elif LA_W > 1
-        lost[j] = la_zero();
 #endif
     }
-    for (f = f0; f < f1; f += 16) {
-        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
-        {
-            const size_t at = f + j * LA_W;
-            if (at < f1) {
-                const int lanes = la_lanes_left(f1, at);
-                la_vec z = la_load(h->z + at), low = la_load(h->e + at), phi;
-                const la_vec e = low;
-                if (key) {
-                    phi = la_phi_key(LA_KEY_PARAMS(h), key + at, lanes, la_key_exponent(e), map);
-                    la_store(w->k + (at - f0), phi);
-                    z = la_add_key(z, phi, &low, map);
-                    la_store(h->z + at, z);
-                    if (LINATTN__IS_SIGNED(map)) la_store(h->e + at, low);
-                }
-                if (query) {
-                    phi = la_phi_query(h->params, query + at, lanes, feature ? la_zero() : e, top,
-                                       map);
-                    phi = la_weigh_query(phi, z, low, &den[j], &lost[j], map, feature);
-                    la_store(w->q + (at - f0), phi);
-                }
-            }
+    for (f = f0; f < f1; f += LA_W) {
+        const int lanes = la_lanes_left(f1, f);
+        const size_t slot = LA_W > 1 ? 0 : f % 16;
+        la_vec z = la_load(h->z + f), low = la_load(h->e + f), k = z, q = z;
+        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && keys && queries && map == LINATTN_MAP_ELU1)
+            la_step_phi(h, f, lanes, low, top, &k, &q, LINATTN_MAP_ELU1, keys, queries);
+        else
+            la_step_phi(h, f, lanes, low, top, &k, &q, map, keys, queries);
+        if (keys) {
+            la_store(w->k + (f - f0), k);
+            z = la_add_key(z, k, &low, map);
+            la_store(h->z + f, z);
+            if (LINATTN__IS_SIGNED(map)) la_store(h->e + f, low);
         }
+        if (queries) {
+            q = la_weigh_query(q, z, low, den + slot, lost + slot, map, h->feature);
+            la_store(w->q + (f - f0), q);
+            la_turn(den);
+            la_turn(lost);
+        }
+    }
+    if (!queries) return;
+    for (; LA_W > 1 && f % 16 != 0; f += LA_W) {
+        la_turn(den);
+        la_turn(lost);
     }
     if (h->plain && f1 == h->m) {
         w->scale = linattn__inverse(la_sum16(den));
         return;
     }
-#if LA_W > 1
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
         la_store(w->den + j * LA_W, den[j]);
@@ -3075,15 +3098,13 @@ static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, const f
         la_store(w->lost + j * LA_W, lost[j]);
 #endif
     }
-#endif
 }
 
 #if LA_W > 1
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
-LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const float *value,
-                                  float *out, size_t f0, size_t f1, size_t u, const int keys,
-                                  const int queries, const size_t NR)
+LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                  size_t u, const int keys, const int queries, const size_t NR)
 {
     const int lanes = la_lanes_left(h->dv, (u + NR - 1) * LA_W), stream = h->stream;
     const size_t m = h->m, count = f1 - f0;
@@ -3094,8 +3115,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const flo
     {
         const int here = j + 1 < NR ? LA_W : lanes;
         v[j] = o[j] = la_zero();
-        if (keys) v[j] = la_load_part(value + (u + j) * LA_W, here);
-        if (queries && f0 > 0) o[j] = la_load_part(out + (u + j) * LA_W, here);
+        if (keys) v[j] = la_load_part(h->value + (u + j) * LA_W, here);
+        if (queries && f0 > 0) o[j] = la_load_part(h->out + (u + j) * LA_W, here);
     }
     for (f = 0; f < count; f++, row += 16) {
         if (stream) { /* the tile's next columns, or the next head's */
@@ -3117,57 +3138,28 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, const flo
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (f1 == m) o[j] = la_mul(o[j], la_set1(w->scale));
-        la_store_part(out + (u + j) * LA_W, o[j], j + 1 < NR ? LA_W : lanes);
+        la_store_part(h->out + (u + j) * LA_W, o[j], j + 1 < NR ? LA_W : lanes);
     }
 }
 
-LINATTN__INLINE void la_step_columns(const la_head *h, const la_token *w, const float *value,
-                                     float *out, size_t f0, size_t f1, const int keys,
-                                     const int queries)
+/* All columns of this job. */
+LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                  const int keys, const int queries)
 {
+    const size_t end = h->end;
     size_t u = h->begin;
-    for (; h->end - u >= 4; u += 4) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 4);
-    if (h->end - u >= 2) {
-        la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 2);
+    for (; end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
+    if (end - u >= 2) {
+        la_step_tile(h, w, f0, f1, u, keys, queries, 2);
         u += 2;
     }
-    for (; u < h->end; u++) la_step_tile(h, w, value, out, f0, f1, u, keys, queries, 1);
-}
-
-static LINATTN__NOINLINE void la_step_both(const la_head *h, const la_token *w, const float *value,
-                                           float *out, size_t f0, size_t f1)
-{
-    la_step_columns(h, w, value, out, f0, f1, 1, 1);
-}
-
-static LINATTN__NOINLINE void la_step_update(const la_head *h, const la_token *w,
-                                             const float *value, size_t f0, size_t f1)
-{
-    la_step_columns(h, w, value, NULL, f0, f1, 1, 0);
-}
-
-static LINATTN__NOINLINE void la_step_query(const la_head *h, const la_token *w, float *out,
-                                            size_t f0, size_t f1)
-{
-    la_step_columns(h, w, NULL, out, f0, f1, 0, 1);
-}
-
-/* All columns of this job; no key or no query where value or out are NULL. */
-LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
-                                  float *out, size_t f0, size_t f1)
-{
-    if (!out)
-        la_step_update(h, w, value, f0, f1);
-    else if (value)
-        la_step_both(h, w, value, out, f0, f1);
-    else
-        la_step_query(h, w, out, f0, f1);
+    if (u < end) la_step_tile(h, w, f0, f1, u, keys, queries, 1);
 }
 #else
 /* The same for scalar code: four columns at a time, in a row of S, whose columns beyond dv stay 0.
    */
-static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, const float *value,
-                                           float *out, size_t f0, size_t f1)
+static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0,
+                                           size_t f1, int keys, int queries)
 {
     size_t u, f, j;
     for (u = h->begin; u < h->end; u += 4) {
@@ -3175,12 +3167,12 @@ static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, 
         float *row = h->s + (u / 16 * h->m + f0) * 16 + u % 16;
         float v[4] = {0.0f, 0.0f, 0.0f, 0.0f}, o[4] = {0.0f, 0.0f, 0.0f, 0.0f}, x[4];
         for (j = 0; j < columns; j++) {
-            if (value) v[j] = value[u + j];
-            if (out && f0 > 0) o[j] = out[u + j];
+            if (keys) v[j] = h->value[u + j];
+            if (queries && f0 > 0) o[j] = h->out[u + j];
         }
         for (f = 0; f < f1 - f0; f++, row += 16) {
             LINATTN__UNROLL for (j = 0; j < 4; j++) x[j] = row[j];
-            if (value) {
+            if (keys) {
                 const float by = w->k[f];
                 LINATTN__UNROLL for (j = 0; j < 4; j++)
                 {
@@ -3188,109 +3180,142 @@ static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, 
                     row[j] = x[j];
                 }
             }
-            if (out) {
+            if (queries) {
                 const float by = w->q[f];
                 LINATTN__UNROLL for (j = 0; j < 4; j++) o[j] = la_fma(by, x[j], o[j]);
             }
         }
-        for (j = 0; out && j < columns; j++) out[u + j] = f1 == h->m ? o[j] * w->scale : o[j];
+        for (j = 0; queries && j < columns; j++)
+            h->out[u + j] = f1 == h->m ? o[j] * w->scale : o[j];
     }
 }
 #endif
 
-static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, la_token *w,
-                                             const float *query, uint64_t seen)
+#if LINATTN__HAS_EXP
+/* Exponents and peaks of features [f0, f1), a chunk. */
+static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, const la_head *h, la_token *w,
+                                            size_t f0, size_t f1)
+{
+    if (h->key) la_settle(s, f0, f1, h->key + f0);
+    if (h->query) {
+        float peak;
+        la_peak(s, h->query + f0, f0, f1, &peak);
+        la_raise(s, &w->top, &peak, f0 == 0, w->den, h->out);
+    }
+}
+#endif
+
+/* The output factor, once all features are mapped. */
+static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, const la_head *h, la_token *w)
 {
 #if LINATTN__HAS_SIGNED
     const float *lost = w->lost;
 #else
     const float *lost = NULL;
 #endif
-    la_factor(s, query, w->den, lost, &w->top, seen, &w->scale, &w->power);
+    la_factor(s, h->query, w->den, lost, &w->top, h->seen, &w->scale, &w->power);
 }
 
-#if LINATTN__HAS_EXP
-/* Exponents and peaks of features [f0, f1), a chunk. */
-static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, la_token *w, const float *key,
-                                            const float *query, float *out, size_t f0, size_t f1)
+/* Features [f0, f1) of one token of one key/value head and one query head. */
+LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_token *w, size_t f0,
+                                  size_t f1, const int keys, const int queries)
 {
-    if (key) la_settle(s, f0, f1, key + f0);
-    if (query) {
-        float peak;
-        la_peak(s, query + f0, f0, f1, &peak);
-        la_raise(s, &w->top, &peak, f0 == 0, w->den, out);
+    la_step_map(h, w, f0, f1, keys, queries);
+    if (queries && f1 == h->m && !h->plain) la_step_finish(s, h, w);
+    la_step_rows(h, w, f0, f1, keys, queries);
+    for (; LA_W > 1 && keys && h->dv % 16 != 0 && f0 < f1; f0 += LA_W) {
+        const la_vec z = la_load(h->z + f0);
+        if (la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
     }
+}
+
+#if LA_W > 1
+static LINATTN__NOINLINE void la_step_both(const linattn__span *s, const la_head *h, la_token *w,
+                                           size_t f0, size_t f1)
+{
+    la_step_part(s, h, w, f0, f1, 1, 1);
+}
+
+static LINATTN__NOINLINE void la_step_update(const linattn__span *s, const la_head *h, la_token *w,
+                                             size_t f0, size_t f1)
+{
+    la_step_part(s, h, w, f0, f1, 1, 0);
+}
+
+static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_head *h, la_token *w,
+                                            size_t f0, size_t f1)
+{
+    la_step_part(s, h, w, f0, f1, 0, 1);
 }
 #endif
 
-/* One token of one key/value head and one query head; no key or no query where these are NULL. In
-   parts, as scratch is small, and the exponents' chunks are given. */
-static LINATTN__NOINLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w,
-                                            const float *key, const float *value,
-                                            const float *query, float *out, uint64_t seen)
+/* In parts, as scratch is small, and the exponents' chunks are given. */
+LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w)
 {
-    const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : m;
-    size_t f0, f1, end = 0;
-    for (f0 = 0; f0 < m; f0 = f1) {
-        if (f0 == end) {
+    const size_t m = h->m, most = LA_W > 1 ? LA_STEP : m; /* a chunk is no more than a step */
+    const size_t chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : most;
+    size_t f0 = 0, f1, end = 0;
+    do {
+        if (LA_W > 1 || f0 == end) {
             end = m - f0 < chunk ? m : f0 + chunk;
 #if LINATTN__HAS_EXP
-            if (LINATTN__IS_EXP(h->map)) la_step_chunk(s, w, key, query, out, f0, end);
+            if (LINATTN__IS_EXP(h->map)) la_step_chunk(s, h, w, f0, end);
 #endif
         }
-        f1 = end - f0 < LA_STEP ? end : f0 + LA_STEP;
-        la_step_map(h, w, key, query, f0, f1);
-        if (f1 == m && query && !h->plain) la_step_finish(s, w, query, seen);
-        la_step_rows(h, w, key ? value : NULL, out, f0, f1);
-    }
-    if (query && !h->plain) la_end_rows(s, &w->power, out, 1);
+        f1 = LA_W > 1 || end - f0 < LA_STEP ? end : f0 + LA_STEP;
+#if LA_W > 1
+        if (!h->query)
+            la_step_update(s, h, w, f0, f1);
+        else if (h->key)
+            la_step_both(s, h, w, f0, f1);
+        else
+            la_step_query(s, h, w, f0, f1);
+#else
+        la_step_part(s, h, w, f0, f1, h->key != NULL, h->query != NULL);
+#endif
+        f0 = f1;
+    } while (f0 < m);
+    if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
+    if (h->query && !h->plain) la_end_rows(s, &w->power, h->out, 1);
 }
+
+#if LINATTN__HAS_UNIT
+/* The unit map has a factor for each key and query. */
+static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, la_token *w)
+{
+    w->own[0] = w->own[1] = *s->params;
+    if (h->key) la_unit_root(h->key, h->m, &w->own[0].root);
+    if (h->query) la_unit_root(h->query, h->m, &w->own[1].root);
+    h->key_params = w->own;
+    h->params = w->own + 1;
+}
+#endif
 
 /* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
-LINATTN__INLINE void la_step_token(const linattn__span *s, const la_head *h, la_token *w,
-                                   const float *key, const float *value, const float *query,
-                                   float *out, uint64_t seen)
+LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token *w)
 {
-#if LINATTN__HAS_UNIT
-    linattn__params own[2];
-    la_head unit;
-#endif
-    size_t g = h->group;
-    if (key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(key, h->m)) key = NULL;
-    if (!query) g = key ? 1 : 0;
+    size_t g = s->group;
+    if (h->key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(h->key, h->m)) h->key = NULL;
+    if (!h->query) g = h->key ? 1 : 0;
     for (; g > 0; g--) {
 #if LINATTN__HAS_UNIT
-        if (s->params->source == LINATTN__UNIT) {
-            unit = *h;
-            own[0] = own[1] = *s->params;
-            if (key) la_unit_root(key, h->m, &own[0].root);
-            if (query) la_unit_root(query, h->m, &own[1].root);
-            unit.key_params = own;
-            unit.params = own + 1;
-            h = &unit;
-        }
+        if (s->params->source == LINATTN__UNIT) la_step_roots(s, h, w);
 #endif
-#if LA_W > 1
-        if (h->whole) {
-            la_step_map(h, w, key, query, 0, h->m);
-            la_step_rows(h, w, key ? value : NULL, out, 0, h->m);
-        } else
-#endif
-            la_step_parts(s, h, w, key, value, query, out, seen);
-        key = NULL; /* S has it now */
-        if (!query) break;
-        query += h->q_head;
-        out += h->out_head;
+        la_step_parts(s, h, w);
+        if (g == 1) return;
+        h->key = NULL; /* S has it now */
+        h->query += s->q_head;
+        h->out += s->out_head;
     }
 }
 
-/* Tokens one by one. */
+/* Tokens one by one; just one where there are other kernels. */
 static void la_step(linattn__span *s)
 {
     la_token w;
     la_head h;
-    size_t head, t;
+    size_t head;
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -3303,26 +3328,31 @@ static void la_step(linattn__span *s)
     h.key_params = s->params;
 #endif
     h.plain = la_plain_factor(s->params);
-    h.whole = h.plain && !LINATTN__IS_EXP(h.map) && h.m <= LA_STEP;
-    h.group = s->group;
-    h.q_head = s->q ? s->q_head : 0;
-    h.out_head = s->q ? s->out_head : 0;
-    for (head = s->heads; head > 0; head--) {
-        const float *key = s->k, *value = s->v, *query = s->q;
-        float *out = s->out;
+    for (head = s->heads;; head--) {
         h.z = s->z;
         h.e = s->e;
         h.s = s->s;
-        for (t = 0;;) {
-            t++;
-            la_step_token(s, &h, &w, key, value, query, out, s->seen + (key ? t : 0));
-            if (t == s->n) break;
-            if (key) key += s->k_token;
-            if (key) value += s->v_token;
-            if (query) query += s->q_token;
-            if (query) out += s->out_token;
+#if LINATTN__HAS_PREFILL
+        h.key = s->k;
+        h.value = s->v;
+        h.query = s->q;
+        h.out = s->out;
+        h.seen = s->seen + (s->k ? 1 : 0);
+        la_step_token(s, &h, &w);
+#else
+        {
+            size_t t;
+            for (t = 0; t < s->n; t++) {
+                h.key = s->k ? s->k + t * s->k_token : NULL;
+                h.value = s->k ? s->v + t * s->v_token : NULL;
+                h.query = s->q ? s->q + t * s->q_token : NULL;
+                h.out = s->q ? s->out + t * s->out_token : NULL;
+                h.seen = s->seen + (s->k ? t + 1 : 0);
+                la_step_token(s, &h, &w);
+            }
         }
-        if (s->k && s->dv % 16 != 0) la_clear_padding(s);
+#endif
+        if (head == 1) return;
         linattn__move(s, 1);
     }
 }
@@ -6663,11 +6693,13 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step
 #undef la_step_both
 #undef la_step_chunk
-#undef la_step_columns
 #undef la_step_finish
 #undef la_step_map
+#undef la_step_part
 #undef la_step_parts
+#undef la_step_phi
 #undef la_step_query
+#undef la_step_roots
 #undef la_step_rows
 #undef la_step_tile
 #undef la_step_token
@@ -6691,6 +6723,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_too_far
 #undef la_trace
 #undef la_transpose
+#undef la_turn
 #undef la_two_sum
 #undef la_unit
 #undef la_unit_of

@@ -2232,6 +2232,11 @@ static void many_outputs_overlap(void **state)
         check_same_bytes(large, before, 2000 * sizeof(float), "strides %zu", i);
     }
     many_call *c = many_call_new(w);
+    linattn_output close = {large, 0, 0, HEADS * DIM_VALUE - 1};
+    c->n = 1;
+    c->out = close;
+    check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "rows of one token each");
+    c = many_call_new(w);
     c->out.data = w->q;
     check_many_refused(c, MANY_WITH_QUERIES, LINATTN_ERROR_OVERLAP, "the output is the queries");
     c->out.data = w->v + COUNT_OF(w->v) - 1;
