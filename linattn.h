@@ -4970,11 +4970,11 @@ static size_t linattn__degree_of(size_t d, size_t *rank)
     return p;
 }
 
-/* The largest degree whose monomials are kept in lists. */
+/* The largest degree whose monomials are kept in lists: one below the last, or less. */
 static size_t linattn__base(size_t d, size_t degree)
 {
     size_t base = 1;
-    while (base < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
+    while (base + 1 < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
     return base;
 }
 
