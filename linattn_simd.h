@@ -181,7 +181,7 @@
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
-#define la_panel LA_NAME(panel)
+#define la_panels LA_NAME(panels)
 #define la_part LA_NAME(part)
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
@@ -204,7 +204,6 @@
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
 #define la_project LA_NAME(project)
-#define la_project_rows LA_NAME(project_rows)
 #define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
@@ -5205,20 +5204,21 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
         }
 }
 
-/* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
-   of the hyperbolic form with the other sign. */
-static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
+/* The panels of features [f0, f1), coordinates [c0, c1), from the caller's rows; the second half of
+   the hyperbolic form with the other sign. Behind the features 0: what lies there is multiplied. */
+static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
 {
     size_t f, c;
-    for (f = f0; f < f1; f++) {
+    for (f = f0; f < f1 || (f - f0) % 16 != 0; f++) {
         const float *row = s->shared + f % s->rows * s->d;
+        float *const to = s->panels + (f - f0) / 16 * 16 * (c1 - c0) + (f - f0) % 16;
         for (c = c0; c < c1; c++) {
             float x = la_tiny(row[c]);
             if (f >= s->rows) x = 0.0f - x;
-            s->panel[(c - c0) * 16 + (f - f0)] = x;
+            if (f >= f1) x = 0.0f;
+            to[(c - c0) * 16] = x;
         }
     }
-    return s->panel;
 }
 
 /* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
@@ -5255,9 +5255,10 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
         if (s->rows) {
-            view.s = (float *)(uintptr_t)la_panel(s, f0, f1, c, c1);
+            if (s->d > LINATTN__FEATURES) la_panels(s, f0, f1, c, c1);
+            view.s = s->panels;
+            view.m = a.f1 = c1 - c;
             a.f0 = 0;
-            a.f1 = c1 - c;
         }
         la_read_tiles(&a);
     }
@@ -6346,24 +6347,21 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
-#if LA_W > 1
-/* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
-static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
-                                              float *y, size_t y_row)
-{
-    float panel[LINATTN__FEATURES * 16];
-    s->panel = panel;
-    la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
-}
-#endif
-
-/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-LINATTN__COLD static void la_map_features(linattn__span *s)
+/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. A projection that the
+   caller holds in rows becomes panels: once, or where keys are long for every block. */
+static void la_map_features(const linattn__span *s)
 {
     const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
     float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
+#if LA_W > 1
+    float panels[LINATTN__PANELS];
+    linattn__span own = *s;
+    own.panels = panels;
+    s = &own;
+    if (s->rows && s->d <= LINATTN__FEATURES) la_panels(s, f0, f1, 0, s->d);
+#endif
     for (t = 0; t < s->n; t += count) {
         const float *x = s->k + t * s->k_token;
         float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
@@ -6371,20 +6369,16 @@ LINATTN__COLD static void la_map_features(linattn__span *s)
         if (s->params->source == LINATTN__MONOMIALS)
             la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
         else
-#if LA_W > 1
-            la_project_rows(s, x, count, y, y_row);
-#else
             la_project(s, x, s->k_token, count, f0, f1, y, y_row);
-#endif
-        for (i = 0; i < count; i++)
+        for (i = 0; i < count; i++) {
+            const int masked = exponential && linattn__masked(x + i * s->k_token, s->d);
             for (f = 0; f < f1 - f0; f += LA_W) {
                 la_vec phi = la_load(y + i * y_row + f);
-                if (exponential && linattn__masked(x + i * s->k_token, s->d))
-                    phi = la_zero();
-                else if (exponential)
-                    phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
+                if (exponential) phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
+                if (masked) phi = la_zero();
                 la_store_part(out + i * s->out_token + f, phi, la_lanes_left(f1 - f0, f));
             }
+        }
     }
 }
 #endif
@@ -6567,7 +6561,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
-#undef la_panel
+#undef la_panels
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
@@ -6590,7 +6584,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_product_rows
 #undef la_product_tile
 #undef la_project
-#undef la_project_rows
 #undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
