@@ -5,8 +5,8 @@ Operations on whole vectors are counted for a token and head, and by the ports t
 the FMA units must do (products, max, min, comparisons, conversions, shifts), what any vector unit
 may do (sums, logic, selections), loads, broadcasts from memory, stores. The port that takes longest
 is the limit. Nothing waits for anything, caches never miss, addresses and loops cost nothing, and
-the blocks of tokens, exponents that move and landmarks' inverse are left out: no kernel can be
-faster. How often operands are loaded follows from the tiles, which fill the registers.
+the blocks of tokens and exponents that move are left out: no kernel can be faster. How often
+operands are loaded follows from the tiles, which fill the registers.
 
     python3 bench/limits.py CPU KERNEL MAP ISA DxDV [N]    e.g. intel-xeon-emerald-rapids causal
                                                            elu1 avx512 64x64
@@ -67,6 +67,7 @@ TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
 }
 CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
+STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
 
 
 # ---- Operations ---------------------------------------------------------------------------------
@@ -217,8 +218,15 @@ class Counter:
         return (count / self.w) * (weights + products)
 
     def means(self, d):
-        """Landmarks: sums of doubles, half as many to a vector."""
+        """A token's part of its landmark: a sum of doubles, half as many to a vector."""
         return 2 * self.vectors(d) * Ops(fma=1, any=1, loads=1)
+
+    def inverse(self, landmarks):
+        """The pseudo-inverse, of a call: E^2, E^3, G P and the next E for every step, but for G in
+        the first and E in the last; symmetric, so half of each; in double. On random operands the
+        steps do not converge, and none is saved."""
+        products = 4 * STEPS - 2
+        return Ops(fma=products * landmarks**3 / 2 / (self.w / 2))
 
 
 # ---- Kernels ------------------------------------------------------------------------------------
@@ -290,10 +298,11 @@ def exact_work(counter, name, d, dv, n):
     return count * (d + dv), counter.pairs(count, d, dv)
 
 
-def nystrom_work(counter, d, dv):
-    """Queries against landmarks, and landmarks against keys."""
+def nystrom_work(counter, d, dv, n):
+    """Queries against landmarks, and landmarks against keys; means and inverse of landmarks."""
     return (2 * LANDMARKS * (d + dv),
-            2 * counter.pairs(LANDMARKS, d, dv) + counter.means(d))
+            2 * counter.pairs(LANDMARKS, d, dv) + 2 * counter.means(d) +
+            (1 / n) * counter.inverse(LANDMARKS))
 
 
 def rule_work(counter, name, d, dv):
@@ -322,8 +331,8 @@ def work_of(counter, kernel, name, d, dv, n):
         return features_work(counter, name, d, n)
     if kernel == "softmax":
         return exact_work(counter, name, d, dv, n)
-    if kernel == "nystrom" and name == f"l{LANDMARKS}":
-        return nystrom_work(counter, d, dv)
+    if kernel == "nystrom" and name == f"l{LANDMARKS}" and n > LANDMARKS:
+        return nystrom_work(counter, d, dv, n)
     if kernel == "recurrent" and name in RULES:
         return rule_work(counter, name, d, dv)
     return None

@@ -71,8 +71,10 @@ def test_sources():
         for name, value in tiles.items():
             found = re.search(rf"^#define LA_{name} (\d+)$", block, re.M)
             check(f"LA_{name} of {isa}", found is not None and int(found[1]) == value)
-    chunk = re.search(r"^#define LINATTN__FEATURES (\d+)", (ROOT / "linattn.h").read_text(), re.M)
-    check("features of a chunk", int(chunk[1]) == limits.CHUNK)
+    text = (ROOT / "linattn.h").read_text()
+    for name, value in [("FEATURES", limits.CHUNK), ("STEPS", limits.STEPS)]:
+        found = re.search(rf"^#define LINATTN__{name} (\d+)", text, re.M)
+        check(f"LINATTN__{name}", found is not None and int(found[1]) == value)
     rules = re.findall(r'\] = \{"([a-z0-9-]+)", LINATTN_RULE_\w+, (\d),',
                        (ROOT / "bench/rules.c").read_text())
     check("operations of the rules",
