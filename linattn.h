@@ -3033,7 +3033,7 @@ typedef struct linattn__span {
 #if LINATTN__HAS_FEATURES
     size_t shared_begin; /* from this feature on */
     size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
-    float *panel;        /* there is room for a panel of it */
+    float *panels;       /* there is room for some panels of it */
 #endif
     const float *q;
     float *s;
@@ -3072,6 +3072,7 @@ typedef struct linattn__outer {
 
 #define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */
 #define LINATTN__FEATURES 128         /* mapped at a time */
+#define LINATTN__PANELS 4096          /* floats of a projection that the caller holds */
 
 /* Features are taken in chunks of this size, the same on every instruction set, as the running
    maximum of the exponents moves from one to the next: m in equal parts. */
@@ -3191,7 +3192,7 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
     span->params = &w->params;
 #if LINATTN__HAS_FEATURES
     span->shared_begin = span->rows = 0;
-    span->panel = NULL;
+    span->panels = NULL;
 #endif
     span->q = span->k = span->v = NULL;
     span->out = NULL;
@@ -5040,11 +5041,11 @@ static size_t linattn__degree_of(size_t d, size_t *rank)
     return p;
 }
 
-/* The largest degree whose monomials are kept in lists. */
+/* The largest degree whose monomials are kept in lists: one below the last, or less. */
 static size_t linattn__base(size_t d, size_t degree)
 {
     size_t base = 1;
-    while (base < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
+    while (base + 1 < degree && linattn__monomials(d + 1, base + 1) <= LINATTN__LOWER) base++;
     return base;
 }
 
@@ -5801,7 +5802,6 @@ LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *co
 
 typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linattn__params *p);
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
-typedef void linattn__features_kernel(linattn__span *s);
 LINATTN__DECLARE(linattn__map_kernel, map)
 #if LINATTN__HAS_SOFTMAX
 LINATTN__DECLARE(linattn__row_kernel, map_softmax)
@@ -5810,7 +5810,7 @@ LINATTN__DECLARE(linattn__row_kernel, map_softmax)
 LINATTN__DECLARE(linattn__row_kernel, map_unit)
 #endif
 #if LINATTN__HAS_FEATURES
-LINATTN__DECLARE(linattn__features_kernel, map_features)
+LINATTN__DECLARE(linattn__span_kernel, map_features)
 #endif
 
 static linattn_status linattn__check_arrays(const float *x, size_t n_x, const float *y, size_t n_y)
@@ -5829,12 +5829,14 @@ static linattn_status linattn__check_arrays(const float *x, size_t n_x, const fl
 static LINATTN__NOINLINE void linattn__map_projected(const linattn__shape *s,
                                                      const float *projection, linattn__span *rows)
 {
-    size_t f;
+    const size_t d = s->d < LINATTN__FEATURES ? s->d : LINATTN__FEATURES;
+    size_t f, wide = LINATTN__PANELS / d / 16 * 16;
+    if (wide > LINATTN__FEATURES) wide = LINATTN__FEATURES;
     rows->shared = projection;
     rows->rows = s->features;
     for (f = 0; f < s->m; f = rows->row_end) {
         rows->row_begin = rows->shared_begin = f;
-        rows->row_end = s->m - f < 16 ? s->m : f + 16;
+        rows->row_end = s->m - f < wide ? s->m : f + wide;
         LINATTN__KERNEL(map_features)(rows);
     }
 }
@@ -6448,6 +6450,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ON_SCALAR
 #undef LINATTN__ON_SIMD128
 #undef LINATTN__OPENING
+#undef LINATTN__PANELS
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
 #undef LINATTN__QUERIES

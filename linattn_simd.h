@@ -171,6 +171,7 @@
 #define la_merge LA_NAME(merge)
 #define la_merge_row LA_NAME(merge_row)
 #define la_min LA_NAME(min)
+#define la_monomials LA_NAME(monomials)
 #define la_moves LA_NAME(moves)
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
@@ -180,7 +181,7 @@
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
-#define la_panel LA_NAME(panel)
+#define la_panels LA_NAME(panels)
 #define la_part LA_NAME(part)
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
@@ -202,9 +203,7 @@
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
-#define la_products LA_NAME(products)
 #define la_project LA_NAME(project)
-#define la_project_rows LA_NAME(project_rows)
 #define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
@@ -287,6 +286,8 @@
 #define la_scores_of LA_NAME(scores_of)
 #define la_scratch LA_NAME(scratch)
 #define la_seen LA_NAME(seen)
+#define la_segment LA_NAME(segment)
+#define la_segments LA_NAME(segments)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
@@ -5235,20 +5236,21 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
         }
 }
 
-/* One panel, coordinates [c0, c1) of features [f0, f1), from the caller's rows; the second half
-   of the hyperbolic form with the other sign. */
-static const float *la_panel(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
+/* The panels of features [f0, f1), coordinates [c0, c1), from the caller's rows; the second half of
+   the hyperbolic form with the other sign. Behind the features 0: what lies there is multiplied. */
+static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
 {
     size_t f, c;
-    for (f = f0; f < f1; f++) {
+    for (f = f0; f < f1 || (f - f0) % 16 != 0; f++) {
         const float *row = s->shared + f % s->rows * s->d;
+        float *const to = s->panels + (f - f0) / 16 * 16 * (c1 - c0) + (f - f0) % 16;
         for (c = c0; c < c1; c++) {
             float x = la_tiny(row[c]);
             if (f >= s->rows) x = 0.0f - x;
-            s->panel[(c - c0) * 16 + (f - f0)] = x;
+            if (f >= f1) x = 0.0f;
+            to[(c - c0) * 16] = x;
         }
     }
-    return s->panel;
 }
 
 /* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
@@ -5285,9 +5287,10 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
         a.f1 = c1;
         view.s = (float *)(uintptr_t)panels;
         if (s->rows) {
-            view.s = (float *)(uintptr_t)la_panel(s, f0, f1, c, c1);
+            if (s->d > LINATTN__FEATURES) la_panels(s, f0, f1, c, c1);
+            view.s = s->panels;
+            view.m = a.f1 = c1 - c;
             a.f0 = 0;
-            a.f1 = c1 - c;
         }
         la_read_tiles(&a);
     }
@@ -5333,74 +5336,121 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
 }
 
 #if LA_W > 1
-/* y = from[0..length) x by, the list being of products or, `raw`, of the operand itself. Writes up
-   to LA_W - 1 floats more. */
-LINATTN__INLINE void la_products(float *y, const float *from, size_t length, float by, int raw,
-                                 float root)
-{
-    size_t i;
-    for (i = 0; i < length; i += LA_W) {
-        la_vec x;
-        if (raw)
-            x = la_mul(la_load_part(from + i, la_lanes_left(length, i)), la_set1(root));
-        else
-            x = la_load(from + i);
-        la_store(y + i, la_mul(x, la_set1(by)));
-    }
-}
+/* Tokens whose monomials are made side by side: a load of what several stores have just written
+   waits for them. */
+#define LA_LISTS 8
+#define LA_LIST_ROW (LINATTN__LOWER + 2 * LA_W)
 
-/* The lists of monomials of degrees 0 to base of one token: each from the one below, of the last
-   only what is taken. */
-static void la_lists(const linattn__recipe *r, const float *x, float root, float *list)
+typedef struct la_monomials {
+    float list[LA_LISTS * LA_LIST_ROW]; /* token by token */
+    float product[9][LA_LISTS];         /* of so many coordinates */
+    float weight[LA_ROW];
+} la_monomials;
+
+/* The lists of monomials of degrees 0 to base of `count` tokens: each from the one below, of the
+   last only what is taken. Writes up to LA_W - 1 floats more. */
+static void la_lists(const linattn__recipe *r, float *list, const float *x, size_t x_token,
+                     size_t count, float root)
 {
-    size_t p, i;
-    list[0] = 1.0f;
-    la_products(list + 1, x, r->d, 1.0f, 1, root);
+    size_t p, i, t, f;
+    for (t = 0; t < count; t++)
+        for (f = 0; f < r->d; f += LA_W)
+            la_store(
+                list + t * LA_LIST_ROW + 1 + f,
+                la_mul(la_load_part(x + t * x_token + f, la_lanes_left(r->d, f)), la_set1(root)));
     for (p = 2; p <= r->base; p++) {
-        const float *below = list + r->list[p - 1];
-        size_t to = r->list[p];
-        for (i = 0; i < r->d; i++) {
-            const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
-            if (p < r->base || (to < r->end && to + length > r->begin))
-                la_products(list + to, below + first, length, list[1 + i], 0, root);
-            to += length;
+        size_t to = r->list[p], length;
+        for (i = 0; i < r->d; i++, to += length) {
+            const size_t first = linattn__leading(r, p - 1, i);
+            length = r->size[p - 1] - first;
+            if (p == r->base && (to >= r->end || to + length <= r->begin)) continue;
+            for (t = 0; t < count; t++) {
+                float *const own = list + t * LA_LIST_ROW;
+                const float *const below = own + r->list[p - 1] + first;
+                for (f = 0; f < length; f += LA_W)
+                    la_store(own + to + f, la_mul(la_load(below + f), la_set1(own[1 + i])));
+            }
         }
     }
 }
 
-/* y[t][f - f0] = the monomials of `count` tokens with their weights. */
+/* y = part of a list times a product, with weights, for `count` tokens. */
+LINATTN__INLINE void la_segment(const float *part, size_t length, const float *by, size_t by_row,
+                                const float *weights, size_t count, float *y, size_t y_row)
+{
+    size_t t, f;
+    for (f = 0; f < length; f += LA_W) {
+        const la_vec weight = la_load(weights + f);
+        const float *from = part + f, *times = by;
+        float *to = y + f;
+        for (t = 0; t < count; t++, from += LA_LIST_ROW, times += by_row, to += y_row)
+            la_store(to, la_mul(la_mul(la_load(from), la_set1(*times)), weight));
+    }
+}
+
+/* The segments of `count` tokens. `raw`: the list is the operand itself, and taken from it a vector
+   at a time. */
+static void la_segments(const linattn__recipe *r, la_monomials *w, const float *x, size_t x_token,
+                        size_t count, float root, int raw, float *y, size_t y_row)
+{
+    const float *weights = w->weight;
+    size_t i, t, f, level;
+    for (i = 0; i < r->count; i++) {
+        const linattn__segment *g = &r->segment[i];
+        const float *by = w->product[g->prefix];
+        size_t by_row = 1;
+        if (g->prefix == 1 && !raw) {
+            by = w->list + 1 + g->index[0];
+            by_row = LA_LIST_ROW;
+        } else {
+            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
+                for (t = 0; t < count; t++)
+                    w->product[level + 1][t] =
+                        w->product[level][t] * (x[t * x_token + g->index[level]] * root);
+        }
+        for (f = 0; raw && g->from && f < g->length; f += LA_W) {
+            const int lanes = la_lanes_left(g->length, f);
+            for (t = 0; t < count; t++)
+                la_store(
+                    w->list + t * LA_LIST_ROW + 16,
+                    la_mul(la_load_part(x + t * x_token + g->from - 1 + f, lanes), la_set1(root)));
+            la_segment(w->list + 16, LA_W, by, 1, weights + f, count, y + f, y_row);
+        }
+        if (!raw || !g->from)
+            la_segment(w->list + g->from, g->length, by, by_row, weights, count, y, y_row);
+        weights += g->length;
+        y += g->length;
+    }
+}
+
+/* y[t][f - f0] = the monomials of `count` tokens with their weights. Writes up to LA_W - 1 floats
+   more. */
 static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
                                           size_t count, size_t f0, size_t f1, float *y,
                                           size_t y_row)
 {
     const float *weights = s->shared + (f0 - s->shared_begin);
     const float root = s->params->source_root;
-    float list[LINATTN__LOWER + 16], product[9];
     linattn__recipe r;
-    size_t t, i, f, level;
+    la_monomials w;
+    size_t t, n, f, end;
     int raw;
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
-    product[0] = 1.0f;
-    for (t = 0; t < count; t++, x += x_token, y += y_row) {
-        float *to = y;
-        if (!raw) la_lists(&r, x, root, list);
-        for (i = 0; i < r.count; i++) {
-            const linattn__segment *g = &r.segment[i];
-            for (level = i ? g->unchanged : 0; level < g->prefix; level++)
-                product[level + 1] = product[level] * (x[g->index[level]] * root);
-            if (raw && g->from)
-                la_products(to, x + g->from - 1, g->length, product[g->prefix], 1, root);
-            else if (raw)
-                *to = 1.0f;
-            else
-                la_products(to, list + g->from, g->length, product[g->prefix], 0, root);
-            to += g->length;
-        }
-        for (f = 0; f < f1 - f0; f += LA_W) {
-            const la_vec weight = la_load_part(weights + f, la_lanes_left(f1 - f0, f));
-            la_store(y + f, la_mul(la_load(y + f), weight));
-        }
+    end = raw ? 1 : r.list[r.base] + r.size[r.base];
+    for (t = 0; t < LA_LISTS; t++) {
+        float *const list = w.list + t * LA_LIST_ROW;
+        for (f = 0; f < end + LA_W; f += LA_W) /* multiplied, too, and slow if it were denormal */
+            la_store(list + f, la_zero());
+        w.product[0][t] = list[0] = 1.0f;
+    }
+    for (f = 0; f < f1 - f0; f += LA_W)
+        la_store(w.weight + f, la_load_part(weights + f, la_lanes_left(f1 - f0, f)));
+    la_store(w.weight + f, la_zero());
+    for (t = 0; t < count; t += n, x += n * x_token, y += n * y_row) {
+        n = count - t < LA_LISTS ? count - t : LA_LISTS;
+        if (!raw) la_lists(&r, w.list, x, x_token, n, root);
+        la_segments(&r, &w, x, x_token, n, root, raw, y, y_row);
     }
 }
 #else
@@ -6350,24 +6400,21 @@ static void la_map(const float *x, float *y, size_t n, const linattn__params *p)
 }
 
 #if LINATTN__HAS_FEATURES
-#if LA_W > 1
-/* A projection that the caller holds, in rows, some coordinates of a panel at a time. */
-static LINATTN__NOINLINE void la_project_rows(linattn__span *s, const float *x, size_t count,
-                                              float *y, size_t y_row)
-{
-    float panel[LINATTN__FEATURES * 16];
-    s->panel = panel;
-    la_project(s, x, s->k_token, count, s->row_begin, s->row_end, y, y_row);
-}
-#endif
-
-/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. */
-LINATTN__COLD static void la_map_features(linattn__span *s)
+/* Features [row_begin, row_end) of projected or monomial maps, of all tokens. A projection that the
+   caller holds in rows becomes panels: once, or where keys are long for every block. */
+static void la_map_features(const linattn__span *s)
 {
     const size_t f0 = s->row_begin, f1 = s->row_end, y_row = LA_W > 1 ? LA_ROW : s->out_token;
     const int exponential = LINATTN__IS_EXP(s->params->map);
     float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
+#if LA_W > 1
+    float panels[LINATTN__PANELS];
+    linattn__span own = *s;
+    own.panels = panels;
+    s = &own;
+    if (s->rows && s->d <= LINATTN__FEATURES) la_panels(s, f0, f1, 0, s->d);
+#endif
     for (t = 0; t < s->n; t += count) {
         const float *x = s->k + t * s->k_token;
         float *const out = s->out + t * s->out_token + f0, *const y = LA_W > 1 ? scratch : out;
@@ -6375,20 +6422,16 @@ LINATTN__COLD static void la_map_features(linattn__span *s)
         if (s->params->source == LINATTN__MONOMIALS)
             la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
         else
-#if LA_W > 1
-            la_project_rows(s, x, count, y, y_row);
-#else
             la_project(s, x, s->k_token, count, f0, f1, y, y_row);
-#endif
-        for (i = 0; i < count; i++)
+        for (i = 0; i < count; i++) {
+            const int masked = exponential && linattn__masked(x + i * s->k_token, s->d);
             for (f = 0; f < f1 - f0; f += LA_W) {
                 la_vec phi = la_load(y + i * y_row + f);
-                if (exponential && linattn__masked(x + i * s->k_token, s->d))
-                    phi = la_zero();
-                else if (exponential)
-                    phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
+                if (exponential) phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
+                if (masked) phi = la_zero();
                 la_store_part(out + i * s->out_token + f, phi, la_lanes_left(f1 - f0, f));
             }
+        }
     }
 }
 #endif
@@ -6561,6 +6604,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_merge
 #undef la_merge_row
 #undef la_min
+#undef la_monomials
 #undef la_moves
 #undef la_moving
 #undef la_mul
@@ -6570,7 +6614,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
-#undef la_panel
+#undef la_panels
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
@@ -6592,9 +6636,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_product
 #undef la_product_rows
 #undef la_product_tile
-#undef la_products
 #undef la_project
-#undef la_project_rows
 #undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
@@ -6677,6 +6719,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scores_of
 #undef la_scratch
 #undef la_seen
+#undef la_segment
+#undef la_segments
 #undef la_select
 #undef la_set1
 #undef la_settle
@@ -6769,6 +6813,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_KEY_PARAMS
+#undef LA_LISTS
+#undef LA_LIST_ROW
 #undef LA_OP
 #undef LA_PANEL_VECS
 #undef LA_PART

@@ -20,6 +20,8 @@ import re
 import statistics
 import sys
 
+import limits
+
 VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "speedup",
           "share", "base_ns"]
 COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
@@ -107,6 +109,9 @@ class Results:
         present = {row["by"] for row in self.rows if row["ns"]}
         self.isas = [isa for isa in ISAS if isa in present]
         self.vector_isas = [isa for isa in self.isas if isa != "scalar"]
+        cpu = self.head.get("cpu", "")
+        self.limited = [isa for isa in self.isas if limits.ports_of(cpu, isa)]
+        self.peaks = {isa: self.peak(isa) for isa in self.limited}
 
     def find(self, **wanted):
         return [row for row in self.rows if all(row[key] == want for key, want in wanted.items())]
@@ -114,6 +119,30 @@ class Results:
     def one(self, **wanted):
         found = self.find(**({"variant": ""} | wanted))
         return found[0] if found else None
+
+    def peak(self, isa):
+        """GFLOP/s of the FMA loop, as most rows saw it."""
+        seen = [row["gflops"] / row["peak"] for row in self.find(by=isa)
+                if row["gflops"] and row["peak"] and not row["memory_bound"]]
+        return statistics.median(seen) if seen else None
+
+    def limit(self, row):
+        """What ports allow of the FMA peak, see limits.py; None where they are not counted."""
+        if not row or row["by"] not in self.limited or row["variant"] or not row["n"]:
+            return None
+        return limits.limit_of(self.head["cpu"], row["kernel"], row["map"], row["by"], row["d"],
+                               row["dv"], row["n"])
+
+    def of_limit(self, row):
+        """The least possible time, of ports or of memory, over the time taken; or None."""
+        limit = self.limit(row)
+        if not row or row["by"] not in self.limited or row["peak"] is None:
+            return None
+        if not row["memory_bound"]:
+            return limit and row["peak"] / limit.share
+        if not limit or not self.peaks[row["by"]]:
+            return row["peak"]
+        return max(row["peak"], row["gflops"] / self.peaks[row["by"]] / limit.share)
 
     def shapes(self, kernel):
         found = {(row["d"], row["dv"]) for row in self.find(kernel=kernel) if row["d"]}
@@ -168,6 +197,20 @@ def share(row):
     return f"{row['peak']:.2f}" if row and row["peak"] else "–"
 
 
+def limit_share(results, row):
+    part = results.of_limit(row)
+    return f"{part:.2f}" if part else "–"
+
+
+def header_of(results, isa):
+    return [f"{isa}: ns", "of the peak"] + ["of the limit"] * (isa in results.limited)
+
+
+def cells_of(results, isa, row):
+    """What stands below such a header."""
+    return [time(row), share(row)] + [limit_share(results, row)] * (isa in results.limited)
+
+
 def error(row):
     return f"{row['error']:.0e}".replace("e-0", "e-") if row and row["error"] else "–"
 
@@ -188,16 +231,18 @@ def peers_table(results, kernel, n, shapes, variant="", map_name="elu1"):
                            variant=variant)
         if not ours:
             continue
-        row = [shape_name(shape), f"**{time(ours)}** ± {error(ours)}", share(ours)]
+        row = [shape_name(shape), f"**{time(ours)}** ± {error(ours)}"]
+        row += cells_of(results, best, ours)[1:]
         for name in names:
             peer = found[shape].get(name)
             row.append(f"{time(peer)} ({faster(ours, peer):.2f}×)" if peer else "–")
         rows.append(row)
-    return table(["shape", f"linattn, {best}", "of the limit"] + names, rows)
+    header = ["shape", f"linattn, {best}"] + header_of(results, best)[1:]
+    return table(header + names, rows)
 
 
 def shares_table(results):
-    """Time and share of the limit of every kernel on every instruction set, elu1, n = 4096."""
+    """Time and shares of every kernel on every instruction set, elu1, n = 4096."""
     isas = results.vector_isas
     rows = []
     for kernel in dict.fromkeys(row["kernel"] for row in results.rows):
@@ -208,9 +253,11 @@ def shares_table(results):
             ]
             if any(cells):
                 rows.append([kernel, shape_name(shape)])
-                rows[-1] += [f"{time(row)} ({share(row)})" for row in cells]
+                for isa, row in zip(isas, cells):
+                    rows[-1] += cells_of(results, isa, row)
                 rows[-1].append(error(next(row for row in cells if row)))
-    return table(["kernel", "shape"] + [f"{isa}: ns (share)" for isa in isas] + ["error"], rows)
+    header = [name for isa in isas for name in header_of(results, isa)]
+    return table(["kernel", "shape"] + header + ["error"], rows)
 
 
 def methods(results):
@@ -234,10 +281,11 @@ def methods_table(results):
         cells = [by.get(isa) for isa in isas]
         if any(cells):
             rows.append([kernel, " ".join(filter(None, [name, window])), shape_name((d, dv))])
-            rows[-1] += [f"{time(row)} ({share(row)})" for row in cells]
+            for isa, row in zip(isas, cells):
+                rows[-1] += cells_of(results, isa, row)
             rows[-1].append(error(next(row for row in cells if row)))
-    header = ["kernel", "method", "shape"] + [f"{isa}: ns (share)" for isa in isas] + ["error"]
-    return table(header, rows)
+    header = [name for isa in isas for name in header_of(results, isa)]
+    return table(["kernel", "method", "shape"] + header + ["error"], rows)
 
 
 def lengths_table(results):
@@ -310,9 +358,15 @@ SHARES = [  # kernel, instruction set, shapes, least shares of the FMA peak with
     ("causal", "avx2", SHAPES, [0.66, 0.79, 0.84, 0.76]),
 ]
 METHODS = [  # what, kernel, map, shape, least share
-    ("favor, d = 64, m = 256, causal", "causal", "favor-256", (64.0, 64.0), 0.60),
-    ("taylor 2, d = 16, causal", "causal", "taylor-2", (16.0, 64.0), 0.58),
-    ("nystrom, 64 landmarks, n = 4096", "nystrom", "l64", (64.0, 64.0), 0.55),
+    ("favor, m = 256, causal", "causal", "favor-256", (64.0, 64.0), 0.60),
+    ("favor hyperbolic, m = 2 x 128, causal", "causal", "favor-hyperbolic-128",
+     (64.0, 64.0), 0.65),
+    ("favor, m = 256, into an array", "map_features", "favor-256", (64.0, 64.0), 0.50),
+    ("taylor 2, causal", "causal", "taylor-2", (16.0, 64.0), 0.68),
+    ("taylor 2, update", "update", "taylor-2", (16.0, 64.0), 0.60),
+    ("taylor 4, causal", "causal", "taylor-4", (8.0, 64.0), 0.65),
+    ("nystrom, 64 landmarks, n = 4096", "nystrom", "l64", (32.0, 32.0), 0.55),
+    ("nystrom, 64 landmarks, n = 4096", "nystrom", "l64", (64.0, 64.0), 0.66),
     ("exact attention, causal", "softmax", "causal", (64.0, 64.0), 0.55),
     ("exact attention, all keys", "softmax", "full", (64.0, 64.0), 0.55),
 ]
@@ -328,6 +382,18 @@ def at_least(what, values, marks, unit=""):
     held = all(value >= mark for value, mark in zip(values, marks))
     return [[what, " ".join(f"{value:.2f}{unit}" for value in values),
              "≥ " + " ".join(f"{mark:.2f}" for mark in marks), "yes" if held else "**no**"]]
+
+
+def shares_at_least(results, what, found, marks):
+    """Marks of the share of the FMA peak of these rows; those that ports put out of reach, with the
+    count that shows it."""
+    rows = at_least(what, [row and row["peak"] for row in found], marks)
+    for row, mark in zip(found, marks if rows else []):
+        limit = results.limit(row)
+        if limit and row["peak"] < mark and limit.share < mark:
+            rows[0][-1] += (f"; {shape_name((row['d'], row['dv']))} {row['by']} cannot be: "
+                            f"{limit.share:.2f}, {limit}")
+    return rows
 
 
 def at_most(what, rows, mark):
@@ -357,14 +423,14 @@ def share_marks(results):
         found = [results.one(kernel=kernel, map="elu1", by=isa, d=d, dv=dv, n=4096.0)
                  for d, dv in shapes]
         names = " ".join(shape_name(shape) for shape in shapes)
-        rows += at_least(f"{kernel}, {isa}: share of the FMA peak at {names}",
-                         [row and row["peak"] for row in found], marks)
+        rows += shares_at_least(results, f"{kernel}, {isa}: share of the FMA peak at {names}",
+                                found, marks)
     isas = [isa for isa in results.isas if isa in ["avx512", "avx2"]]
     for what, kernel, name, (d, dv), mark in METHODS:
         found = [results.one(kernel=kernel, map=name, by=isa, d=d, dv=dv, n=4096.0)
                  for isa in isas]
-        rows += at_least(f"{what}: share on {', '.join(isas)}",
-                         [row and row["peak"] for row in found], [mark] * len(isas))
+        what = f"{what}, {shape_name((d, dv))}: share on {', '.join(isas)}"
+        rows += shares_at_least(results, what, found, [mark] * len(isas))
     heads = ["h1", "h32", "h512"]
     found = [results.one(kernel="decode", map="elu1", by=results.isas[0], d=128.0, variant=each)
              for each in heads]
@@ -672,6 +738,13 @@ RULE_ODD = [33.0, 65.0, 100.0]
 RULE_PEERS = 1.5  # times as fast as every peer, at every shape
 
 
+def limits_text(results):
+    """What the limit is, or that none is known."""
+    if not results.limited:
+        return ", unknown for this processor"
+    return ", with maps, denominators, loads and stores ([`bench/limits.py`](../limits.py))"
+
+
 def is_rules(results):
     return results.head.get("part") == "rules"
 
@@ -699,8 +772,8 @@ def rule_share_marks(results):
     for isa in results.vector_isas:
         for rule, (must, aims) in RULE_MARKS.get(isa, {}).items():
             found = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
-            rows += with_aims(at_least(f"{RULES[rule]}, {isa}: share of the FMA peak at {names}",
-                                       [row and row["peak"] for row in found], must), aims)
+            what = f"{RULES[rule]}, {isa}: share of the FMA peak at {names}"
+            rows += with_aims(shares_at_least(results, what, found, must), aims)
     return rows
 
 
@@ -755,12 +828,14 @@ def rule_marks(results):
     return table(["what", "measured", "mark", "aim", "met"], rows)
 
 
-def rule_cell(row, mark):
-    """ns per token and its share of the peak, bold where that misses the mark."""
+def rule_cell(results, row, mark):
+    """ns per token and its share of the peak, bold where that misses the mark, and of the limit."""
     if not row or row["ns"] is None:
         return "–"
     held = mark is None or row["peak"] >= mark
-    return f"{time(row)} ({share(row) if held else f'**{share(row)}**'})"
+    shown = share(row) if held else f"**{share(row)}**"
+    of_limit = f", {limit_share(results, row)}" if results.limit(row) else ""
+    return f"{time(row)} ({shown}{of_limit})"
 
 
 def rules_table(results):
@@ -770,10 +845,10 @@ def rules_table(results):
             cells = [rule_row(results, rule, isa, shape) for shape in RULE_SHAPES]
             if any(cells):
                 rows.append([name, isa])
-                rows[-1] += [rule_cell(row, rule_mark(rule, isa, shape))
+                rows[-1] += [rule_cell(results, row, rule_mark(rule, isa, shape))
                              for row, shape in zip(cells, RULE_SHAPES)]
                 calls = rule_row(results, rule, isa, (128.0, 128.0), "calls64")
-                rows[-1] += [rule_cell(calls, None),
+                rows[-1] += [rule_cell(results, calls, None),
                              error(max(filter(None, cells), key=lambda row: row["error"] or 0.0))]
     header = [shape_name(shape) for shape in RULE_SHAPES]
     return table(["rule", "by"] + header + ["(128,128), calls of 64", "error"], rows)
@@ -800,7 +875,7 @@ def rule_odd_table(results):
         for isa in results.vector_isas:
             cells = [rule_row(results, rule, isa, (d, d)) for d in RULE_ODD]
             if any(cells):
-                rows.append([name, isa] + [rule_cell(row, None) for row in cells])
+                rows.append([name, isa] + [rule_cell(results, row, None) for row in cells])
     header = [shape_name((d, d)) for d in RULE_ODD]
     return table(["rule", "by"] + header, rows) if rows else []
 
@@ -817,7 +892,7 @@ def rule_decode_table(results):
         best = cells.get(results.isas[0])
         mark = RULE_DECODE.get(heads, {}).get(rule, (None,))[0]
         rows.append([RULES[rule], heads[1:]])
-        rows[-1] += [rule_cell(cells.get(isa), mark if isa == results.isas[0] else None)
+        rows[-1] += [rule_cell(results, cells.get(isa), mark if isa == results.isas[0] else None)
                      for isa in results.vector_isas]
         rows[-1] += [peer_cell(best, cells.get(peer), RULE_PEERS) for peer in peers]
     return table(["rule", "heads of (128,128)"] + results.vector_isas + peers, rows)
@@ -831,9 +906,9 @@ def rule_steps_table(results):
 
 def rules_document(results):
     text = ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
-            "map identity: ns per token and head, and in brackets the share of the limit, an "
-            "FMA loop or the bandwidth, timed beside every sample; bold where that misses the "
-            "mark. "
+            "map identity: ns per token and head, and in brackets the share of an FMA loop or "
+            "of the bandwidth, timed beside every sample, bold where that misses the mark, and of "
+            f"the limit{limits_text(results)}. "
             "An element of the state takes 3 operations of the FMA units for a token (gated, "
             "RWKV-6, delta, mLSTM), 4 (gated delta, KDA) or 5 (general). Errors are the largest "
             "against double precision, relative to the largest element of a row. How many times "
@@ -857,14 +932,14 @@ def rules_summary(results, folder):
     """For the README: every rule on the best instruction set."""
     stem = results.path.stem
     lines = [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}, one core, "
-             "`linattn_recurrent`, n = 4096: ns per token and head, and the share of the FMA peak "
-             f"([all figures]({folder}/{stem}.md))", ""]
+             "`linattn_recurrent`, n = 4096: ns per token and head, the share of the FMA peak "
+             f"and of the limit ([all figures]({folder}/{stem}.md))", ""]
     best = results.isas[0]
     rows = []
     for rule, name in RULES.items():
         cells = [rule_row(results, rule, best, shape) for shape in RULE_SHAPES]
         if any(cells):
-            rows.append([name] + [rule_cell(row, None) for row in cells])
+            rows.append([name] + [rule_cell(results, row, None) for row in cells])
             rows[-1].append(error(max(filter(None, cells), key=lambda row: row["error"] or 0.0)))
     header = [shape_name(shape) for shape in RULE_SHAPES]
     return lines + table([f"rule, {best}"] + header + ["error"], rows)
@@ -969,8 +1044,9 @@ def document(results):
     stem = results.path.stem
     text = [f"![{stem}]({stem}.png)", "",
             "Made by `bench/report.py` from the csv beside it. ns are per token and head, one "
-            "core. The limit is an FMA loop or the bandwidth of updating memory in the same "
-            "place, whichever takes longer, timed beside every sample. Errors are the largest "
+            "core. The peak is an FMA loop or the bandwidth of updating memory in the same "
+            "place, whichever takes longer, timed beside every sample; the limit is that or what "
+            f"ports need for the work{limits_text(results)}. Errors are the largest "
             "against double precision, relative to the largest element of a row. How many times "
             "as fast: the median over samples that were taken by turns (of decode and "
             "onnxruntime, the quotient of the times)."]
@@ -1004,9 +1080,10 @@ def methods_summary(results):
     for what, key in wanted:
         row = found.get(key, {}).get(best)
         if row:
-            rows.append([what, shape_name(key[2:4]), f"**{time(row)}** ± {error(row)}",
-                         share(row)])
-    return table(["n = 4096", "shape", f"linattn, {best}", "of the limit"], rows) if rows else []
+            rows.append([what, shape_name(key[2:4]), f"**{time(row)}** ± {error(row)}"])
+            rows[-1] += cells_of(results, best, row)[1:]
+    header = ["n = 4096", "shape", f"linattn, {best}"] + header_of(results, best)[1:]
+    return table(header, rows) if rows else []
 
 
 def small_summary(results, folder):

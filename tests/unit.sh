@@ -113,6 +113,7 @@ if [[ -e $work/unit ]]; then
     unit
     job 'unit / stream, allocations and locks' stream_calls hook "$work/stream_hook.so"
     job 'unit / stream, system calls' stream_calls strace
+    job 'unit / limits of the benchmark' python3 tests/limits_test.py
     [[ -z $python ]] || job 'unit / stream, picture' stream_picture
     job 'unit / attend and the cases of ONNX' onnx_run cases
     job 'unit / attend and onnxruntime' onnx_run onnxruntime

@@ -1,0 +1,374 @@
+"""What a processor can do at best for the work of a kernel: more than its products, which the share
+of the FMA peak counts alone.
+
+Operations on whole vectors are counted for a token and head, and by the ports that take them: what
+the FMA units must do (products, max, min, comparisons, conversions, shifts), what any vector unit
+may do (sums, logic, selections), loads, broadcasts from memory, stores. The port that takes longest
+is the limit. Nothing waits for anything, caches never miss, addresses and loops cost nothing, and
+the blocks of tokens and exponents that move are left out: no kernel can be faster. How often
+operands are loaded follows from the tiles, which fill the registers.
+
+    python3 bench/limits.py CPU KERNEL MAP ISA DxDV [N]    e.g. intel-xeon-emerald-rapids causal
+                                                           elu1 avx512 64x64
+"""
+
+import math
+import re
+import sys
+from dataclasses import astuple, dataclass
+
+
+# ---- Processors ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Operations on a vector that begin in a cycle."""
+    fma: float
+    any: float         # those of the FMA units included
+    loads: float
+    broadcasts: float  # of loads; together they take the sum of their times
+    stores: float
+    selection: int     # operations of a selection; 0: a mask of the operation before it
+
+
+PORTS = {
+    # p0 and p1, for 512 bits p0 with p1 and p5; any: p0, p1, p5. Three loads of 256 bits, two of
+    # 512. Measured, instruction by instruction.
+    "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0), "avx2": Ports(2, 3, 3, 3, 2, 3)},
+    # FP0 and FP1, any FP0 to FP3, all of 256 bits: those of 512 take two turns.
+    "zen4": {"avx512": Ports(1, 2, 1, 2, 0.5, 0), "avx2": Ports(2, 4, 2, 2, 1, 1)},
+    # The same of 512 bits.
+    "zen5": {"avx512": Ports(2, 4, 2, 2, 1, 0), "avx2": Ports(2, 4, 2, 2, 2, 1)},
+}
+# By the names of tools/machine.sh. Zen 5 in notebooks has vectors of 256 bits: servers alone.
+CLASSES = {r"intel-xeon-(sapphire|emerald|granite)-rapids": "golden-cove",
+           r"amd-\w+-zen4": "zen4", r"amd-epyc-zen5": "zen5"}
+
+FLOATS = {"avx512": 16, "avx2": 8}  # of a vector
+
+
+def ports_of(cpu, isa):
+    """None: nothing is known of this processor."""
+    for name, family in CLASSES.items():
+        if re.fullmatch(name, cpu):
+            return PORTS[family].get(isa)
+    return None
+
+
+# ---- What linattn_simd.h says of its tiles ------------------------------------------------------
+
+TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
+    "avx512": {"CAUSAL_TOKENS": 6, "CAUSAL_VECS": 2, "QUERY_TOKENS": 12, "QUERY_VECS": 2,
+               "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
+               "GENERAL_VECS": 4},
+    "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "QUERY_TOKENS": 6, "QUERY_VECS": 2,
+             "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64, "GENERAL_VECS": 2},
+}
+CHUNK = 128   # features at a time, LINATTN__FEATURES
+LANES = 16    # that denominators are summed over
+STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
+
+
+# ---- Operations ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ops:
+    fma: float = 0.0
+    any: float = 0.0
+    loads: float = 0.0
+    broadcasts: float = 0.0
+    stores: float = 0.0
+
+    def __add__(self, other):
+        return Ops(*(a + b for a, b in zip(astuple(self), astuple(other))))
+
+    def __rmul__(self, times):
+        return Ops(*(times * a for a in astuple(self)))
+
+    def cycles(self, ports):
+        """Of each port."""
+        return {"FMA ports": self.fma / ports.fma,
+                "vector ports": (self.fma + self.any) / ports.any,
+                "load ports": self.loads / ports.loads + self.broadcasts / ports.broadcasts,
+                "store port": self.stores / ports.stores}
+
+
+class Counter:
+    """Counts for one instruction set: W floats in a vector."""
+
+    def __init__(self, isa, ports):
+        self.w, self.tile, self.ports = FLOATS[isa], TILES[isa], ports
+        self.wide = isa == "avx512"
+        self.selection = Ops(any=ports.selection)
+
+    def vectors(self, floats):
+        return math.ceil(floats / self.w)
+
+    # -- exp and the maps, of a vector
+
+    def exp(self):
+        """e^x without its end: 3 fma and a sum reduce x, 6 fma are the polynomial."""
+        return Ops(fma=9, any=1)
+
+    def scale(self):
+        """p 2^n, 0 below: comparison and vscalef, or conversion, shift, sum and logic."""
+        return Ops(fma=2) if self.wide else Ops(fma=3, any=2)
+
+    def split(self):
+        """e^(x sqrt(s)) = p 2^n: as exp, clamped, and with 4 more for the product's low half."""
+        return self.exp() + Ops(fma=6, any=1) + self.selection
+
+    def exponent(self):
+        """The n of split alone: clamped, an fma and a sum, -inf."""
+        return Ops(fma=4, any=1) + self.selection
+
+    def phi(self, name):
+        """A map on a vector, by what the features are passed through."""
+        if name == "elu1":  # x sqrt(s), e^x, x + 1, which of them
+            return Ops(fma=2, any=1) + self.exp() + self.scale() + self.selection
+        if name == "exp":  # split, less the exponent of its row
+            return self.split() + Ops(any=1) + self.scale()
+        if name == "positive":  # x sqrt(s), not below the floor
+            return Ops(fma=2)
+        return Ops(fma=1)  # x sqrt(s)
+
+    def two_sum(self):
+        """The identity's z and denominators keep what rounding loses."""
+        return Ops(any=7)
+
+    def keys(self, name, m):
+        """m features of a key: mapped, kept, added to z; exp looks for exponents that move."""
+        one = self.phi(name) + Ops(loads=1, stores=1)
+        one += self.two_sum() if name == "identity" else Ops(any=1)
+        if name == "exp":
+            one += Ops(fma=3, loads=2)
+        return self.vectors(m) * one
+
+    def queries(self, name, m):
+        """m features of a query: mapped, kept, their terms of the denominator, then its 16 lanes'
+        tree of sums and 1 / x, a division for many queries. exp first finds its largest exponent.
+        """
+        one = self.phi(name) + Ops(fma=1, loads=1, stores=1)
+        if name == "identity":
+            one += Ops(fma=2, any=1) + self.two_sum()
+        if name == "exp":
+            one += Ops(any=1) + self.exponent() + Ops(fma=1, any=1, loads=2)
+        lanes = LANES // self.w  # vectors
+        tree = Ops(any=lanes - 1 + 7, loads=lanes, stores=lanes)
+        return self.vectors(m) * one + tree
+
+    # -- products
+
+    def outputs(self, rows, columns, vecs):
+        """An output: stored for every chunk of rows, loaded again for all but the first, scaled."""
+        vectors, chunks = self.vectors(columns), math.ceil(rows / CHUNK)
+        return Ops(fma=vectors, loads=vectors * (chunks - 1), stores=vectors * chunks,
+                   broadcasts=math.ceil(vectors / vecs))
+
+    def reads(self, rows, columns, n):
+        """A row of S is loaded for a tile of tokens, a weight is broadcast for its columns."""
+        tokens, vecs = min(n, self.tile["QUERY_TOKENS"]), self.tile["QUERY_VECS"]
+        vectors = self.vectors(columns)
+        return (Ops(fma=rows * vectors, loads=rows * vectors / tokens,
+                    broadcasts=rows * math.ceil(vectors / vecs)) +
+                self.outputs(rows, columns, vecs))
+
+    def writes(self, rows, columns, n):
+        """S += phi(k) v: a value is loaded for a tile of rows, S for a block of tokens."""
+        vectors, tile = self.vectors(columns), self.tile
+        return Ops(fma=rows * vectors,
+                   loads=rows * vectors * (1 / tile["UPDATE_ROWS"] + 1 / min(n, tile["PART"])),
+                   broadcasts=rows * math.ceil(vectors / tile["UPDATE_VECS"]),
+                   stores=rows * vectors / min(n, tile["PART"]))
+
+    def both(self, rows, columns, n):
+        """A row of S is loaded and stored for a tile of tokens, which write and read it."""
+        tokens, vecs = min(n, self.tile["CAUSAL_TOKENS"]), self.tile["CAUSAL_VECS"]
+        vectors, chunks = self.vectors(columns), math.ceil(rows / CHUNK)
+        return (Ops(fma=2 * rows * vectors, loads=rows * vectors / tokens + vectors * chunks,
+                    broadcasts=2 * rows * math.ceil(vectors / vecs),
+                    stores=rows * vectors / tokens) +
+                self.outputs(rows, columns, vecs))
+
+    # -- features
+
+    def project(self, d, rows, m, n):
+        """m features w.x - |x|^2/2 from as many rows of length d, or half as many with both signs:
+        x scaled and squared, what is tiny 0; its length's tree of sums."""
+        scaled = Ops(fma=5, any=1, loads=2, stores=1) + self.selection
+        signs = Ops(any=self.vectors(m) if rows < m else 0)
+        return (self.vectors(d) * scaled + Ops(any=8) + self.reads(d, rows, n) + signs +
+                Ops(any=self.vectors(m), fma=-self.vectors(rows)))  # less, not times
+
+    def monomials(self, m):
+        """A product of two shorter ones, and its weight. Lists of the shorter ones are not counted.
+        """
+        return self.vectors(m) * Ops(fma=2, loads=2, broadcasts=1, stores=1)
+
+    # -- exact attention
+
+    def pairs(self, count, d, dv):
+        """Queries lie in lanes. A query and a key: scores, their maximum, e^(score - maximum), its
+        sum; then its weight times the value."""
+        rows, vecs = self.tile["UPDATE_ROWS"], self.tile["EXACT_VECS"]
+        weights = self.exp() + self.scale() + Ops(fma=2, any=2, loads=2, stores=2)
+        products = Ops(fma=d + dv, loads=(d + dv) / rows, broadcasts=(d + dv) / vecs)
+        return (count / self.w) * (weights + products)
+
+    def means(self, d):
+        """A token's part of its landmark: a sum of doubles, half as many to a vector."""
+        return 2 * self.vectors(d) * Ops(fma=1, any=1, loads=1)
+
+    def inverse(self, landmarks):
+        """The pseudo-inverse, of a call: E^2, E^3, G P and the next E for every step, but for G in
+        the first and E in the last; symmetric, so half of each; in double. On random operands the
+        steps do not converge, and none is saved."""
+        products = 4 * STEPS - 2
+        return Ops(fma=products * landmarks**3 / 2 / (self.w / 2))
+
+
+# ---- Kernels ------------------------------------------------------------------------------------
+
+PLAIN = {"elu1": "elu1", "exp": "exp", "relu": "positive", "identity": "identity"}
+LANDMARKS = 64
+RULES = {  # products of an element, numbers for a feature that are broadcast; logarithms of decays
+    "gated": (3, 3, False), "gated-channel": (3, 3, True), "rwkv6": (3, 3, True),
+    "delta": (3, 3, False), "gated-delta": (4, 4, False), "kda": (4, 4, True),
+    "general": (5, 5, False), "mlstm": (3, 3, False),
+}
+
+
+def features(name, d):
+    """(source, rows, m, map) of a map by its name in the tables, or None."""
+    if name in PLAIN:
+        return "operand", d, d, PLAIN[name]
+    source, _, number = name.rpartition("-")
+    if not number.isdigit():
+        return None
+    rows = int(number)
+    if source in ["favor", "favor-simplified"]:
+        return "projected", rows, rows, "exp"
+    if source == "favor-hyperbolic":
+        return "projected", rows, 2 * rows, "exp"
+    if source in ["taylor", "expdef"]:  # the monomials up to a degree
+        m = math.comb(d + rows, rows)
+        return "monomials", m, m, "identity" if rows % 2 else "positive"
+    return None
+
+
+def made(counter, d, source, rows, m, n):
+    """What making the features of one key or query takes."""
+    if source == "projected":
+        return counter.project(d, rows, m, n)
+    return counter.monomials(m) if source == "monomials" else Ops()
+
+
+def sums_work(counter, kernel, name, d, dv, n):
+    found = features(name, d)
+    if not found:
+        return None
+    source, rows, m, name = found
+    inputs = made(counter, d, source, rows, m, n)
+    products = m * dv + (rows * d if source == "projected" else 0)
+    keys = inputs + counter.keys(name, m)
+    queries = inputs + counter.queries(name, m)
+    if kernel == "update":
+        return products, keys + counter.writes(m, dv, n)
+    if kernel == "query":
+        return products, queries + counter.reads(m, dv, n)
+    if kernel == "bidirectional":
+        return 2 * products, keys + queries + counter.writes(m, dv, n) + counter.reads(m, dv, n)
+    return 2 * products, keys + queries + counter.both(m, dv, n)
+
+
+def features_work(counter, name, d, n):
+    """Features into an array: the products are those of the projection."""
+    source, rows, m, _ = features(name, d) or ("", 0, 0, "")
+    if source != "projected":
+        return None
+    end = counter.exp() + counter.scale() + Ops(fma=2)  # not beyond floats, times sqrt(s)
+    return rows * d, made(counter, d, source, rows, m, n) + counter.vectors(m) * (end +
+                                                                                  Ops(stores=1))
+
+
+def exact_work(counter, name, d, dv, n):
+    count = (n + 1) / 2 if name == "causal" else n
+    return count * (d + dv), counter.pairs(count, d, dv)
+
+
+def nystrom_work(counter, d, dv, n):
+    """Queries against landmarks, and landmarks against keys; means and inverse of landmarks."""
+    return (2 * LANDMARKS * (d + dv),
+            2 * counter.pairs(LANDMARKS, d, dv) + 2 * counter.means(d) +
+            (1 / n) * counter.inverse(LANDMARKS))
+
+
+def rule_work(counter, name, d, dv):
+    """Token by token, or two by two where no token reads before it writes: then a row of S is
+    loaded and stored once for two. Decays per feature that are logarithms pass through exp."""
+    products, numbers, logarithms = RULES[name]
+    vectors = counter.vectors(dv)
+    reads = name in ["delta", "gated-delta", "kda", "general"]
+    vecs = 2 if counter.wide and (d > 160 or not reads) else 4
+    if name == "general":
+        vecs = min(vecs, counter.tile["GENERAL_VECS"])
+    tokens = 2 if counter.wide and not reads else 1
+    work = Ops(fma=products * d * vectors, loads=d * vectors / tokens,
+               broadcasts=numbers * d * math.ceil(vectors / vecs), stores=d * vectors / tokens)
+    work += vectors * Ops(fma=2, loads=1, stores=1)  # the value's gain, the output's scale
+    if logarithms:
+        work += counter.vectors(d) * (counter.exp() + counter.scale() + Ops(loads=1, stores=1))
+    return products * d * dv, work
+
+
+def work_of(counter, kernel, name, d, dv, n):
+    """The products that the share of the peak counts, and all operations; or None."""
+    if kernel in ["update", "query", "bidirectional", "causal"]:
+        return sums_work(counter, kernel, name, d, dv, n)
+    if kernel == "map_features":
+        return features_work(counter, name, d, n)
+    if kernel == "softmax":
+        return exact_work(counter, name, d, dv, n)
+    if kernel == "nystrom" and name == f"l{LANDMARKS}" and n > LANDMARKS:
+        return nystrom_work(counter, d, dv, n)
+    if kernel == "recurrent" and name in RULES:
+        return rule_work(counter, name, d, dv)
+    return None
+
+
+@dataclass(frozen=True)
+class Limit:
+    share: float     # of the FMA peak that can be reached
+    port: str        # the one that binds
+    cycles: float    # of it, for a token and head
+    products: float  # cycles of what the share counts
+
+    def __str__(self):
+        return f"{self.port} {self.cycles:.0f} cycles, products {self.products:.0f}"
+
+
+def limit_of(cpu, kernel, name, isa, d, dv, n):
+    """Of one row of the tables, or None where nothing is counted."""
+    ports = ports_of(cpu, isa)
+    if not ports or isa not in FLOATS or not d:
+        return None
+    work = work_of(Counter(isa, ports), kernel, name, int(d), int(dv), int(n))
+    if not work:
+        return None
+    products = work[0] / FLOATS[isa] / ports.fma
+    port, cycles = max(work[1].cycles(ports).items(), key=lambda item: item[1])
+    return Limit(products / cycles, port, cycles, products)
+
+
+def main(cpu, kernel, name, isa, shape, n="4096"):
+    d, dv = shape.split("x")
+    found = limit_of(cpu, kernel, name, isa, int(d), int(dv), int(n))
+    print(f"{found.share:.2f} of the FMA peak: {found}" if found else "nothing is counted for this")
+
+
+if __name__ == "__main__":
+    if not 6 <= len(sys.argv) <= 7:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

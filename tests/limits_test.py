@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Tests of bench/limits.py, the limits that bench/report.py prints: counts by hand, the numbers
+that it repeats from the sources, and what tables say with and without a limit.
+
+    limits_test.py
+
+Needs Python 3 alone."""
+import pathlib
+import re
+import sys
+import tempfile
+
+from checks import check
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import limits  # noqa: E402
+import report  # noqa: E402
+
+XEON, EPYC = "intel-xeon-emerald-rapids", "amd-epyc-zen4"
+
+
+def near(a, b):
+    return abs(a - b) < 1e-9
+
+
+def test_by_hand():
+    """A query with elu1, (16,16), AVX-512: one vector of features, one of columns."""
+    limit = limits.limit_of(XEON, "query", "elu1", "avx512", 16, 16, 4096)
+    products = 16  # rows of S, times one vector
+    fma = 3 + 6  # n and r of x; polynomial
+    fma += 2  # 2^n: comparison and scalef
+    fma += 2  # x sqrt(s); x < 0
+    sums = 1 + 1  # n; x + 1
+    denominator = 1 + 7  # its term; three halves, four sums
+    output = 1  # times 1 / denominator
+    operations = products + fma + sums + denominator + output
+    check("a query by hand", limit.port == "vector ports" and near(limit.cycles, operations / 2)
+          and near(limit.share, products / operations), str(limit))
+
+
+def test_by_hand_update():
+    """Keys with relu, (64,64), AVX2 of Zen 4: 8 vectors of features and of columns."""
+    counter = limits.Counter("avx2", limits.ports_of(EPYC, "avx2"))
+    products, ops = limits.work_of(counter, "update", "relu", 64, 64, 4096)
+    check("the products of update", products == 64 * 64)
+    check("FMA ports by hand", ops.fma == 64 * 8 + 8 * 2, f"{ops.fma}")  # products; x sqrt(s), max
+    check("other vector ports by hand", ops.any == 8)  # z
+    # values for 6 rows; rows for 64 tokens; keys
+    check("loads by hand", near(ops.loads, 64 * 8 / 6 + 64 * 8 / 64 + 8), f"{ops.loads}")
+    check("broadcasts by hand", ops.broadcasts == 64 * 4)  # phi(k) for two vectors
+    check("stores by hand", near(ops.stores, 64 * 8 / 64 + 8), f"{ops.stores}")
+    limit = limits.limit_of(EPYC, "update", "relu", "avx2", 64, 64, 4096)
+    check("the limit of update", limit.port == "FMA ports" and near(limit.cycles, 528 / 2) and
+          near(limit.share, 512 / 528), str(limit))
+
+
+def test_ports():
+    """Loads, and stores, bind where they are many."""
+    ports = limits.Ports(fma=2, any=2, loads=1, broadcasts=2, stores=1, selection=0)
+    cycles = limits.Ops(fma=10, any=2, loads=7, broadcasts=4, stores=3).cycles(ports)
+    check("cycles of ports", list(cycles.values()) == [5, 6, 9, 3], str(cycles))
+
+
+def test_sources():
+    """What is repeated from the sources is what stands there."""
+    text = (ROOT / "linattn_simd.h").read_text()
+    for isa, tiles in limits.TILES.items():
+        block = text.split(f"LINATTN__ISA == LINATTN__ISA_{isa.upper()}\n")[-1].split("#elif")[0]
+        for name, value in tiles.items():
+            found = re.search(rf"^#define LA_{name} (\d+)$", block, re.M)
+            check(f"LA_{name} of {isa}", found is not None and int(found[1]) == value)
+    text = (ROOT / "linattn.h").read_text()
+    for name, value in [("FEATURES", limits.CHUNK), ("STEPS", limits.STEPS)]:
+        found = re.search(rf"^#define LINATTN__{name} (\d+)", text, re.M)
+        check(f"LINATTN__{name}", found is not None and int(found[1]) == value)
+    rules = re.findall(r'\] = \{"([a-z0-9-]+)", LINATTN_RULE_\w+, (\d),',
+                       (ROOT / "bench/rules.c").read_text())
+    check("operations of the rules",
+          {name: int(count) for name, count in rules} ==
+          {name: row[0] for name, row in limits.RULES.items()}, str(rules))
+
+
+def test_published():
+    """No kernel was faster than what is taken for the limit, but for noise. A share of the peak
+    beyond 1 is a sample that something disturbed."""
+    seen = 0
+    for path in sorted((ROOT / "bench/results").glob("*.csv")):
+        results = report.Results(path)
+        for row in results.rows:
+            part = results.of_limit(row)
+            if part and row["peak"] < 1.0:
+                seen += 1
+                if part > 1.05:
+                    name = " ".join([path.stem, row["kernel"], row["map"], row["by"]])
+                    check(name, False, f"{part:.2f} of the limit")
+    check("published shares are within the limit", seen > 100, f"{seen} rows")
+
+
+def results_of(folder, cpu):
+    """Two rows of causal, one of them of a state beyond the caches."""
+    path = pathlib.Path(folder) / f"{cpu}.csv"
+    rows = [{"kernel": "causal", "map": "elu1", "by": "avx512", "d": d, "dv": d, "n": 4096,
+             "ns": 100.0, "gflops": 70.0, "peak": peak, "memory_bound": bound}
+            for d, peak, bound in [(32, 0.55, 0), (64, 0.60, 0), (128, 0.50, 1), (256, 0.70, 0)]]
+    rows[3]["dv"] = 64
+    report.write_csv(path, {"cpu": cpu, "linattn": "0", "compiler": "gcc"}, rows)
+    return report.Results(path)
+
+
+def test_tables():
+    with tempfile.TemporaryDirectory() as folder:
+        known, unknown = results_of(folder, XEON), results_of(folder, "intel-xeon-skylake-server")
+        limit = known.limit(known.one(d=32.0))
+        check("of the limit", near(known.of_limit(known.one(d=32.0)), 0.55 / limit.share))
+        # of 70 GFLOP/s from the others' median peak, 70 / 0.60; memory takes longer than ports
+        check("the bandwidth binds", near(known.of_limit(known.one(d=128.0)), 70 / (70 / 0.60) /
+                                          known.limit(known.one(d=128.0)).share))
+        table = "\n".join(report.shares_table(known))
+        check("the column is there", table.count("of the limit") == 1 and
+              f"| 0.55 | {0.55 / limit.share:.2f} |" in table)
+        table = "\n".join(report.shares_table(unknown) +
+                          report.peers_table(unknown, "causal", 4096.0, [(32.0, 32.0)]))
+        check("an unknown processor has the share of the peak alone",
+              "of the limit" not in table and "| 0.55 |" in table)
+        marks = [0.99, 0.60, 0.80, 0.75]
+        rows = [known.one(d=d) for d in [32.0, 64.0, 128.0, 256.0]]
+        said = report.shares_at_least(known, "causal", rows, marks)[0][-1]
+        check("a mark out of reach", f"(32,32) avx512 cannot be: {limit.share:.2f}, {limit}" in said
+              and said.count("cannot be") == 1, said)
+        said = report.shares_at_least(unknown, "causal", [unknown.one(d=32.0)], [0.99])[0][-1]
+        check("nothing is said of an unknown processor", said == "**no**", said)
+
+
+for test in [test_by_hand, test_by_hand_update, test_ports, test_sources, test_published,
+             test_tables]:
+    test()
+check.finish()
