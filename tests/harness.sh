@@ -125,6 +125,19 @@ record_times() { # NAME WALL_SECONDS FILE
         END { printf "%.1f\t%.1f\t%s\n", processor, wall, name }' "$3" >>"$work/times"
 }
 
+# Sets $processor to the seconds of the processor that everything has taken that has ended. Not in
+# $(...), where `times` tells the subshell's.
+processor_seconds() {
+    times >"$work/processor"
+    processor=$(awk -F '[ ms]+' '{ sum += $1 * 60 + $2 + $3 * 60 + $4 } END { printf "%d", sum }' \
+        "$work/processor")
+}
+
+say_times() { # WHAT START PROCESSOR_BEFORE
+    processor_seconds
+    echo "          $1 took $(seconds_since "$2") s, $((processor - $3)) s of the processor"
+}
+
 longest_jobs() { # COUNT
     echo "          seconds of the processor, of the clock, job"
     sort -rn "$work/times" 2>/dev/null | sed -n "1,$1s/^/          /p"
