@@ -155,8 +155,8 @@ for switch in $left_out_switches $left_out_together; do
     done
     job "option-left-out-gcc / no warnings $flags, all instruction sets" compiles gcc \
         "-std=c99 $flags"
-    # One private copy differs from what is linked by a word before each function, so that those that
-    # leave out most are enough.
+    # A private copy differs by a word before each function, so that those that leave out most are
+    # enough.
     [[ " $left_out_together " != *[[:space:]]"$switch"[[:space:]]* ]] ||
         job "option-left-out-gcc / refused $flags, static" left_out gcc \
             "-O0 -DLINATTN_SCALAR_ONLY $flags -DLINATTN_STATIC"
