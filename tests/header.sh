@@ -33,8 +33,8 @@ example_flags() { # FILE
     esac
 }
 
-# Optimised, for some warnings come from what the optimiser sees. It sees the library in those of the
-# matrix, and here reads it with the example.
+# Optimised, for some warnings come from what the optimiser sees. It sees the library in the matrix,
+# and here the example alone.
 example_without_warnings() { # COMPILER FILE
     local flags
     if ! flags=$(example_flags "$2"); then

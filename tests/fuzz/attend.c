@@ -146,8 +146,8 @@ static void add_argument(const char *text)
     line.arguments[++line.count] = NULL;
 }
 
-/* A word, or bytes as they come; no path that leads out of the folder, and no name that attend gives
-   its temporaries. */
+/* A word, or bytes as they come; no path that leads out of the folder, and no name of the kind that
+   attend gives its temporaries. */
 static void add_value(reader *r)
 {
     enum { ANY = 250 };
