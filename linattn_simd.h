@@ -73,6 +73,7 @@
 #define la_choose LA_NAME(choose)
 #define la_chunk LA_NAME(chunk)
 #define la_clamp LA_NAME(clamp)
+#define la_clear LA_NAME(clear)
 #define la_clear_columns LA_NAME(clear_columns)
 #define la_clear_padding LA_NAME(clear_padding)
 #define la_column LA_NAME(column)
@@ -116,7 +117,6 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
-#define la_exponents LA_NAME(exponents)
 #define la_factor LA_NAME(factor)
 #define la_fetch_rows LA_NAME(fetch_rows)
 #define la_few_outputs LA_NAME(few_outputs)
@@ -150,6 +150,7 @@
 #define la_lanes LA_NAME(lanes)
 #define la_lanes_left LA_NAME(lanes_left)
 #define la_ldexp LA_NAME(ldexp)
+#define la_le LA_NAME(le)
 #define la_left_keys LA_NAME(left_keys)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
@@ -199,7 +200,6 @@
 #define la_plain LA_NAME(plain)
 #define la_plain_factor LA_NAME(plain_factor)
 #define la_polynomials LA_NAME(polynomials)
-#define la_pow2 LA_NAME(pow2)
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
@@ -291,6 +291,7 @@
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
+#define la_shift LA_NAME(shift)
 #define la_shrink LA_NAME(shrink)
 #define la_softmax LA_NAME(softmax)
 #define la_softmax_columns LA_NAME(softmax_columns)
@@ -363,6 +364,8 @@
    la_fma/fms/fnma(a,b,c) a*b+c, a*b-c, c-a*b, rounded once
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
+   la_shift(p, n)         p, an integer n added to the bits of its exponent, or nothing for NaN.
+                          With la_le and la_clear(m, x), 0 where m, else x, for sets of 4 and 8
    la_scale(p, n)         p * 2^n for an integer n <= 127 and p in [.5, 2); 0 where n <= -126
    la_scalable(x)         x, clamped to +-100 where la_scale needs a finite p even for n <= -126
                           and an n that fits an int even where its result is of no use
@@ -875,38 +878,20 @@ LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b)
 {
     return LA_COMPARE(la_mask, a, ==, b, _mm256_cmp_ps, _CMP_EQ_OQ);
 }
+LINATTN__INLINE la_mask la_le(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, <=, b, _mm256_cmp_ps, _CMP_LE_OQ);
+}
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm256_blendv_ps(b, a, m);
 }
 LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
-LINATTN__INLINE la_vec la_pow2(la_vec n)
-{
-    const __m256i i = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(i, 23));
-}
-LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
-{
-    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23); /* 0 for NaN */
-    const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
-    return _mm256_andnot_ps(la_gt(la_set1(-125.0f), n), y);
-}
-LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x) { return _mm256_andnot_ps(m, x); }
+LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
 {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-    const la_vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
-    const la_vec beyond = la_mul(x, la_set1(LINATTN__FLT_MAX)); /* inf, or NaN */
-    const la_vec normal = _mm256_andnot_ps(la_gt(la_set1(LINATTN__EXP_LOW), x), y);
-    const la_vec high = la_set1(LINATTN__EXP_HIGH);
-    return la_select(LA_COMPARE(la_mask, x, <=, high, _mm256_cmp_ps, _CMP_LE_OQ), normal, beyond);
-}
-LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
-{
-    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
-    return _mm256_andnot_ps(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
@@ -1033,25 +1018,8 @@ LINATTN__INLINE la_vec la_zero(void) { return vdupq_n_f32(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return vdupq_n_f32(x); }
 LINATTN__INLINE la_vec la_load(const float *p) { return vld1q_f32(p); }
 LINATTN__INLINE void la_store(float *p, la_vec a) { vst1q_f32(p, a); }
-LINATTN__INLINE la_vec la_load_part(const float *p, int n)
-{
-    la_vec a = vdupq_n_f32(0.0f);
-    if (n == 4) return vld1q_f32(p);
-    if (n > 0) a = vld1q_lane_f32(p, a, 0);
-    if (n > 1) a = vld1q_lane_f32(p + 1, a, 1);
-    if (n > 2) a = vld1q_lane_f32(p + 2, a, 2);
-    return a;
-}
-LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
-{
-    if (n == 4) {
-        vst1q_f32(p, a);
-        return;
-    }
-    if (n > 0) vst1q_lane_f32(p, a, 0);
-    if (n > 1) vst1q_lane_f32(p + 1, a, 1);
-    if (n > 2) vst1q_lane_f32(p + 2, a, 2);
-}
+#define LA_LOAD_LANE(p, a, i) vld1q_lane_f32(p, a, i)
+#define LA_STORE_LANE(p, a, i) vst1q_lane_f32(p, a, i)
 LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
     static const uint32_t index[4] = {0, 1, 2, 3};
@@ -1069,39 +1037,20 @@ LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
 LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c) { return vfmsq_f32(c, a, b); }
 LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return vcgtq_f32(a, b); }
 LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return vceqq_f32(a, b); }
+LINATTN__INLINE la_mask la_le(la_vec a, la_vec b) { return vcleq_f32(a, b); }
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b) { return vbslq_f32(m, a, b); }
 /* Not vmaxq: it orders -0 below 0 and returns NaN whichever operand it is. */
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return vbslq_f32(vcgtq_f32(b, a), a, b); }
 LINATTN__INLINE int la_any(la_mask m) { return vmaxvq_u32(m) != 0; }
-LINATTN__INLINE la_vec la_pow2(la_vec n)
+LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x)
 {
-    const int32x4_t i = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
-    return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), m));
 }
-LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
 {
-    const int32x4_t shift = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 for NaN */
-    const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), vreinterpretq_u32_s32(shift));
-    return vreinterpretq_f32_u32(vbicq_u32(y, vcleq_f32(n, vdupq_n_f32(-126.0f))));
-}
-LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
-{
-    const uint32x4_t shift = vreinterpretq_u32_s32(vshlq_n_s32(vcvtq_s32_f32(n), 23));
-    const uint32x4_t y = vaddq_u32(vreinterpretq_u32_f32(p), shift);
-    const uint32x4_t low = vcltq_f32(x, vdupq_n_f32(LINATTN__EXP_LOW));
-    const uint32x4_t normal = vcleq_f32(x, vdupq_n_f32(LINATTN__EXP_HIGH));
-    const la_vec beyond = la_mul(x, vdupq_n_f32(LINATTN__FLT_MAX)); /* inf, or NaN */
-    return vbslq_f32(normal, vreinterpretq_f32_u32(vbicq_u32(y, low)), beyond);
-}
-LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
-{
-    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
-    const uint32x4_t tiny = vcltq_f32(r, vdupq_n_f32(LINATTN__FLT_MIN));
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(r), tiny));
+    const int32x4_t shift = vshlq_n_s32(vcvtq_s32_f32(n), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), shift));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
@@ -1121,25 +1070,6 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
     a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
 }
-#if LINATTN__HAS_EXACT
-LINATTN__INLINE la_vec la_wide(const void *p, int bf)
-{
-#if LINATTN__MSVC /* which has no words for halves that all its versions know */
-    uint16_t half[4];
-    float x[4];
-    int i;
-    linattn__copy(half, p, sizeof half);
-    for (i = 0; i < 4; i++)
-        x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
-    return la_load(x);
-#else
-    uint16x4_t half;
-    linattn__copy(&half, p, sizeof half);
-    if (!bf) return vcvt_f32_f16(vreinterpret_f16_u16(half));
-    return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
-#endif
-}
-#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 #endif
@@ -1203,25 +1133,8 @@ LINATTN__INLINE la_vec la_zero(void) { return wasm_f32x4_splat(0.0f); }
 LINATTN__INLINE la_vec la_set1(float x) { return wasm_f32x4_splat(x); }
 LINATTN__INLINE la_vec la_load(const float *p) { return wasm_v128_load(p); }
 LINATTN__INLINE void la_store(float *p, la_vec a) { wasm_v128_store(p, a); }
-LINATTN__INLINE la_vec la_load_part(const float *p, int n)
-{
-    la_vec a = la_zero();
-    if (n == 4) return wasm_v128_load(p);
-    if (n > 0) a = wasm_v128_load32_lane(p, a, 0);
-    if (n > 1) a = wasm_v128_load32_lane(p + 1, a, 1);
-    if (n > 2) a = wasm_v128_load32_lane(p + 2, a, 2);
-    return a;
-}
-LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
-{
-    if (n == 4) {
-        wasm_v128_store(p, a);
-        return;
-    }
-    if (n > 0) wasm_v128_store32_lane(p, a, 0);
-    if (n > 1) wasm_v128_store32_lane(p + 1, a, 1);
-    if (n > 2) wasm_v128_store32_lane(p + 2, a, 2);
-}
+#define LA_LOAD_LANE(p, a, i) wasm_v128_load32_lane(p, a, i)
+#define LA_STORE_LANE(p, a, i) wasm_v128_store32_lane(p, a, i)
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return wasm_v128_bitselect(a, b, m);
@@ -1286,37 +1199,14 @@ LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c)
 }
 LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b) { return wasm_f32x4_gt(a, b); }
 LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return wasm_f32x4_eq(a, b); }
+LINATTN__INLINE la_mask la_le(la_vec a, la_vec b) { return wasm_f32x4_le(a, b); }
 LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return wasm_f32x4_pmax(b, a); }
 LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return wasm_f32x4_pmin(b, a); }
 LINATTN__INLINE int la_any(la_mask m) { return wasm_v128_any_true(m); }
-/* n in the place of a float's exponent, 0 for NaN */
-LINATTN__INLINE v128_t la_exponents(la_vec n)
+LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x) { return wasm_v128_andnot(x, m); }
+LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
 {
-    return wasm_i32x4_shl(wasm_i32x4_trunc_sat_f32x4(n), 23);
-}
-LINATTN__INLINE la_vec la_pow2(la_vec n)
-{
-    return wasm_i32x4_add(la_exponents(n), wasm_f32x4_splat(1.0f));
-}
-LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
-{
-    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
-    return wasm_v128_andnot(y, wasm_f32x4_le(n, la_set1(-126.0f)));
-}
-LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
-LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
-{
-    const v128_t y = wasm_i32x4_add(p, la_exponents(n));
-    const v128_t low = wasm_f32x4_lt(x, la_set1(LINATTN__EXP_LOW));
-    return la_select(wasm_f32x4_le(x, la_set1(LINATTN__EXP_HIGH)), wasm_v128_andnot(y, low),
-                     la_mul(x, la_set1(LINATTN__FLT_MAX)));
-}
-LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
-{
-    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
-    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), la_pow2(low));
-    return wasm_v128_andnot(r, wasm_f32x4_lt(r, la_set1(LINATTN__FLT_MIN)));
+    return wasm_i32x4_add(p, wasm_i32x4_shl(wasm_i32x4_trunc_sat_f32x4(n), 23));
 }
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
@@ -1341,18 +1231,6 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
     a[3] = wasm_i32x4_shuffle(b1, c1, 2, 3, 6, 7);
 }
-#if LINATTN__HAS_EXACT
-LINATTN__INLINE la_vec la_wide(const void *p, int bf)
-{
-    uint16_t half[4];
-    float x[4];
-    int i;
-    linattn__copy(half, p, sizeof half);
-    for (i = 0; i < 4; i++)
-        x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
-    return la_load(x);
-}
-#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
 {
@@ -1399,6 +1277,71 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 }
 #endif
 
+#endif
+
+/* The sets that have an exponent's bits, but no instruction for p * 2^n. */
+#if LA_W == 4 || LA_W == 8
+LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
+{
+    return la_clear(la_le(n, la_set1(-126.0f)), la_shift(p, n));
+}
+LINATTN__INLINE la_vec la_scalable(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_capped(la_vec x) { return x; }
+LINATTN__INLINE la_vec la_exp_end(la_vec p, la_vec n, la_vec x)
+{
+    const la_vec normal = la_clear(la_gt(la_set1(LINATTN__EXP_LOW), x), la_shift(p, n));
+    const la_vec beyond = la_mul(x, la_set1(LINATTN__FLT_MAX)); /* inf, or NaN */
+    return la_select(la_le(x, la_set1(LINATTN__EXP_HIGH)), normal, beyond);
+}
+LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
+{
+    const la_vec m = la_max(la_set1(-127.0f), n), low = la_min(la_set1(127.0f), m);
+    const la_vec power = la_shift(la_set1(1.0f), low);
+    const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), power);
+    return la_clear(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
+}
+#endif
+
+/* The sets of four lanes, which they load and store one by one. */
+#if LA_W == 4
+LINATTN__INLINE la_vec la_load_part(const float *p, int n)
+{
+    la_vec a = la_zero();
+    if (n == 4) return la_load(p);
+    if (n > 0) a = LA_LOAD_LANE(p, a, 0);
+    if (n > 1) a = LA_LOAD_LANE(p + 1, a, 1);
+    if (n > 2) a = LA_LOAD_LANE(p + 2, a, 2);
+    return a;
+}
+LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
+{
+    if (n == 4) {
+        la_store(p, a);
+        return;
+    }
+    if (n > 0) LA_STORE_LANE(p, a, 0);
+    if (n > 1) LA_STORE_LANE(p + 1, a, 1);
+    if (n > 2) LA_STORE_LANE(p + 2, a, 2);
+}
+#if LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+#if LINATTN__ISA == LINATTN__ISA_NEON && !LINATTN__MSVC
+    uint16x4_t half;
+    linattn__copy(&half, p, sizeof half);
+    if (!bf) return vcvt_f32_f16(vreinterpret_f16_u16(half));
+    return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+#else /* no words for halves, or none that all versions of MSVC know */
+    uint16_t half[4];
+    float x[4];
+    int i;
+    linattn__copy(half, p, sizeof half);
+    for (i = 0; i < 4; i++)
+        x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
+    return la_load(x);
+#endif
+}
+#endif
 #endif
 
 /* ==== (B) The kernels ========================================================================= */
@@ -5956,9 +5899,9 @@ static void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t c
         la_weighed(a, vectors, masked);
 }
 
-/* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads of
-   the group together, so that few tokens still fill vectors. None sees keys from sinks to `low`,
-   nor from `end` on. */
+/* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads
+   of the group together, so that few tokens still fill vectors. None sees keys from sinks to
+   `low`, nor from `end` on. */
 static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
                            size_t vectors)
 {
@@ -6506,6 +6449,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_choose
 #undef la_chunk
 #undef la_clamp
+#undef la_clear
 #undef la_clear_columns
 #undef la_clear_padding
 #undef la_column
@@ -6549,7 +6493,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_full
 #undef la_exp_negative
 #undef la_exponent
-#undef la_exponents
 #undef la_factor
 #undef la_fetch_rows
 #undef la_few_outputs
@@ -6583,6 +6526,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_lanes
 #undef la_lanes_left
 #undef la_ldexp
+#undef la_le
 #undef la_left_keys
 #undef la_lists
 #undef la_load
@@ -6632,7 +6576,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_plain
 #undef la_plain_factor
 #undef la_polynomials
-#undef la_pow2
 #undef la_product
 #undef la_product_rows
 #undef la_product_tile
@@ -6724,6 +6667,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_select
 #undef la_set1
 #undef la_settle
+#undef la_shift
 #undef la_shrink
 #undef la_softmax
 #undef la_softmax_columns
@@ -6815,6 +6759,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_KEY_PARAMS
 #undef LA_LISTS
 #undef LA_LIST_ROW
+#undef LA_LOAD_LANE
 #undef LA_OP
 #undef LA_PANEL_VECS
 #undef LA_PART
@@ -6834,6 +6779,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SMALL
 #undef LA_STAGE_VECS
 #undef LA_STEP
+#undef LA_STORE_LANE
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_W

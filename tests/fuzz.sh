@@ -5,7 +5,7 @@
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
 # every verb; and with --long ten thousand random problems under every law.
 
-fuzz_seconds=20 fuzz_optimise=-O0
+fuzz_seconds=10 fuzz_optimise=-O0
 if ((long)); then fuzz_seconds=3600 fuzz_optimise=-O1; fi
 # Scalar code without the instruction for a multiply-add takes ten times as long.
 fuzz_flags="-std=c11 $fuzz_optimise -g1 -fno-sanitize-recover=all"
@@ -88,9 +88,9 @@ fuzz_verbs() {
         test_object gcc "$file"
         objects+=" $work/tests-gcc/$file.o"
     done
-    library memcheck gcc '-std=c99 -O1 -g'
+    library gcc-c99-O2 gcc '-std=c99 -O2'
     # shellcheck disable=SC2086
-    target "$program" link_test "$program" gcc '' $objects "$work/lib/memcheck.o"
+    target "$program" link_test "$program" gcc '' $objects "$work/lib/gcc-c99-O2.o"
     job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
 }
 
@@ -114,7 +114,7 @@ else
 fi
 if ((long)); then
     time_limit=14400
-    library long gcc '-std=c99 -O2'
+    library_of[long]=gcc-c99-O2
     run_tests long gcc '' "$host_isas" 'laws fuzz calls' LINATTN_TEST_LONG=30
     wait_for_jobs
     time_limit=300

@@ -125,6 +125,19 @@ record_times() { # NAME WALL_SECONDS FILE
         END { printf "%.1f\t%.1f\t%s\n", processor, wall, name }' "$3" >>"$work/times"
 }
 
+# Sets $processor to the seconds of the processor that everything has taken that has ended. Not in
+# $(...), where `times` tells the subshell's.
+processor_seconds() {
+    times >"$work/processor"
+    processor=$(awk -F '[ ms]+' '{ sum += $1 * 60 + $2 + $3 * 60 + $4 } END { printf "%d", sum }' \
+        "$work/processor")
+}
+
+say_times() { # WHAT START PROCESSOR_BEFORE
+    processor_seconds
+    echo "          $1 took $(seconds_since "$2") s, $((processor - $3)) s of the processor"
+}
+
 longest_jobs() { # COUNT
     echo "          seconds of the processor, of the clock, job"
     sort -rn "$work/times" 2>/dev/null | sed -n "1,$1s/^/          /p"
@@ -188,6 +201,9 @@ library() { # VARIANT TOOLCHAIN FLAGS
         -c tests/linattn.c -o "$work/lib/$1.o"
 }
 
+# Variants that are linked to another's library, with flags of the same effect.
+declare -A library_of=()
+
 # The libraries that have to give the same bits. -ffast-math is given to the linker as well, which
 # then switches flushing to zero on for the whole process.
 matrix_flags() { # OPTIMISATION
@@ -199,7 +215,7 @@ matrix_flags() { # OPTIMISATION
 }
 
 # Every pair of compiler, language and flags, rather than every triple: a slip in one of them shows
-# in each library that has it. gcc -O2 are the stages unit and amalgamated.
+# in each library that has it. gcc -O2 is the stage unit.
 matrix_builds() { # COMPILER
     case $compilers/$1 in
     *clang/gcc) echo 'c99-fast c++11-O0' ;;
@@ -250,7 +266,8 @@ run_tests() { # VARIANT TOOLCHAIN LINK_FLAGS ISAS TESTS [NAME=VALUE...]
         # shellcheck disable=SC2086
         target "$program" link_test "$program" "$chain" "$link_flags" \
             "$work/tests-$chain/test_$test.o" \
-            $(printf "$work/tests-$chain/%s.o " $shared_files) "$work/lib/$variant.o"
+            $(printf "$work/tests-$chain/%s.o " $shared_files) \
+            "$work/lib/${library_of[$variant]-$variant}.o"
         for isa in $isas; do
             job "$variant / $test $isa" run_test "$program" "$chain" "$isa" "$@"
         done
@@ -333,7 +350,8 @@ cmocka_object() { # OBJECT COMPILER
 run_hostile() { # VARIANT TOOLCHAIN ISAS TESTS
     local shared_files="$shared_files hostile" wrap
     wrap=$(sed -n 's/^WRAP(\([a-z0-9_]*\),.*/-Wl,--wrap=linattn_\1/p' tests/hostile.c | tr '\n' ' ')
-    library "$1" "$2" '-std=c99 -O2'
+    library "$2-c99-O2" "$2" '-std=c99 -O2'
+    library_of[$1]=$2-c99-O2
     run_tests "$1" "$2" "-ffast-math $wrap" "$3" "$4" LINATTN_TEST_QUICK=1
 }
 

@@ -2,8 +2,8 @@
 # Stage of tools/test: everything under the address and undefined-behaviour sanitizers, and what
 # uses threads under the thread sanitizer. No leaks are looked for: the library does not allocate.
 
-toolchain sanitized gcc '-g -fsanitize=address,undefined -fno-sanitize-recover=all'
-toolchain threads gcc '-g -fsanitize=thread'
+toolchain sanitized gcc '-g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
+toolchain threads gcc '-g1 -fsanitize=thread'
 
 # Some kernels place mappings where this sanitizer of some compilers cannot start.
 thread_sanitizer_runs() {

@@ -46,22 +46,30 @@ static problem draw_problem(rng *r, bool *finite)
     return p;
 }
 
+/* Operands placed at random, on any number of threads: `context` is drawn into, and used or not. */
+static plan draw_plan(rng *r, linattn_context *context)
+{
+    *context = context_draw(r);
+    plan how = {.context = rng_below(r, 2) ? context : NULL,
+                .q = layout_random(r),
+                .k = layout_random(r),
+                .v = layout_random(r),
+                .out = layout_random(r),
+                .state_side = (guard)rng_below(r, 3)};
+    return how;
+}
+
 /* Placed at random, cut at random, on any number of threads: the bits of the simplest run of scalar
    code. (Where bits may differ between instruction sets, of the simplest run.) */
 static void fuzz_valid(rng *r)
 {
     bool finite;
     problem p = draw_problem(r, &finite);
-    linattn_context context = context_draw(r);
-    plan how = {.context = rng_below(r, 2) ? &context : NULL,
-                .q = layout_random(r),
-                .k = layout_random(r),
-                .v = layout_random(r),
-                .out = layout_random(r),
-                .state_side = (guard)rng_below(r, 3),
-                .state_offset = 4 * rng_below(r, 16),
-                .workspace_offset = rng_below(r, 64),
-                .cuts = rng_below(r, 2) ? r : NULL};
+    linattn_context context;
+    plan how = draw_plan(r, &context);
+    how.state_offset = 4 * rng_below(r, 16);
+    how.workspace_offset = rng_below(r, 64);
+    how.cuts = rng_below(r, 2) ? r : NULL;
     char law[64];
     snprintf(law, sizeof law, "seed %" PRIu64, fuzz_seed());
     outcome expected = run_all_on(&p, NULL, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
@@ -118,14 +126,9 @@ static void fuzz_one_exact(rng *r)
     narrow(of.q, p.q, p.n_q * query_width(&p));
     narrow(of.k, p.k, p.n_k * key_width(&p));
     narrow(of.v, p.v, p.n_k * value_width(&p));
-    linattn_context context = context_draw(r);
-    plan how = {.context = rng_below(r, 2) ? &context : NULL,
-                .q = layout_random(r),
-                .k = layout_random(r),
-                .v = layout_random(r),
-                .out = layout_random(r),
-                .state_side = (guard)rng_below(r, 3),
-                .workspace_offset = rng_below(r, 64)};
+    linattn_context context;
+    plan how = draw_plan(r, &context);
+    how.workspace_offset = rng_below(r, 64);
     linattn_isa isa = linattn_isa_active();
     check_status(linattn_isa_select(test_inexact() ? isa : LINATTN_ISA_SCALAR), LINATTN_OK, "isa");
     float *expected = run_exact(&p, floats, causal, &simplest);

@@ -447,7 +447,7 @@ static void operands_of_16_bits(void **state)
 {
     (void)state;
     rng r = {27};
-    for (size_t i = 0; i < (test_quick() ? 100u : 600u); i++) {
+    for (size_t i = 0; i < (test_quick() ? 30u : 600u); i++) {
         size_t mark = pool_mark(), n_k = 1 + rng_below(&r, 200), n_q = 1 + rng_below(&r, n_k);
         linattn_config config = draw_config(&r, dims[rng_below(&r, 30)]);
         if (i % 2) draw_scores(&r, &config, n_k);

@@ -97,6 +97,16 @@ static const size_t shapes[][3] = {/* query heads per key/value head, dim_key, d
                                    {1, 16, 16}, {2, 32, 32}, {1, 64, 64},
                                    {1, 5, 100}, {2, 72, 40}, {1, 130, 8}};
 
+static void begin(const size_t *shape, int map)
+{
+    memset(&config, 0, sizeof config);
+    config.heads = HEADS;
+    config.kv_heads = HEADS / shape[0];
+    config.dim_key = shape[1];
+    config.dim_value = shape[2];
+    config.map = (linattn_feature_map)map;
+}
+
 static void verbs(size_t *worst)
 {
     if (linattn_state_size(&config) == 0) return;
@@ -116,12 +126,7 @@ static void maps(size_t *worst, int first, int last, size_t window)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int map = first; map <= last; map++)
             for (int normaliser = 1; normaliser < LINATTN_NORM_COUNT; normaliser++) {
-                memset(&config, 0, sizeof config);
-                config.heads = HEADS;
-                config.kv_heads = HEADS / shapes[i][0];
-                config.dim_key = shapes[i][1];
-                config.dim_value = shapes[i][2];
-                config.map = (linattn_feature_map)map;
+                begin(shapes[i], map);
                 config.normaliser = (linattn_normaliser)normaliser;
                 config.features = FEATURES;
                 config.projection = projection;
@@ -134,11 +139,7 @@ static void maps(size_t *worst, int first, int last, size_t window)
 static void exact(size_t *worst)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        memset(&config, 0, sizeof config);
-        config.heads = HEADS;
-        config.kv_heads = HEADS / shapes[i][0];
-        config.dim_key = shapes[i][1];
-        config.dim_value = shapes[i][2];
+        begin(shapes[i], 0);
         for (tokens = 1; tokens <= TOKENS; tokens += TOKENS - 1) {
 #ifndef LINATTN_NO_EXACT
             most(worst, call_softmax);
@@ -171,12 +172,7 @@ static void rules(size_t *worst)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++)
             for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
-                memset(&config, 0, sizeof config);
-                config.heads = HEADS;
-                config.kv_heads = HEADS / shapes[i][0];
-                config.dim_key = shapes[i][1];
-                config.dim_value = shapes[i][2];
-                config.map = (linattn_feature_map)map;
+                begin(shapes[i], map);
                 config.rule = (linattn_rule)rule;
                 memset(&gates, 0, sizeof gates);
                 gates.decay_log = 1;

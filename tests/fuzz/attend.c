@@ -146,7 +146,8 @@ static void add_argument(const char *text)
     line.arguments[++line.count] = NULL;
 }
 
-/* A word, or bytes as they come; no path that leads out of the folder. */
+/* A word, or bytes as they come; no path that leads out of the folder, and no name of the kind that
+   attend gives its temporaries. */
 static void add_value(reader *r)
 {
     enum { ANY = 250 };
@@ -162,6 +163,7 @@ static void add_value(reader *r)
         text[length++] = (char)(c == '/' ? '_' : c);
     }
     text[length] = '\0';
+    if (strncmp(text, ".attend", 7) == 0) text[0] = '_';
     add_argument(text);
 }
 
