@@ -39,9 +39,11 @@
    - A bad argument is refused with a status before anything is written.
 
    LIMITS
-   - float32; exact attention takes f16 and bf16 operands, too. Little or big endian, but a state
-     moves only between machines of one byte order.
+   - float32; queries, keys, values and gates may be f16 or bf16, too. Little or big endian, but a
+     state moves only between machines of one byte order.
    - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.
+     With operands of 16 bits (but for exact attention and nystrom) 17 more, 5 more in a build of
+     scalar code alone.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
      elu1 against double, random tokens; one and the same token again and again:
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
@@ -88,6 +90,8 @@
    LINATTN_NO_NYSTROM
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
+   LINATTN_NO_HALF          Leave out operands of 16 bits, but for those of exact attention; the
+                            others then return ELEMENT. About 2 KiB for each instruction set.
    LINATTN_NO_COMPENSATED   Leave out LINATTN_PRECISION_COMPENSATED, as LINATTN_NO_PREFILL does, and
                             scalar code alone without windows and features.
    LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
@@ -132,8 +136,8 @@
     defined(LINATTN_NO_AVX) || defined(LINATTN_NO_AVX512F) || defined(LINATTN_NO_AVX_512) ||       \
     defined(LINATTN_NO_WINDOWS) || defined(LINATTN_NO_SOFTMAX) || defined(LINATTN_NO_FEATURE) ||   \
     defined(LINATTN_NODISPATCH) || defined(LINATTN_SLEEF) || defined(LINATTN_FREE_STANDING) ||     \
-    defined(LINATTN_NO_STDLIB) || defined(LINATTN_NO_RULES) || defined(LINATTN_NO_RECURRENCES) ||  \
-    defined(LINATTN_NO_RECURRENCE)
+    defined(LINATTN_NO_HALVES) || defined(LINATTN_NO_STDLIB) || defined(LINATTN_NO_RULES) ||       \
+    defined(LINATTN_NO_RECURRENCES) || defined(LINATTN_NO_RECURRENCE)
 #error "linattn has no option of a name that is defined: see the list under OPTIONS above"
 #endif
 
@@ -178,7 +182,7 @@ typedef enum linattn_status {
     LINATTN_ERROR_READ_WRITE, /* the rule needs the vectors read and write, or takes none */
     LINATTN_ERROR_BONUS,      /* the rule takes no bonus */
     LINATTN_ERROR_INPUT_GATE, /* the rule needs an input gate, or takes none */
-    LINATTN_ERROR_ELEMENT     /* a view's elements are of a type that this call does not take */
+    LINATTN_ERROR_ELEMENT     /* a view's elements are of no type, or of 16 bits and too many */
 } linattn_status;
 
 /* A short English sentence, never NULL. */
@@ -305,8 +309,13 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* ---- Operands ------------------------------------------------------------------------------- */
 
-/* What a view's elements are. 16-bit ones are taken by exact attention alone, which computes in
-   float: the result has the bits of a call with the same numbers as floats. */
+/* What a view's elements are. 16-bit ones are made floats some tokens at a time, and all arithmetic
+   is in float: the result has the bits of a call with the same numbers as floats, and long
+   sequences take as long (update by (128,128) heads a fifth longer on AVX-512), a single token 5 to
+   10 % longer. q, k, v and the gates of a call may each be of another type.
+   There is room for (heads / kv_heads + 1) dim_key + dim_value floats of a token, under a rule and
+   the lengths of its 16-bit gates: 4096, in a build of scalar code alone 1024. Longer ones are
+   refused (ELEMENT). Exact attention and nystrom take rows of any length. */
 typedef enum linattn_element {
     LINATTN_F32 = 0,
     LINATTN_F16,  /* binary16 of IEEE 754: _Float16, half */
@@ -323,8 +332,8 @@ typedef enum linattn_element {
    stride_sequence: from one sequence to the next, in the calls that take many; 0 means dense there,
    too: n * stride_token.
    element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its
-   type; linattn_rows_as makes such views without a cast. Calls that take floats alone return
-   ELEMENT.
+   type; linattn_rows_as makes such views without a cast. Where an input of 16 bits and the output
+   share a buffer, two views are told apart if they repeat with one stride in bytes.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
@@ -410,8 +419,9 @@ LINATTN_API uint64_t linattn_state_tokens(const void *state);
    out [n][heads][dim_value]. n = 0 does nothing. Inputs may overlap one another. */
 
 /* S += phi(k) v^T, z += phi(k) for n tokens. MATHS: Katharopoulos et al. 2020, eq. 18-19.
-   Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), OVERLAP (an input lies in the state),
-   UNSUPPORTED (a window: only linattn_causal moves it).
+   Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), ELEMENT (of no type, or of 16 bits in
+   rows that are too long: see linattn_element), OVERLAP (an input lies in the state), UNSUPPORTED
+   (a window: only linattn_causal moves it).
    Cost: 2 m dim_value flops per token and key/value head; favor 2 m dim_key more. */
 LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
                                           const linattn_context *context);
@@ -451,7 +461,8 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
                                                size_t n, const linattn_context *context);
 
 /* What a rule is told for each token besides q, k and v. Zero the struct, then set what the rule
-   takes: a view whose data is NULL is not there. Views as all others, with their zero strides. */
+   takes: a view whose data is NULL is not there. Views as all others, with their zero strides and
+   elements. */
 typedef struct linattn_gates {
     linattn_view decay;    /* a, in [0, 1]: [n][kv_heads]. Needed by all rules but DELTA */
     int decay_per_feature; /* or [n][kv_heads][dim_key]; not for MLSTM */
@@ -558,8 +569,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
      no query of a block sees is not even read.
    - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes
      n_q > n_k is UNSUPPORTED; with slopes more than 2^24 keys are refused (SIZE).
-   - q, k and v may each be f16 or bf16: see linattn_element. Where such an input and the output
-     share a buffer, either must lie whole before the other.
+   - q, k and v may each be f16 or bf16, in rows of any length: see linattn_element.
    A layer of Gemma 2 that decodes with a cache of f16 [n][4][256]:
        linattn_config config = {0};
        config.heads = 8;
@@ -600,9 +610,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
    (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
    decides what comes out: the paper takes 6.
    map, normaliser and all that belongs to them are ignored as by softmax, and so is window; sinks,
-   soft_cap and alibi_slopes are UNSUPPORTED, 16-bit operands refused (ELEMENT). Workspace:
-   LINATTN_WORKSPACE_NYSTROM, grows with landmarks * (landmarks + dim_key + dim_value) and the
-   threads, not with n. Errors: those of softmax.
+   soft_cap and alibi_slopes are UNSUPPORTED. Workspace: LINATTN_WORKSPACE_NYSTROM, grows with
+   landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
+   softmax.
    Cost, per head: 2 landmarks (n_q + n_k) (dim_key + dim_value) flops and landmarks (n_q + n_k)
    exp; the pseudo-inverse some 5 landmarks^3 per step, in double. */
 LINATTN_API linattn_status linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q,
@@ -923,6 +933,11 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__HAS_EXACT 1
 #endif
+#ifdef LINATTN_NO_HALF
+#define LINATTN__HAS_HALF 0
+#else
+#define LINATTN__HAS_HALF 1
+#endif
 #if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
 #define LINATTN__HAS_NYSTROM 0
 #else
@@ -1141,7 +1156,7 @@ LINATTN__INLINE uint32_t linattn__to_bits(float value)
     return x.u;
 }
 
-#if LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 /* A 16-bit number as a float, exactly; a NaN's payload may change. */
 LINATTN__INLINE float linattn__from_half(uint32_t half)
 {
@@ -1713,7 +1728,7 @@ LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status statu
     case LINATTN_ERROR_BONUS: return "gates.bonus: the rule takes none";
     case LINATTN_ERROR_INPUT_GATE: return "gates.input: the rule needs one, or takes none";
     case LINATTN_ERROR_ELEMENT:
-        return "a view's elements are of a type that this call does not take";
+        return "a view's elements are of no type, or of 16 bits in rows that are too long";
     default: return "unknown status";
     }
 }
@@ -1869,6 +1884,15 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 #endif
 }
 
+/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
+#define LINATTN__ALIGNMENT 64
+
+static void *linattn__align(void *workspace)
+{
+    const uintptr_t at = (uintptr_t)workspace;
+    return (char *)workspace + (LINATTN__ALIGNMENT - at % LINATTN__ALIGNMENT) % LINATTN__ALIGNMENT;
+}
+
 /* A view with its default strides: what is repeated `count` times, `stride` floats apart, by
    sequence, token and head. A stride that is never walked is 0, but for that of the single head of
    one token, and its count may be unset. */
@@ -1878,8 +1902,11 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 
 typedef struct linattn__extent {
     const float *data;
-    size_t floats; /* that it spans */
-    size_t count[3], stride[3], dim;
+    size_t floats;                   /* that it spans */
+    size_t count[3], stride[3], dim; /* in elements */
+#if LINATTN__HAS_HALF
+    int element;
+#endif
 } linattn__extent;
 
 /* Any number of tokens and sequences, at any distance. */
@@ -1912,16 +1939,29 @@ LINATTN__INLINE size_t linattn__reach(size_t sequences, size_t n)
     return (n ^ 1) | (sequences ^ 1) ? 0 : LINATTN__MAX_FLOATS / 2 / LINATTN_MAX_HEADS;
 }
 
+#if LINATTN__HAS_HALF
+/* A view of 16-bit elements. */
+LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
+                                                         const linattn_view *view, size_t sequences,
+                                                         size_t n, size_t heads, size_t dim);
+#endif
+
 LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn_view *view,
                                                size_t sequences, size_t n, size_t heads, size_t dim)
 {
     const size_t head = view->stride_head ? view->stride_head : dim;
     uintptr_t end;
+#if LINATTN__HAS_HALF
+    if (view->element != LINATTN_F32)
+        return linattn__read_halves(e, view, sequences, n, heads, dim);
+    e->element = LINATTN_F32;
+#else
+    if (view->element != LINATTN_F32) return LINATTN_ERROR_ELEMENT;
+#endif
     e->data = view->data;
     e->dim = dim;
     e->count[LINATTN__HEAD] = heads;
     e->stride[LINATTN__HEAD] = head;
-    if (view->element != LINATTN_F32) return LINATTN_ERROR_ELEMENT;
     if (head > linattn__reach(sequences, n))
         return linattn__read_tokens(e, head, view->stride_token, view->stride_sequence, sequences,
                                     n, heads);
@@ -1931,6 +1971,40 @@ LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn
     if ((uintptr_t)e->data - 1 < end) return LINATTN_OK; /* neither null nor beyond the last byte */
     return e->data ? LINATTN_ERROR_SIZE : LINATTN_ERROR_NULL;
 }
+
+/* What lies `count` elements on. */
+LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int element)
+{
+    return (const float *)(const void *)((const char *)at +
+                                         count * (element == LINATTN_F32 ? sizeof *at : 2));
+}
+
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
+LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
+                                                         const linattn_view *view, size_t sequences,
+                                                         size_t n, size_t heads, size_t dim)
+{
+    linattn_view plain = *view;
+    linattn_status status;
+    if ((unsigned)view->element >= LINATTN_ELEMENT_COUNT) return LINATTN_ERROR_ELEMENT;
+    plain.element = LINATTN_F32;
+    status = linattn__read_view(e, &plain, sequences, n, heads, dim);
+    e->floats = (e->floats + 1) / 2;
+#if LINATTN__HAS_HALF
+    e->element = (int)view->element;
+#else
+    e->dim = SIZE_MAX; /* not told apart from an output that it is interleaved with */
+#endif
+    return status;
+}
+#endif
+
+/* How many elements a float is. */
+#if LINATTN__HAS_HALF
+#define LINATTN__IN_FLOAT(e) ((e)->element == LINATTN_F32 ? (size_t)1 : (size_t)2)
+#else
+#define LINATTN__IN_FLOAT(e) ((size_t)1)
+#endif
 
 LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
 {
@@ -1976,14 +2050,16 @@ static int linattn__rows_apart(const linattn__extent *o)
     return 1;
 }
 
-/* What an operand spans modulo `period`: what repeats in multiples of it adds nothing. */
+/* What an operand spans modulo `period`, in floats: what repeats in multiples of it adds none. */
 static size_t linattn__folded(const linattn__extent *e, size_t period)
 {
+    const size_t each = LINATTN__IN_FLOAT(e);
     size_t span = e->dim;
     int i;
     for (i = 0; i < 3; i++)
-        if (e->stride[i] % period) span = linattn__plus(span, (e->count[i] - 1) * e->stride[i]);
-    return span;
+        if (e->stride[i] % (period * each))
+            span = linattn__plus(span, (e->count[i] - 1) * e->stride[i]);
+    return span / each + span % each;
 }
 
 /* Both operands repeat with one period: does the input's part of it lie beside the output's? */
@@ -2003,7 +2079,8 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__interleaved(const linattn__e
 {
     int k;
     for (k = 0; k < 3; k++)
-        if (o->stride[k] && o->stride[k] == i->stride[k] && linattn__fold_apart(o, i, o->stride[k]))
+        if (o->stride[k] && o->stride[k] * LINATTN__IN_FLOAT(i) == i->stride[k] &&
+            linattn__fold_apart(o, i, o->stride[k]))
             return 1;
     return 0;
 }
@@ -3055,7 +3132,12 @@ typedef struct linattn__span {
 #if LINATTN__HAS_WINDOW
     size_t window; /* 0: none */
     const struct linattn__band *band;
-    size_t n_k; /* keys, where there are fewer than n: then n - n_k absent ones */
+    uint64_t keys; /* before and in this call: fewer than tokens where the last have none */
+#endif
+#if LINATTN__HAS_HALF
+    /* not 0: q, k or v are of 16-bit elements, and kernels are called by linattn__widened */
+    unsigned elements;
+    void (*kernel)(const struct linattn__span *s);
 #endif
 #if LINATTN__HAS_COMPENSATED
     size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
@@ -3087,6 +3169,11 @@ static size_t linattn__chunk(size_t m)
 typedef void linattn__span_kernel(const linattn__span *s);
 typedef void linattn__step_kernel(linattn__span *s); /* moves it to its last head */
 typedef void linattn__merge_kernel(const linattn__span *dst, const linattn__span *src);
+#if LINATTN__HAS_HALF
+typedef void linattn__widen_kernel(const float *from, int element, size_t row, size_t rows,
+                                   size_t n, float *to);
+LINATTN__DECLARE(linattn__widen_kernel, widen)
+#endif
 LINATTN__DECLARE(linattn__step_kernel, step)
 LINATTN__DECLARE(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
@@ -3146,7 +3233,20 @@ LINATTN__COLD static size_t linattn__whole_heads(const linattn__span *s, size_t 
 }
 #endif
 
-/* Moves a span on to the next key/value head. */
+/* Where operands of a call say what their elements are. */
+#define LINATTN__Q 0
+#define LINATTN__K 2
+#define LINATTN__V 4
+
+/* What lies `count` elements on in one of them. */
+#if LINATTN__HAS_HALF
+#define LINATTN__ON(s, at, count, which)                                                           \
+    linattn__beyond(at, count, (int)((s)->elements >> LINATTN__##which & 3))
+#else
+#define LINATTN__ON(s, at, count, which) ((at) + (count))
+#endif
+
+/* Moves a span of floats on to the next key/value head. */
 LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
 {
     s->z += heads * s->head_floats;
@@ -3162,12 +3262,139 @@ LINATTN__INLINE void linattn__move(linattn__span *s, size_t heads)
     }
 }
 
+/* The same of any elements. */
+#if LINATTN__HAS_HALF
+static LINATTN__NOINLINE void linattn__move_any(linattn__span *s, size_t heads)
+{
+    s->z += heads * s->head_floats;
+    s->e += heads * s->head_floats;
+    s->s += heads * s->head_floats;
+    if (s->q) {
+        s->q = LINATTN__ON(s, s->q, heads * s->group * s->q_head, Q);
+        s->out += heads * s->group * s->out_head;
+    }
+    if (!s->k) return;
+    s->k = LINATTN__ON(s, s->k, heads * s->k_head, K);
+    s->v = LINATTN__ON(s, s->v, heads * s->v_head, V);
+}
+#else
+LINATTN__INLINE void linattn__move_any(linattn__span *s, size_t heads) { linattn__move(s, heads); }
+#endif
+
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_HALF
+/* Tokens [t, t + count) of a span. */
+static void linattn__cut(linattn__span *s, size_t t, size_t count)
+{
+    const size_t queries = t < s->lag ? 0 : t - s->lag;
+    s->n = count;
+    s->seen += t;
+    s->lag = t < s->lag ? s->lag - t : 0;
+    if (s->q) {
+        s->q = LINATTN__ON(s, s->q, queries * s->q_token, Q);
+        s->out += queries * s->out_token;
+    }
+    if (s->k) {
+        s->k = LINATTN__ON(s, s->k, t * s->k_token, K);
+        s->v = LINATTN__ON(s, s->v, t * s->v_token, V);
+    }
+}
+#endif
+
+#if LINATTN__HAS_HALF
+/* Floats that operands of 16 bits become at a time. */
+#if LINATTN__COUNT > LINATTN__HAS_SCALAR
+#define LINATTN__WIDE 4096
+#else
+#define LINATTN__WIDE 1024
+#endif
+
+/* What a span's token of so many rows takes there. */
+LINATTN__INLINE size_t linattn__wide_floats(const linattn__span *s)
+{
+    return (s->q ? s->group * s->d : 0) + (s->k ? s->d + s->dv : 0);
+}
+
+/* Makes floats of `tokens` times `heads` rows of an operand, if they are not, at *scratch, which
+   moves behind them. */
+static void linattn__as_floats(const float **at, size_t *token, size_t *head, size_t tokens,
+                               size_t heads, size_t dim, int element, float **scratch)
+{
+    linattn__widen_kernel *const widen = LINATTN__KERNEL(widen);
+    const float *const from = *at;
+    size_t t;
+    if (element == LINATTN_F32 || !from) return;
+    *at = *scratch;
+    if (heads == 1) {
+        widen(from, element, *token, tokens, dim, *scratch);
+    } else {
+        for (t = 0; t < tokens; t++)
+            widen(linattn__beyond(from, t * *token, element), element, *head, heads, dim,
+                  *scratch + t * heads * dim);
+    }
+    *scratch += tokens * heads * dim;
+    *head = dim;
+    *token = heads * dim;
+}
+
+/* The first tokens and heads of a span whose operands are of 16 bits, as floats. */
+static float *linattn__widen_span(linattn__span *s, float *scratch)
+{
+    const unsigned e = s->elements;
+    size_t keys = s->n;
+#if LINATTN__HAS_WINDOW
+    if (s->seen + keys > s->keys) keys = s->keys > s->seen ? (size_t)(s->keys - s->seen) : 0;
+#endif
+    linattn__as_floats(&s->q, &s->q_token, &s->q_head, s->n > s->lag ? s->n - s->lag : 0,
+                       s->heads * s->group, s->d, (int)(e >> LINATTN__Q & 3), &scratch);
+    linattn__as_floats(&s->k, &s->k_token, &s->k_head, keys, s->heads, s->d,
+                       (int)(e >> LINATTN__K & 3), &scratch);
+    linattn__as_floats(&s->v, &s->v_token, &s->v_head, keys, s->heads, s->dv,
+                       (int)(e >> LINATTN__V & 3), &scratch);
+    s->elements = 0;
+#if LINATTN__HAS_PREFILL
+    s->fetch = 0;
+#endif
+    return scratch;
+}
+
+/* Calls the kernel of a span for as many tokens of one head at a time, or heads of one token, as
+   there is room for: any cut has the same bits. */
+LINATTN__COLD static void linattn__widened_heads(const linattn__span *all, size_t all_heads)
+{
+    float memory[LINATTN__WIDE + LINATTN__ALIGNMENT / sizeof(float)];
+    float *const scratch = (float *)linattn__align(memory);
+    const size_t most = LINATTN__WIDE / linattn__wide_floats(all);
+    const size_t tokens = all->n > 1 ? most : 1, heads = all->n > 1 ? 1 : most;
+    size_t h, t;
+    for (h = 0; h < all_heads; h += heads)
+        for (t = 0; t < all->n; t += tokens) {
+            linattn__span s = *all;
+            linattn__move_any(&s, h);
+            linattn__cut(&s, t, all->n - t < tokens ? all->n - t : tokens);
+            s.heads = all_heads - h < heads ? all_heads - h : heads;
+            (void)linattn__widen_span(&s, scratch);
+            all->kernel(&s);
+        }
+}
+
+#if LINATTN__HAS_PREFILL
+/* The kernels that take one head. */
+LINATTN__COLD static void linattn__widened(const linattn__span *s) { linattn__widened_heads(s, 1); }
+#endif
+
+LINATTN__COLD static void linattn__step_copy(const linattn__span *s)
+{
+    linattn__span own = *s;
+    LINATTN__KERNEL(step)(&own);
+}
+#endif
+
 #if LINATTN__HAS_PREFILL
 static void linattn__span_of(const linattn__work *w, size_t head, linattn__span *s)
 {
     *s = w->span;
     s->heads = 1;
-    linattn__move(s, head);
+    linattn__move_any(s, head);
 }
 #endif
 
@@ -3214,15 +3441,21 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
 #if LINATTN__HAS_WINDOW
     span->window = s->window;
     span->band = NULL;
-    span->n_k = 0;
+    span->keys = seen;
 #endif
 #if LINATTN__HAS_COMPENSATED
     span->past = s->precision ? s->head_floats / 2 : 0;
+#endif
+#if LINATTN__HAS_HALF
+    span->elements = 0;
 #endif
 }
 
 LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__operands *x)
 {
+#if LINATTN__HAS_HALF
+    w->span.elements |= (unsigned)x->q.element << LINATTN__Q;
+#endif
     w->span.q = x->q.data;
     w->span.q_token = x->q.stride[LINATTN__TOKEN];
     w->span.q_head = x->q.stride[LINATTN__HEAD];
@@ -3234,6 +3467,9 @@ LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__operand
 
 LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands *x)
 {
+#if LINATTN__HAS_HALF
+    w->span.elements |= (unsigned)x->k.element << LINATTN__K | (unsigned)x->v.element << LINATTN__V;
+#endif
     w->span.k = x->k.data;
     w->span.k_token = x->k.stride[LINATTN__TOKEN];
     w->span.k_head = x->k.stride[LINATTN__HEAD];
@@ -3242,7 +3478,7 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
     w->span.v_head = x->v.stride[LINATTN__HEAD];
     w->span.n = x->n_k;
 #if LINATTN__HAS_WINDOW
-    w->span.n_k = x->n_k;
+    w->span.keys = w->span.seen + x->n_k;
 #endif
 }
 
@@ -3253,6 +3489,16 @@ static int linattn__from_memory(const linattn__span *s)
 {
     const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
     return s->n > LINATTN__FETCH_FLOATS / (q + k + 1);
+}
+
+LINATTN__INLINE void linattn__use_kernel(linattn__work *w, linattn__span_kernel *kernel)
+{
+    w->kernel = kernel;
+#if LINATTN__HAS_HALF
+    if (!w->span.elements) return;
+    w->kernel = linattn__widened;
+    w->span.kernel = kernel;
+#endif
 }
 
 /* update: heads, and parts of the features of each. */
@@ -3280,10 +3526,10 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
         size_t t0, t1;
         linattn__span_of(w, i / w->parts, &s);
         linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
-        s.q += t0 * s.q_token;
-        s.out += t0 * s.out_token;
-        s.n = t1 - t0;
-        if (s.n) w->kernel(&s);
+        if (t0 == t1) continue;
+        linattn__cut(&s, t0, t1 - t0);
+        s.seen = w->span.seen; /* by every query */
+        w->kernel(&s);
     }
 }
 
@@ -3326,7 +3572,7 @@ static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
     size_t head;
     for (head = 0; head < w->span.heads; head++) {
         w->kernel(&w->span);
-        linattn__move(&w->span, 1);
+        linattn__move_any(&w->span, 1);
     }
 }
 
@@ -3358,13 +3604,13 @@ LINATTN__COLD static void linattn__do_parts(linattn__work *w, linattn_job *job, 
 
 LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
 {
-    w->kernel = LINATTN__KERNEL(update);
+    linattn__use_kernel(w, LINATTN__KERNEL(update));
     linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
 }
 
 LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
 {
-    w->kernel = LINATTN__KERNEL(causal);
+    linattn__use_kernel(w, LINATTN__KERNEL(causal));
     w->span.fetch = linattn__from_memory(&w->span);
     if (context && context->parallel_for && context->threads > 1)
         linattn__causal_threads(w, context);
@@ -3398,17 +3644,7 @@ linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_c
         linattn__span *const s = &w->span;
         *s = all;
         count = left < all.n - t ? left : all.n - t;
-        s->n = count;
-#if LINATTN__HAS_WINDOW
-        s->n_k = count;
-#endif
-        s->seen = all.seen + t;
-        s->k += t * s->k_token;
-        s->v += t * s->v_token;
-        if (s->q) {
-            s->q += t * s->q_token;
-            s->out += t * s->out_token;
-        }
+        linattn__cut(s, t, count);
         run(w, context);
         *s = all;
         w->jobs = linattn__threads(context, all.heads);
@@ -3429,7 +3665,22 @@ LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run
 #endif
     run(w, context);
 }
-#else
+#endif
+
+/* One token of all heads of a span, or all tokens. */
+LINATTN__INLINE void linattn__step_heads(linattn__span *s)
+{
+#if LINATTN__HAS_HALF
+    if (s->elements) {
+        s->kernel = linattn__step_copy;
+        linattn__widened_heads(s, s->heads);
+        return;
+    }
+#endif
+    LINATTN__KERNEL(step)(s);
+}
+
+#if !LINATTN__HAS_PREFILL
 /* Heads, shared out. */
 static void linattn__step_job(void *arg, size_t index)
 {
@@ -3437,9 +3688,9 @@ static void linattn__step_job(void *arg, size_t index)
     linattn__span s = w->span;
     size_t head, end;
     linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    linattn__move(&s, head);
+    linattn__move_any(&s, head);
     s.heads = end - head;
-    LINATTN__KERNEL(step)(&s);
+    linattn__step_heads(&s);
 }
 #endif
 
@@ -3462,7 +3713,7 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
         return;
     }
 #endif
-    LINATTN__KERNEL(step)(&w->span);
+    linattn__step_heads(&w->span);
 }
 
 LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
@@ -3483,7 +3734,7 @@ LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *
         return;
     }
 #if LINATTN__HAS_PREFILL
-    w->kernel = LINATTN__KERNEL(query);
+    linattn__use_kernel(w, LINATTN__KERNEL(query));
     linattn__do_parts(w, linattn__query_job, w->span.n, context);
 #endif
 }
@@ -3517,7 +3768,7 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 /* What a verb does. */
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
-#define LINATTN__ELEMENTS 4 /* inputs may be of 16-bit elements */
+#define LINATTN__ELEMENTS 4 /* with 16-bit elements in rows of any length */
 
 #if LINATTN__HAS_RECURRENT
 /* The header of a call's state lies before what its heads share. */
@@ -3545,22 +3796,15 @@ LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
         linattn__do_causal(w, context);
 }
 
-#if LINATTN__HAS_EXACT
-/* An operand of elements of any type, for exact attention: what it spans, in floats. Its parts are
-   not told apart from those of an output that it is interleaved with. */
-LINATTN__COLD static linattn_status linattn__read_elements(linattn__extent *e,
-                                                           const linattn_view *view, size_t n,
-                                                           size_t heads, size_t dim)
+#if LINATTN__HAS_HALF
+/* Are there rows of 16-bit elements that are too long to be made floats? */
+LINATTN__INLINE int linattn__too_wide(const linattn__shape *s, int verb, const linattn__operands *x)
 {
-    linattn_view plain = *view;
-    linattn_status status;
-    if ((unsigned)view->element >= LINATTN_ELEMENT_COUNT) return LINATTN_ERROR_ELEMENT;
-    plain.element = LINATTN_F32;
-    status = linattn__read_view(e, &plain, 1, n, heads, dim);
-    if (view->element == LINATTN_F32) return status;
-    e->floats = (e->floats + 1) / 2;
-    e->dim = SIZE_MAX;
-    return status;
+    int elements = 0;
+    if ((verb & LINATTN__ELEMENTS) || (s->group + 1) * s->d + s->dv <= LINATTN__WIDE) return 0;
+    if (verb & LINATTN__QUERIES) elements |= x->q.element;
+    if (verb & LINATTN__KEYS) elements |= x->k.element | x->v.element;
+    return elements != 0;
 }
 #endif
 
@@ -3569,8 +3813,9 @@ LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
                                                    const linattn_view *view, size_t sequences,
                                                    size_t n, size_t heads, size_t dim)
 {
-#if LINATTN__HAS_EXACT
-    if (verb & LINATTN__ELEMENTS) return linattn__read_elements(e, view, n, heads, dim);
+#if LINATTN__HAS_EXACT && !LINATTN__HAS_HALF
+    if ((verb & LINATTN__ELEMENTS) && view->element != LINATTN_F32)
+        return linattn__read_halves(e, view, sequences, n, heads, dim);
 #endif
     (void)verb;
     return linattn__read_view(e, view, sequences, n, heads, dim);
@@ -3632,7 +3877,12 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
         linattn__widen(x, &x->k);
         linattn__widen(x, &x->v);
     }
+#if LINATTN__HAS_HALF
+    if (!(verb & LINATTN__QUERIES))
+        return linattn__too_wide(s, verb, x) ? LINATTN_ERROR_ELEMENT : LINATTN_OK;
+#else
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
+#endif
     status = linattn__read_input(&x->q, verb, q, sequences, n_q,
                                  s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
     if (status != LINATTN_OK) return status;
@@ -3646,6 +3896,9 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
         !linattn__output_clear(x, verb))
         return LINATTN_ERROR_OVERLAP;
     linattn__widen(x, &x->out);
+#if LINATTN__HAS_HALF
+    if (linattn__too_wide(s, verb, x)) return LINATTN_ERROR_ELEMENT;
+#endif
     return LINATTN_OK;
 }
 
@@ -3763,12 +4016,15 @@ static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t
     span->e = span->z + (first->e - first->z);
     span->s = span->z + (first->s - first->z);
     span->seen = linattn__seen(state);
+#if LINATTN__HAS_WINDOW
+    span->keys = span->seen + c->n;
+#endif
     if (c->verb & LINATTN__KEYS) {
-        span->k = first->k + index * c->k;
-        span->v = first->v + index * c->v;
+        span->k = LINATTN__ON(first, first->k, index * c->k, K);
+        span->v = LINATTN__ON(first, first->v, index * c->v, V);
     }
     if (c->verb & LINATTN__QUERIES) {
-        span->q = first->q + index * c->q;
+        span->q = LINATTN__ON(first, first->q, index * c->q, Q);
         span->out = first->out + index * c->out;
     }
 }
@@ -3856,13 +4112,19 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__states_apart(void *const *st
 static int linattn__state_apart(const linattn__extent *e, const void *state, size_t bytes)
 {
     linattn__extent block;
+    const size_t each = LINATTN__IN_FLOAT(e);
     int k;
     if (linattn__apart(e, state, bytes)) return 1;
     block.data = (const float *)state;
     block.dim = bytes / sizeof(float);
     for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+#if LINATTN__HAS_HALF
+    block.element = LINATTN_F32;
+#endif
     for (k = 0; k < 3; k++)
-        if (e->stride[k] && linattn__fold_apart(e, &block, e->stride[k])) return 1;
+        if (e->stride[k] && e->stride[k] % each == 0 &&
+            linattn__fold_apart(e, &block, e->stride[k] / each))
+            return 1;
     return 0;
 }
 
@@ -3876,11 +4138,17 @@ static LINATTN__NOINLINE int linattn__state_beside(const linattn__operands *x, i
     return linattn__state_apart(&x->k, state, bytes) && linattn__state_apart(&x->v, state, bytes);
 }
 
-/* The stride that all operands have from one sequence to the next, in bytes; 0 if they differ. */
+/* The stride that all operands have from one sequence to the next, in bytes; 0 if they differ, or
+   are not floats. */
 static size_t linattn__common_stride(const linattn__operands *x, int verb)
 {
     const linattn__extent *const first = verb & LINATTN__KEYS ? &x->k : &x->q;
     const size_t stride = first->stride[LINATTN__SEQUENCE];
+#if LINATTN__HAS_HALF
+    if (((verb & LINATTN__KEYS) && (x->k.element || x->v.element)) ||
+        ((verb & LINATTN__QUERIES) && x->q.element))
+        return 0;
+#endif
     if ((verb & LINATTN__KEYS) && x->v.stride[LINATTN__SEQUENCE] != stride) return 0;
     if ((verb & LINATTN__QUERIES) &&
         (x->q.stride[LINATTN__SEQUENCE] != stride || x->out.stride[LINATTN__SEQUENCE] != stride))
@@ -3898,6 +4166,9 @@ static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, in
     block.data = (const float *)state;
     block.dim = bytes / sizeof(float);
     for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+#if LINATTN__HAS_HALF
+    block.element = LINATTN_F32;
+#endif
     if ((verb & LINATTN__QUERIES) && !(linattn__fold_apart(&x->q, &block, period) &&
                                        linattn__fold_apart(&x->out, &block, period)))
         return 0;
@@ -4110,15 +4381,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     return LINATTN_OK;
 }
 
-/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
-#define LINATTN__ALIGNMENT 64
-
-static void *linattn__align(void *workspace)
-{
-    const uintptr_t at = (uintptr_t)workspace;
-    return (char *)workspace + (LINATTN__ALIGNMENT - at % LINATTN__ALIGNMENT) % LINATTN__ALIGNMENT;
-}
-
 /* Operands of a verb with a workspace. */
 LINATTN__COLD static linattn_status
 linattn__read_all(const linattn__shape *s, const linattn_context *context, int verb, linattn_view q,
@@ -4275,6 +4537,10 @@ LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *h
 typedef struct linattn__gate {
     const float *at; /* NULL: none */
     size_t token, head, sequence;
+#if LINATTN__HAS_HALF
+    size_t dim;
+    int element;
+#endif
 } linattn__gate;
 
 #define LINATTN__DECAY 0
@@ -4289,6 +4555,9 @@ typedef struct linattn__gating {
     linattn__gate gate[LINATTN__GATES];
     int count, given[LINATTN__GATES]; /* those that are not NULL */
     int per_feature, logs;            /* of the decay */
+#if LINATTN__HAS_HALF
+    size_t wide; /* floats that 16-bit gates of a token and head become */
+#endif
 } linattn__gating;
 
 /* Some heads and columns of a call. */
@@ -4338,6 +4607,11 @@ static linattn_status linattn__read_gate(linattn__gating *to, int which, const l
     gate->token = extent->stride[LINATTN__TOKEN];
     gate->head = heads > 1 ? extent->stride[LINATTN__HEAD] : 0; /* all heads may share one */
     gate->sequence = extent->stride[LINATTN__SEQUENCE];
+#if LINATTN__HAS_HALF
+    gate->dim = dim;
+    gate->element = extent->element;
+    if (extent->element != LINATTN_F32) to->wide += dim;
+#endif
     to->given[to->count++] = which;
     return status;
 }
@@ -4353,6 +4627,9 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
     int i;
     for (i = 0; i < LINATTN__GATES; i++) to->gate[i].at = NULL;
     to->count = 0;
+#if LINATTN__HAS_HALF
+    to->wide = 0;
+#endif
     to->per_feature = g->decay_per_feature != 0;
     to->logs = g->decay_log != 0;
     if (g->decay.data)
@@ -4371,7 +4648,80 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
         status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, e);
     if (status == LINATTN_OK && g->input.data)
         status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, e);
+#if LINATTN__HAS_HALF
+    if (status == LINATTN_OK && to->wide > 0 &&
+        (s->group + 1) * s->d + s->dv + to->wide > LINATTN__WIDE)
+        status = LINATTN_ERROR_ELEMENT;
+#endif
     return status;
+}
+
+#if LINATTN__HAS_HALF
+/* The gates of one head for `tokens` tokens from t, made floats in scratch where they are not. */
+static void linattn__gates_from(const linattn__gating *all, size_t head, size_t key, size_t t,
+                                size_t tokens, float *scratch, linattn__gating *g)
+{
+    int i;
+    *g = *all;
+    for (i = 0; i < g->count; i++) {
+        const int which = g->given[i];
+        linattn__gate *const gate = g->gate + which;
+        const size_t h = which == LINATTN__READ || which == LINATTN__WRITE ? key : head;
+        const size_t token = gate->token;
+        gate->at = linattn__beyond(gate->at, t * gate->token + h * gate->head, gate->element);
+        linattn__as_floats(&gate->at, &gate->token, &gate->head, token ? tokens : 1, 1, gate->dim,
+                           gate->element, &scratch);
+        if (!token) gate->token = 0; /* one for all */
+    }
+}
+
+/* One call of the kernel for some tokens of a head, as linattn__widened_heads. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn__recurrence *x)
+{
+    float memory[LINATTN__WIDE + LINATTN__ALIGNMENT / sizeof(float)];
+    float *const scratch = (float *)linattn__align(memory);
+    const linattn__span *const all = x->span;
+    const size_t floats = linattn__wide_floats(all) + (x->gates ? x->gates->wide : 0);
+    const size_t most = LINATTN__WIDE / floats;
+    linattn__recurrence own = *x;
+    linattn__gating gates;
+    linattn__span s;
+    size_t h, t, count;
+    own.span = &s;
+    own.key_group = 1;
+    own.head = 0;
+    own.head_end = 1;
+    if (x->gates) own.gates = &gates;
+    for (h = x->head; h < x->head_end; h++)
+        for (t = 0; t < all->n; t += count) {
+            const size_t key = h / x->key_group;
+            float *rest;
+            count = all->n - t < most ? all->n - t : most;
+            s = *all;
+            s.q_head = s.k_head = 0;
+            linattn__move_any(&s, h);
+            s.q_head = all->q_head;
+            s.k_head = all->k_head;
+            if (s.q) s.q = LINATTN__ON(&s, s.q, key * s.group * s.q_head, Q);
+            if (s.k) s.k = LINATTN__ON(&s, s.k, key * s.k_head, K);
+            s.heads = 1;
+            linattn__cut(&s, t, count);
+            rest = linattn__widen_span(&s, scratch);
+            if (x->gates) linattn__gates_from(x->gates, h, key, t, count, rest, &gates);
+            LINATTN__KERNEL(recurrent)(&own);
+        }
+}
+#endif
+
+LINATTN__INLINE void linattn__recur(const linattn__recurrence *x)
+{
+#if LINATTN__HAS_HALF
+    if (x->span->elements || (x->gates && x->gates->wide)) {
+        linattn__widened_rule(x);
+        return;
+    }
+#endif
+    LINATTN__KERNEL(recurrent)(x);
 }
 
 /* Columns of the heads that do not share out evenly, and whole heads of the others: as
@@ -4388,7 +4738,7 @@ LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
     linattn__recurrence x = w->all;
     size_t head;
     linattn__share(w->whole, 1, index, w->jobs, &x.head, &x.head_end);
-    if (x.head < x.head_end) LINATTN__KERNEL(recurrent)(&x);
+    if (x.head < x.head_end) linattn__recur(&x);
     linattn__share(w->all.end, 16, index, w->jobs, &x.begin, &x.end);
     for (head = w->whole; head < w->all.head_end && x.begin < x.end; head++) {
         float own[LINATTN__PRIVATE_FLOATS];
@@ -4396,7 +4746,7 @@ LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
         linattn__copy(x.own, w->all.span->z + head * w->head_floats, w->own_floats * sizeof(float));
         x.head = head;
         x.head_end = head + 1;
-        LINATTN__KERNEL(recurrent)(&x);
+        linattn__recur(&x);
     }
 }
 
@@ -4434,7 +4784,7 @@ static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const lina
     if (context && context->parallel_for && context->threads > 1)
         linattn__rule_threads(&x, context);
     else
-        LINATTN__KERNEL(recurrent)(&x);
+        linattn__recur(&x);
 }
 
 /* Do the gates lie apart from a block that is written? */
@@ -4522,7 +4872,11 @@ static void linattn__run_rule(const linattn__crowd *c, linattn__work *w, size_t 
     int i;
     for (i = 0; i < own.count; i++) {
         linattn__gate *const gate = own.gate + own.given[i];
+#if LINATTN__HAS_HALF
+        gate->at = linattn__beyond(gate->at, index * gate->sequence, gate->element);
+#else
         gate->at += index * gate->sequence;
+#endif
     }
     linattn__do_recurrent(w, &own, NULL);
 }
@@ -4944,7 +5298,7 @@ static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_c
     linattn__band band;
     linattn__measure_band(s->d, s->m, s->dv, sums, s->window, &band);
     w->span.band = &band;
-    w->kernel = LINATTN__KERNEL(band);
+    linattn__use_kernel(w, LINATTN__KERNEL(band));
     w->jobs = linattn__threads(context, w->span.heads);
     if (w->jobs > 1)
         linattn__run_jobs(linattn__band_job, w, w->jobs, context);
@@ -5285,19 +5639,13 @@ static size_t linattn__exact_floats(size_t d, size_t dv)
            (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
 }
 
-/* What lies `count` elements on. */
-LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int element)
-{
-    return (const float *)(const void *)((const char *)at +
-                                         count * (element == LINATTN_F32 ? sizeof *at : 2));
-}
-
-/* Is this key of 16-bit elements all -inf? */
-static int linattn__masked_half(const float *key, size_t d, int element)
+/* Is this key of any elements all -inf? */
+static int linattn__masked_row(const float *key, size_t d, int element)
 {
     const uint16_t lowest = element == LINATTN_F16 ? 0xfc00u : 0xff80u;
     uint16_t half;
     size_t f;
+    if (element == LINATTN_F32) return linattn__masked(key, d);
     for (f = 0; f < d; f++) {
         linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
         if (half != lowest) return 0;
@@ -5379,7 +5727,6 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->n_k = x->n_k;
     e->d = s->d;
     e->dv = s->dv;
-    e->q_element = e->k_element = e->v_element = LINATTN_F32;
     e->offset = e->window = e->sinks = e->shown = 0;
     e->ahead = e->n_k;
     e->cap = 0.0f;
@@ -5468,6 +5815,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *c
 typedef struct linattn__means {
     const float *x;
     size_t token, n, d;
+    int element;
     size_t length; /* of a segment; the last may be shorter */
     int keys;      /* masked tokens are left out, and segments that hold nothing else */
     float *mean;   /* [segments][d] */
@@ -5611,7 +5959,8 @@ LINATTN__COLD static void linattn__key_landmarks(const linattn__nystrom_work *w,
     linattn__nystrom_slot(w, job, &h);
     h.columns = 0;
     if (w->head.n_k) {
-        m.x = w->head.k + kv_head * w->k_head;
+        m.x = linattn__beyond(w->head.k, kv_head * w->k_head, w->head.k_element);
+        m.element = w->head.k_element;
         m.token = w->head.k_token;
         m.n = w->head.n_k;
         m.d = w->head.d;
@@ -5633,7 +5982,8 @@ LINATTN__COLD static void linattn__nystrom_values(const linattn__nystrom_work *w
     linattn__exact x = w->head;
     linattn__nystrom_slot(w, job, &h);
     if (h.columns == 0) return;
-    m.x = x.q + head * x.q_head;
+    m.x = linattn__beyond(x.q, head * x.q_head, x.q_element);
+    m.element = x.q_element;
     m.token = x.q_token;
     m.n = w->n_q;
     m.d = x.d;
@@ -5643,8 +5993,9 @@ LINATTN__COLD static void linattn__nystrom_values(const linattn__nystrom_work *w
     (void)w->means(&m);
     x.q = h.q;
     x.q_token = x.d;
-    x.k += head / w->group * w->k_head;
-    x.v += head / w->group * w->v_head;
+    x.q_element = LINATTN_F32;
+    x.k = linattn__beyond(x.k, head / w->group * w->k_head, x.k_element);
+    x.v = linattn__beyond(x.v, head / w->group * w->v_head, x.v_element);
     x.out = h.bv;
     x.out_token = x.dv;
     x.scratch = h.exact;
@@ -5673,8 +6024,9 @@ LINATTN__COLD static void linattn__nystrom_queries(const linattn__nystrom_work *
     linattn__exact x = w->head;
     linattn__nystrom_slot(w, from, &h);
     linattn__nystrom_slot(w, job, &own);
-    x.q += head * x.q_head;
+    x.q = linattn__beyond(x.q, head * x.q_head, x.q_element);
     x.out += head * x.out_head;
+    x.k_element = x.v_element = LINATTN_F32;
     x.k = h.k;
     x.k_token = x.d;
     x.v = h.w;
@@ -5741,8 +6093,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     if (status != LINATTN_OK) return status;
     if (linattn__is_exact(config)) return LINATTN_ERROR_UNSUPPORTED;
     w.landmarks = linattn__landmarks(config);
-    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, q, n_q, k, v, n_k,
-                               out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS, q,
+                               n_q, k, v, n_k, out, workspace, workspace_bytes,
                                linattn__nystrom_workspace(&s, w.landmarks, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal) return LINATTN_ERROR_UNSUPPORTED;
@@ -5750,6 +6102,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     environment = linattn__enter();
     linattn__exact_operands(&e, &s, &x);
     w.head = e.head;
+    w.head.q_element = (int)q.element;
+    w.head.k_element = (int)k.element;
+    w.head.v_element = (int)v.element;
     w.head.group = 1;
     w.head.scratch = NULL;
     w.means = LINATTN__KERNEL(means);
@@ -6340,8 +6695,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__BATCH
 #undef LINATTN__BETA
 #undef LINATTN__BIAS
-#undef LINATTN__BY_FLAGS
 #undef LINATTN__BONUS
+#undef LINATTN__BY_FLAGS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLUMNS
 #undef LINATTN__CONVERGED
@@ -6364,6 +6719,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__EXPONENT
 #undef LINATTN__EXP_HIGH
 #undef LINATTN__EXP_LOW
+#undef LINATTN__FAST
 #undef LINATTN__FAVOR
 #undef LINATTN__FEATURES
 #undef LINATTN__FETCH
@@ -6372,7 +6728,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__FLOAT_CONTROL
 #undef LINATTN__FLT_MAX
 #undef LINATTN__FLT_MIN
-#undef LINATTN__FAST
 #undef LINATTN__FLUSHED
 #undef LINATTN__FMA
 #undef LINATTN__FUSED
@@ -6387,6 +6742,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__HAS_FEATURES
 #undef LINATTN__HAS_FLOOR
 #undef LINATTN__HAS_FUSED
+#undef LINATTN__HAS_HALF
 #undef LINATTN__HAS_IDENTITY
 #undef LINATTN__HAS_MAPS
 #undef LINATTN__HAS_MAP_EXP
@@ -6412,6 +6768,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__INF
 #undef LINATTN__INLINE
 #undef LINATTN__INPUT
+#undef LINATTN__IN_FLOAT
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512
 #undef LINATTN__ISA_NEON
@@ -6421,6 +6778,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__IS_ELU1
 #undef LINATTN__IS_EXP
 #undef LINATTN__IS_SIGNED
+#undef LINATTN__K
 #undef LINATTN__KEPT
 #undef LINATTN__KEPT_EXPONENT
 #undef LINATTN__KEPT_FACTOR
@@ -6442,6 +6800,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__MOST_STEPS
 #undef LINATTN__MSVC
 #undef LINATTN__NOINLINE
+#undef LINATTN__ON
 #undef LINATTN__ON_AVX2
 #undef LINATTN__ON_AVX512
 #undef LINATTN__ON_FUSED
@@ -6453,6 +6812,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__PANELS
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
+#undef LINATTN__Q
 #undef LINATTN__QUERIES
 #undef LINATTN__READ
 #undef LINATTN__SATURATION
@@ -6467,6 +6827,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__UNIT
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED
+#undef LINATTN__V
+#undef LINATTN__WIDE
 #undef LINATTN__WRITE
 #undef LINATTN__X64
 

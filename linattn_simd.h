@@ -166,6 +166,7 @@
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
 #define la_mean_component LA_NAME(mean_component)
+#define la_mean_row LA_NAME(mean_row)
 #define la_mean_vectors LA_NAME(mean_vectors)
 #define la_means LA_NAME(means)
 #define la_measure LA_NAME(measure)
@@ -354,6 +355,7 @@
 #define la_weighed LA_NAME(weighed)
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
+#define la_widen_row LA_NAME(widen_row)
 #define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
 
@@ -534,7 +536,7 @@ LINATTN__INLINE float la_max16(const float *a)
     return m;
 }
 LINATTN__INLINE void la_transpose(float *a) { (void)a; }
-#if LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE float la_wide(const void *p, int bf)
 {
     uint16_t half;
@@ -741,7 +743,7 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
     }
     LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
-#if LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
     const __m256i half = _mm256_loadu_si256((const __m256i *)p);
@@ -931,7 +933,7 @@ static LINATTN__NOINLINE void la_transpose(la_vec *a)
         a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
     }
 }
-#if LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
     const __m128i half = _mm_loadu_si128((const __m128i *)p);
@@ -1323,7 +1325,7 @@ LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
     if (n > 1) LA_STORE_LANE(p + 1, a, 1);
     if (n > 2) LA_STORE_LANE(p + 2, a, 2);
 }
-#if LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
 #if LINATTN__ISA == LINATTN__ISA_NEON && !LINATTN__MSVC
@@ -1584,6 +1586,30 @@ static LINATTN__NOINLINE void la_unit(const linattn__span *s, const float *x, si
         for (f = f0; f < f1; f += LA_W)
             la_store(y + (f - f0),
                      la_mul(la_load_part(x + f, la_lanes_left(f1, f)), la_set1(root)));
+    }
+}
+#endif
+
+#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
+LINATTN__INLINE void la_widen_row(const uint16_t *at, size_t n, float *to, const int bf)
+{
+    uint16_t part[LA_W];
+    size_t i = 0;
+    for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, bf));
+    if (i == n) return;
+    linattn__copy(part, at + i, (n - i) * sizeof *part);
+    la_store_part(to + i, la_wide(part, bf), (int)(n - i));
+}
+
+/* `rows` rows of n numbers of 16 bits, `row` of them apart, as dense floats. */
+static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t row, size_t rows,
+                                       size_t n, float *to)
+{
+    const uint16_t *at = (const uint16_t *)(const void *)from;
+    if (element == LINATTN_BF16) {
+        for (; rows > 0; rows--, at += row, to += n) la_widen_row(at, n, to, 1);
+    } else {
+        for (; rows > 0; rows--, at += row, to += n) la_widen_row(at, n, to, 0);
     }
 }
 #endif
@@ -1920,7 +1946,7 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 {
     const uint64_t i = s->seen + t + 1;
 #if LINATTN__HAS_WINDOW
-    const uint64_t keys = s->seen + s->n_k;
+    const uint64_t keys = s->keys;
     if (s->window) return (i < keys ? i : keys) - (i > s->window ? i - s->window : 0);
 #endif
     return i;
@@ -4739,7 +4765,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
                                             const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
-    const uint64_t there = s->seen + s->n_k;
+    const uint64_t there = s->keys;
     uint64_t key, first, end;
     size_t count, column;
     linattn__span left = *s;
@@ -4770,7 +4796,7 @@ static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn_
                                           float *part, uint64_t key, uint64_t end)
 {
     linattn__span x = la_part(s, part);
-    if (end > s->seen + s->n_k) end = s->seen + s->n_k;
+    if (end > s->keys) end = s->keys;
     x.k_token = s->d;
     x.v_token = s->dv;
     x.fetch = 0;
@@ -4988,7 +5014,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
                                            size_t t0, size_t count, size_t own, int masked,
                                            int *is_apart)
 {
-    const int apart = la_always_apart(s->params), absent = t0 >= s->n_k;
+    const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
     const size_t at = la_kept(s, s->seen + t0);
     size_t t, f;
     for (t = 0; t < count; t++) {
@@ -5059,8 +5085,8 @@ static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b
     if (count > s->n - t) count = s->n - t;
     if (t < s->lag && count > s->lag - t) count = s->lag - t;
     *masked = 1;
-    if (t >= s->n_k) return *b->odd > 0.0f ? 1 : count;
-    if (count > s->n_k - t) count = s->n_k - t;
+    if (s->seen + t >= s->keys) return *b->odd > 0.0f ? 1 : count;
+    if (count > s->keys - s->seen - t) count = (size_t)(s->keys - s->seen - t);
     count = la_alike(s, t, count, masked);
     for (i = 0; i < count; i++)
         if (!la_all_finite(s->v + (t + i) * s->v_token, s->dv)) return 1;
@@ -5452,21 +5478,6 @@ typedef struct la_exact_scratch {
     float slope[LA_EXACT_LANES];
 } la_exact_scratch;
 
-/* to[i] = number i of 16 bits from `from`. */
-static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t n, float *to)
-{
-    const uint16_t *const at = (const uint16_t *)(const void *)from;
-    uint16_t part[LA_W];
-    size_t i = 0;
-    if (element == LINATTN_BF16)
-        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 1));
-    else
-        for (; n - i >= LA_W; i += LA_W) la_store(to + i, la_wide(at + i, 0));
-    if (i == n) return;
-    linattn__copy(part, at + i, (n - i) * sizeof *part);
-    la_store_part(to + i, la_wide(part, element == LINATTN_BF16), (int)(n - i));
-}
-
 /* LA_W elements of a row from i on, zeros from `part` on. */
 LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int element)
 {
@@ -5474,7 +5485,7 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
     float tail[LA_W];
     if (element == LINATTN_F32) return la_load_part(at, part);
     if (part == LA_W) return la_wide(at, element == LINATTN_BF16);
-    la_widen(at, element, (size_t)part, tail);
+    la_widen(at, element, 0, 1, (size_t)part, tail);
     return la_load_part(tail, part);
 }
 
@@ -5648,10 +5659,7 @@ static size_t la_gather(const linattn__exact *x, const la_exact_scratch *w, size
         stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
     while (j < stop && c < LINATTN__EXACT_KEYS) {
         const float *const key = linattn__beyond(x->k, j * x->k_token, x->k_element);
-        const int masked = x->k_element == LINATTN_F32
-                               ? linattn__masked(key, x->d)
-                               : linattn__masked_half(key, x->d, x->k_element);
-        if (!masked) w->index[c++] = j;
+        if (!linattn__masked_row(key, x->d, x->k_element)) w->index[c++] = j;
         j++;
         if (j >= x->sinks && j < low) j = low;
     }
@@ -5683,7 +5691,8 @@ static void la_widen_rows(const la_exact_scratch *w, size_t count, const float *
 {
     size_t j;
     for (j = 0; j < count; j++)
-        la_widen(linattn__beyond(from, w->index[j] * token, element), element, dim, to + j * dim);
+        la_widen(linattn__beyond(from, w->index[j] * token, element), element, 0, 1, dim,
+                 to + j * dim);
 }
 
 /* Where the values of a block lie: in place, or packed where masked tokens lie between, or they are
@@ -5977,6 +5986,17 @@ static void la_softmax(const linattn__exact *x)
 #if LINATTN__HAS_NYSTROM
 /* ---- Nystroem -------------------------------------------------------------------------------- */
 
+/* Components [f, f + n) of token t, in place or made floats; NULL of a masked token. */
+static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_t t, size_t f,
+                                                  size_t n, float *wide)
+{
+    const float *const row = linattn__beyond(x->x, t * x->token, x->element);
+    if (x->keys && linattn__masked_row(row, x->d, x->element)) return NULL;
+    if (x->element == LINATTN_F32) return row + f;
+    la_widen(linattn__beyond(row, f, x->element), x->element, 0, 1, n, wide);
+    return wide;
+}
+
 /* Sums of NR vectors of components from f over the tokens [t, end), in double; the number of tokens
    in them is the same for all f. */
 LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t end, size_t f,
@@ -5987,11 +6007,12 @@ LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t
     size_t count = 0, i;
     LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] = la_dset1(0.0);
     for (; t < end; t++) {
-        const float *row = x->x + t * x->token;
-        if (x->keys && linattn__masked(row, x->d)) continue;
+        float wide[8 * LA_DW];
+        const float *const row = la_mean_row(x, t, f, NR * LA_DW, wide);
+        if (!row) continue;
         count++;
         LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] =
-            la_dadd(sum[i], la_dwiden(row + f + i * LA_DW));
+            la_dadd(sum[i], la_dwiden(row + i * LA_DW));
     }
     if (count == 0) return 0;
 
@@ -6008,9 +6029,10 @@ static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, s
     double sum = 0.0;
     size_t count = 0;
     for (; t < end; t++) {
-        const float *row = x->x + t * x->token;
-        if (x->keys && linattn__masked(row, x->d)) continue;
-        sum = sum + (double)row[f];
+        float wide;
+        const float *const row = la_mean_row(x, t, f, 1, &wide);
+        if (!row) continue;
+        sum = sum + (double)*row;
         count++;
     }
     if (count) mean[f] = (float)(sum / (double)count);
@@ -6542,6 +6564,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_max
 #undef la_max16
 #undef la_mean_component
+#undef la_mean_row
 #undef la_mean_vectors
 #undef la_means
 #undef la_measure
@@ -6730,6 +6753,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_weighed
 #undef la_wide
 #undef la_widen
+#undef la_widen_row
 #undef la_widen_rows
 #undef la_zero
 #undef la_vec

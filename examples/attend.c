@@ -20,11 +20,11 @@ static const char general_help[] =
     "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
     "       attend (--dir D | --q F --k F --v F) --compare [options]\n"
     "\n"
-    "Reads queries, keys and values, attends, writes the outputs. Files are .npy: float32, little\n"
-    "endian, C order, shape (tokens, heads, dim), or (tokens, dim) for one head; for exact\n"
-    "attention float16, too. Keys and values\n"
-    "may have fewer heads than queries: query head h reads head h / (heads / kv_heads). The\n"
-    "output has the shape of the queries, with the dimension of the values.\n"
+    "Reads queries, keys and values, attends, writes the outputs. Files are .npy: float32 or\n"
+    "float16 (these three alone), little endian, C order, shape (tokens, heads, dim), or\n"
+    "(tokens, dim) for one head. Keys and values may have fewer heads than queries: query head h\n"
+    "reads head h / (heads / kv_heads). The output is float32 and has the shape of the queries,\n"
+    "with the dimension of the values.\n"
     "\n"
     "  --dir D             read D/q.npy, D/k.npy and D/v.npy\n"
     "  --q F --k F --v F   or each from its own file\n"
@@ -992,19 +992,6 @@ static void read_slopes(task *t, const options *given)
     t->config.alibi_slopes = t->slopes.data;
 }
 
-/* float16 is for exact attention. */
-static void check_halves(const options *given, const task *t)
-{
-    const tensor *const inputs[] = {&t->q, &t->k, &t->v};
-    for (size_t i = 0; i < 3; i++) {
-        if (inputs[i]->half && (t->kind != ATTENTION_SOFTMAX || given->text[OPTION_COMPARE])) {
-            fail("%s: dtype '<f2', expected '<f4' (little-endian float32): --attention softmax "
-                 "alone takes float16",
-                 inputs[i]->path);
-        }
-    }
-}
-
 /* Sets the shapes of the config, and the projection where a favor map runs. */
 static void complete_config(task *t, const options *given, methods run)
 {
@@ -1063,7 +1050,6 @@ static task read_task(const options *given)
     t.q = read_input(given, OPTION_Q);
     t.k = read_input(given, OPTION_K);
     t.v = read_input(given, OPTION_V);
-    check_halves(given, &t);
     read_slopes(&t, given);
     check_shapes(&t);
     complete_config(&t, given, run);

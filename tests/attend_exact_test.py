@@ -45,6 +45,13 @@ def exact(q, k, v, causal=False, window=0, sinks=0, soft_cap=0, slopes=None):
     return out
 
 
+def outputs(folder, *more):
+    done = run(*more, "--out", folder / "out.npy")
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return np.load(folder / "out.npy")
+
+
 class Case:
     """One set of files, and what attend makes of them."""
 
@@ -60,11 +67,7 @@ class Case:
         np.save(folder / "slopes.npy", self.slopes)
 
     def attend(self, *more):
-        out = self.folder / "out.npy"
-        done = run("--dir", self.folder, *SOFTMAX, "--out", out, *more)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-        return np.load(out)
+        return outputs(self.folder, "--dir", self.folder, *SOFTMAX, *more)
 
     def options(self, causal=False, window=0, sinks=0, soft_cap=0, alibi=False):
         given = {"--window": window, "--sinks": sinks, "--soft-cap": soft_cap}
@@ -107,6 +110,28 @@ def halves(work):
     case.holds("float16 of a longer cache, both ways", soft_cap=5)
 
 
+def halves_elsewhere(work):
+    """Of every method that works on states, and of Nystroem's, the bits are those of float32."""
+    methods = [["--causal"], [], ["--causal", "--split", "7,1"], ["--split", "20"],
+               ["--causal", "--map", "exp", "--threads", 3], ["--causal", "--window", 9],
+               ["--map", "taylor"], ["--map", "favor", "--causal"], ["--attention", "nystrom"],
+               ["--causal", "--rule", "gated", "--decay", work / "decay.npy"]]
+    np.save(work / "decay.npy", np.full((60, 2), 0.9, np.float32))
+    for which in ["q", "v", "qkv"]:
+        Case(work, 60, 60, 2, 2, 16, 9, 2, which)
+        for method in methods:
+            method = ["--dir", work, *method]
+            got = outputs(work, *method)
+            for name in which:
+                x = np.load(work / f"{name}.npy")
+                np.save(work / f"{name}.npy", x.astype(np.float32))
+            check(f"float16 for {which} has the bits of float32, {' '.join(map(str, method[2:]))}",
+                  (got == outputs(work, *method)).all())
+            for name in which:
+                x = np.load(work / f"{name}.npy")
+                np.save(work / f"{name}.npy", x.astype(np.float16))
+
+
 def same_bytes(work):
     case = Case(work, 90, 90, 4, 1, 33, 20, 4, "kv")
     more = case.options(causal=True, window=30, sinks=2, soft_cap=4, alibi=True)
@@ -147,10 +172,6 @@ def refusals(work):
         refuse(f"{extra[0]} of more keys", *base, *extra, says=[extra[0].encode(), b"as many"])
     np.save(work / "k.npy", np.ones((5, 2, 4), np.float16))
     np.save(work / "v.npy", np.ones((5, 2, 4), np.float32))
-    for extra in [[], ["--attention", "nystrom"], ["--map", "exp", "--causal"]]:
-        refuse(f"float16 with {' '.join(extra) or 'linear attention'}", *base[:4], *extra,
-               says=[b"<f2", b"softmax"])
-    refuse("float16 with --compare", *base[:2], "--compare", says=[b"<f2", b"softmax"])
     data = (work / "k.npy").read_bytes()
     for name, bytes_ in {"truncated": data[:-1], "too long": data + b"x"}.items():
         (work / "k.npy").write_bytes(bytes_)
@@ -158,5 +179,5 @@ def refusals(work):
 
 
 if __name__ == "__main__":
-    checks.main("attend", __doc__, lambda work, data: {t: () for t in [results, halves, same_bytes,
-                                                                      refusals]}, False)
+    tests = [results, halves, halves_elsewhere, same_bytes, refusals]
+    checks.main("attend", __doc__, lambda work, data: {t: () for t in tests}, False)

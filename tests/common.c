@@ -950,15 +950,47 @@ typedef struct operands {
 static operands place_operands(const problem *p, const plan *how)
 {
     const linattn_config *c = &p->config;
-    operands o = {place_view(p->q, p->n_q, c->heads, c->dim_key, how->q),
-                  place_view(p->k, p->n_k, c->kv_heads, c->dim_key, how->k),
-                  place_view(p->v, p->n_k, c->kv_heads, c->dim_value, how->v)};
+    elements of = how->of;
+    operands o = {place_elements(p->q, of.q, p->n_q, c->heads, c->dim_key, how->q),
+                  place_elements(p->k, of.k, p->n_k, c->kv_heads, c->dim_key, how->k),
+                  place_elements(p->v, of.v, p->n_k, c->kv_heads, c->dim_value, how->v)};
     return o;
+}
+
+/* linattn.h: a token of 16-bit operands of states is at most so many floats. */
+static size_t most_floats(void)
+{
+    return linattn_isa_compiled() == 1u << LINATTN_ISA_SCALAR ? 1024 : 4096;
+}
+
+bool elements_fit(const linattn_config *config)
+{
+    linattn_config c = config_resolved(*config);
+    return (c.heads / c.kv_heads + 1) * c.dim_key + c.dim_value <= most_floats();
+}
+
+elements elements_draw(rng *r, problem *p)
+{
+    elements of = {LINATTN_F32, LINATTN_F32, LINATTN_F32};
+    if (!elements_fit(&p->config)) return of;
+    of.q = (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT);
+    of.k = (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT);
+    of.v = (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT);
+    narrow(of.q, p->q, p->n_q * query_width(p));
+    narrow(of.k, p->k, p->n_k * key_width(p));
+    narrow(of.v, p->v, p->n_k * value_width(p));
+    return of;
+}
+
+const float *element_at(linattn_view view, size_t index)
+{
+    size_t bytes = view.element == LINATTN_F32 ? sizeof(float) : sizeof(uint16_t);
+    return (const float *)(const void *)((const char *)view.data + index * bytes);
 }
 
 linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim)
 {
-    view.data += token * (view.stride_token ? view.stride_token : heads * dim);
+    view.data = element_at(view, token * (view.stride_token ? view.stride_token : heads * dim));
     return view;
 }
 
@@ -1434,6 +1466,20 @@ void recurrence_views_from(const recurrence *x, const linattn_view all[OPERANDS]
     }
 }
 
+void recurrence_elements(rng *r, recurrence *x, linattn_element of[OPERANDS])
+{
+    size_t floats = 0;
+    for (int i = 0; i < OPERANDS; i++) {
+        of[i] = (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT);
+        floats += x->in[i] ? operand_axes(x, (rule_input)i).dim : 0;
+    }
+    floats += (x->config.heads / x->config.kv_heads) * x->config.dim_key;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (floats > most_floats()) of[i] = LINATTN_F32;
+        if (x->in[i]) narrow(of[i], x->in[i], operand_floats(x, (rule_input)i));
+    }
+}
+
 recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
 {
     static const recurrence_plan simplest;
@@ -1447,7 +1493,8 @@ recurred recurrence_run(const recurrence *x, const recurrence_plan *how)
         axes e = operand_axes(x, (rule_input)i);
         all[i] = linattn_rows(NULL);
         if (x->in[i] && !(how->silent && i == IN_Q))
-            all[i] = place_view(x->in[i], e.tokens, e.heads, e.dim, r ? layout_random(r) : dense);
+            all[i] = place_elements(x->in[i], how->of[i], e.tokens, e.heads, e.dim,
+                                    r ? layout_random(r) : dense);
     }
     plan of_state = {.state_side = r ? (guard)rng_below(r, 3) : GUARD_NONE,
                      .state_offset = r ? 4 * rng_below(r, 16) : 0};

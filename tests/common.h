@@ -219,6 +219,9 @@ linattn_view place_elements(const float *dense, linattn_element element, size_t 
 void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim, layout where,
                     float *dense, const char *what);
 
+/* What lies so many elements on. */
+const float *element_at(linattn_view view, size_t index);
+
 /* From a later token on. */
 linattn_view view_from(linattn_view view, size_t token, size_t heads, size_t dim);
 linattn_output output_from(linattn_output out, size_t token, size_t heads, size_t dim);
@@ -227,9 +230,19 @@ size_t next_cut(rng *cuts, size_t left);
 
 /* ---- Runs ----------------------------------------------------------------------------------- */
 
-/* How the verbs are called: zero is one call on dense operands in this thread. */
+/* What operands are of. */
+typedef struct elements {
+    linattn_element q, k, v;
+} elements;
+
+/* Of any, where the verbs on states take them: the problem's numbers become such that they hold. */
+elements elements_draw(rng *r, problem *p);
+bool elements_fit(const linattn_config *config);
+
+/* How the verbs are called: zero is one call on dense operands of floats in this thread. */
 typedef struct plan {
     const linattn_context *context;
+    elements of;
     layout q, k, v, out;
     guard state_side;        /* of states and workspaces */
     size_t state_offset;     /* bytes past an alignment of 64, a multiple of 4, if not guarded */
@@ -270,10 +283,6 @@ float *run_bidirectional(const problem *p, const linattn_context *context);
 float *run_softmax(const problem *p, int causal, const linattn_context *context);
 
 /* Exact attention on operands of these elements, which hold the problem's numbers. */
-typedef struct elements {
-    linattn_element q, k, v;
-} elements;
-
 float *run_exact(const problem *p, elements of, int causal, const plan *how);
 bool exact_applies(const problem *p, int causal); /* are the queries not too many? */
 
@@ -349,6 +358,9 @@ bool operand_is_of_tokens(const recurrence *x, rule_input which);
 const char *recurrence_name(const recurrence *x);
 size_t recurrence_width(const recurrence *x); /* of an output */
 
+/* Inputs of any elements, as elements_draw; and placed so. */
+void recurrence_elements(rng *r, recurrence *x, linattn_element of[OPERANDS]);
+
 /* Views of all inputs from one token on, and of gates that lie elsewhere. */
 linattn_view recurrence_view(const recurrence *x, rule_input which, size_t from);
 linattn_gates recurrence_gates(const recurrence *x, size_t from);
@@ -366,6 +378,7 @@ typedef struct recurrence_plan {
     rng *layouts; /* operands and the state lie anywhere; NULL: dense */
     rng *cuts;    /* into calls at random; NULL: one */
     bool silent;  /* without q and out */
+    linattn_element of[OPERANDS];
 } recurrence_plan;
 
 typedef struct recurred {

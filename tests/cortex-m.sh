@@ -5,8 +5,9 @@
 
 # state_init and causal. `step` takes tokens one by one, `prefill` also in blocks.
 declare -A cortex_m_flags=(
-    [step]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1 -DLINATTN_NO_PREFILL'
-    [prefill]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1'
+    [step]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1 -DLINATTN_NO_PREFILL
+        -DLINATTN_NO_HALF'
+    [prefill]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1 -DLINATTN_NO_HALF'
 )
 declare -A most_code=([step]=6144 [prefill]=14336) # bytes
 declare -A most_stack=([step]=1024 [prefill]=4096) # bytes

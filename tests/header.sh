@@ -217,9 +217,11 @@ header_symbols() { # VARIANT
 }
 
 # Bytes of stack that README.md and linattn.h promise, of calls of each kind: scalar code, the rest.
-declare -A most_stack_scalar=([maps]=4096 [features]=4096 [window]=4608 [others]=5120 [rules]=5120)
+declare -A most_stack_scalar=([maps]=4096 [features]=4096 [window]=4608 [others]=5120 [rules]=5120
+    [halves]=22528)
 declare -A most_stack_vector=([maps]=49152 [features]=55296 [window]=69632 [others]=49152
-    [rules]=55296)
+    [rules]=55296 [halves]=87040)
+most_stack_scalar_alone=10240 # of `halves`, in a build of scalar code alone
 
 little_stack() { # VARIANT COMPILER LINK_FLAGS
     local program=$work/bin/$1/stack isa kind used limit too_much=0
@@ -231,6 +233,7 @@ little_stack() { # VARIANT COMPILER LINK_FLAGS
     while read -r isa kind used; do
         limit=${most_stack_vector[$kind]}
         [[ $isa != scalar ]] || limit=${most_stack_scalar[$kind]}
+        [[ $1-$kind != scalar*-halves ]] || limit=$most_stack_scalar_alone
         ((used <= limit)) && continue
         echo "$isa, $kind: $used bytes of stack, at most $limit"
         too_much=1

@@ -315,6 +315,21 @@ static void check_finite(const world *w, const float *x, size_t count, const cha
         check(float_is_finite(x[i]), "element %zu is %g, %s", i, (double)x[i], message(w, what));
 }
 
+static void check_row(linattn_view view, size_t at, const float *dense, size_t dim,
+                      const char *what)
+{
+    const float *row = element_at(view, at);
+    if (view.element == LINATTN_F32) {
+        check_same_bytes(row, dense, dim * sizeof *row, "an input: %s", what);
+        return;
+    }
+    for (size_t i = 0; i < dim; i++) {
+        uint16_t bits, expected = element_bits(view.element, dense[i]);
+        memcpy(&bits, (const char *)row + i * sizeof bits, sizeof bits);
+        check(bits == expected, "an input: %s", what);
+    }
+}
+
 static void check_untouched(const world *w, linattn_view view, const float *dense, axes e,
                             const char *what)
 {
@@ -322,8 +337,8 @@ static void check_untouched(const world *w, linattn_view view, const float *dens
     size_t token = view.stride_token ? view.stride_token : e.heads * head;
     for (size_t t = 0; dense && t < e.tokens; t++)
         for (size_t h = 0; h < e.heads; h++)
-            check_same_bytes(view.data + t * token + h * head, dense + (t * e.heads + h) * e.dim,
-                             e.dim * sizeof(float), "an input: %s", message(w, what));
+            check_row(view, t * token + h * head, dense + (t * e.heads + h) * e.dim, e.dim,
+                      message(w, what));
 }
 
 /* What comes out of placed rows is what was expected, or the pattern if the call was refused. */
@@ -442,6 +457,8 @@ static void step_tokens(world *w, verb which)
     size_t sequences = many ? STATES : 1, first = many ? 0 : rng_below(r, STATES);
     size_t n = draw_tokens(w);
     recurrence x = draw_sequence(w, sequences * n, &tame);
+    linattn_element of[OPERANDS] = {LINATTN_F32};
+    if (rng_below(r, 2)) recurrence_elements(r, &x, of);
     const char *name = verb_names[which];
     float *expected = silent ? NULL : pool_floats(x.n * recurrence_width(&x));
     linattn_status wanted = run_twins(w, which, &x, first, sequences, expected), status;
@@ -455,7 +472,8 @@ static void step_tokens(world *w, verb which)
     for (int i = 0; i < OPERANDS; i++) {
         axes e = operand_axes(&x, (rule_input)i);
         all[i] = linattn_rows(NULL);
-        if (x.in[i]) all[i] = place_view(x.in[i], e.tokens, e.heads, e.dim, draw_layout(w));
+        if (x.in[i])
+            all[i] = place_elements(x.in[i], of[i], e.tokens, e.heads, e.dim, draw_layout(w));
     }
     layout of_out = w->placed || rng_below(r, 4) ? draw_layout(w) : dense;
     axes rows = {x.n, w->config.heads, w->config.dim_value};
@@ -489,6 +507,9 @@ static void step_whole(world *w, verb which)
                        {n_k, p.config.kv_heads, p.config.dim_value}};
     const axes rows = {n_q, p.config.heads, p.config.dim_value};
     bool tame = fill_sums(w, in, count);
+    elements drawn = {LINATTN_F32, LINATTN_F32, LINATTN_F32};
+    if (rng_below(r, 2)) drawn = elements_draw(r, &p);
+    const linattn_element element[] = {drawn.q, drawn.k, drawn.v};
     linattn_context context = context_draw(r);
     layout where[] = {draw_layout(w), draw_layout(w), draw_layout(w)};
     layout of_out = draw_layout(w);
@@ -509,7 +530,7 @@ static void step_whole(world *w, verb which)
     c.workspace_bytes = linattn_workspace_size(&w->config, kind, c.context);
     c.workspace = (unsigned char *)pool_take_guarded(c.workspace_bytes + offset, side) + offset;
     for (int i = 0; i <= IN_V; i++)
-        c.in[i] = place_view(in[i], of[i].tokens, of[i].heads, of[i].dim, where[i]);
+        c.in[i] = place_elements(in[i], element[i], of[i].tokens, of[i].heads, of[i].dim, where[i]);
     c.out = place_output(rows.tokens, rows.heads, rows.dim, of_out);
     if (wanted == LINATTN_OK && rng_below(r, 3) == 0) check_refused(w, &c, pool_floats(64));
     check_status(perform_hostile(w, &c), wanted, "%s", message(w, name));

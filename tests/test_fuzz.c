@@ -70,6 +70,7 @@ static void fuzz_valid(rng *r)
     how.state_offset = 4 * rng_below(r, 16);
     how.workspace_offset = rng_below(r, 64);
     how.cuts = rng_below(r, 2) ? r : NULL;
+    if (rng_below(r, 2)) how.of = elements_draw(r, &p);
     char law[64];
     snprintf(law, sizeof law, "seed %" PRIu64, fuzz_seed());
     outcome expected = run_all_on(&p, NULL, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
@@ -190,6 +191,7 @@ static void fuzz_rule(rng *r)
                            .layouts = r,
                            .cuts = rng_below(r, 2) ? r : NULL,
                            .silent = rng_below(r, 8) == 0};
+    if (rng_below(r, 2)) recurrence_elements(r, &x, how.of);
     recurred expected = recurrence_run_on(&x, test_inexact() ? test_isa() : LINATTN_ISA_SCALAR);
     recurred actual = recurrence_run(&x, &how);
     const char *name = recurrence_name(&x);
@@ -557,13 +559,14 @@ enum { CROWD = 4, CROWD_ARENA = 1500 };
 typedef struct rows_of_many {
     rows of_one;
     size_t sequences, stride;
+    linattn_element element; /* those of 16 bits begin at a float */
 } rows_of_many;
 
 /* Anywhere in the arena, or `record` floats from one sequence to the next. */
 static rows_of_many draw_many(rng *r, size_t sequences, size_t tokens, size_t heads, size_t dim,
                               size_t record)
 {
-    rows_of_many x = {draw_rows(r, tokens, heads, dim, NULL), sequences, record};
+    rows_of_many x = {draw_rows(r, tokens, heads, dim, NULL), sequences, record, LINATTN_F32};
     rows *one = &x.of_one;
     if (rng_below(r, 2)) one->stride_head = dim;
     if (rng_below(r, 2)) one->stride_token = heads * one->stride_head;
@@ -579,12 +582,12 @@ static bool mark_many(const rows_of_many *x, unsigned char *marked, unsigned cha
     bool twice = false;
     for (size_t s = 0; s < x->sequences; s++) {
         rows one = x->of_one;
-        one.start += s * x->stride;
         for (size_t t = 0; t < one.tokens; t++)
             for (size_t h = 0; h < one.heads; h++)
                 for (size_t i = 0; i < one.dim; i++) {
-                    unsigned char *at =
-                        marked + one.start + t * one.stride_token + h * one.stride_head + i;
+                    size_t place = s * x->stride + t * one.stride_token + h * one.stride_head + i;
+                    if (x->element != LINATTN_F32) place /= 2;
+                    unsigned char *at = marked + one.start + place;
                     twice = twice || (*at & mark);
                     *at |= mark;
                 }
@@ -597,6 +600,7 @@ static linattn_view view_of_many(const rows_of_many *x, const float *arena)
     linattn_view view =
         strided(arena + x->of_one.start, x->of_one.stride_token, x->of_one.stride_head);
     view.stride_sequence = x->stride;
+    view.element = x->element;
     return view;
 }
 
@@ -622,6 +626,12 @@ static void fuzz_overlap_of_many(rng *r)
     if (q.of_one.start == SIZE_MAX || k.of_one.start == SIZE_MAX || v.of_one.start == SIZE_MAX ||
         out.of_one.start == SIZE_MAX || count * (record ? record : floats) >= CROWD_ARENA)
         return;
+
+    rows_of_many *const in[] = {&q, &k, &v};
+    for (size_t i = 0; i < 3; i++) {
+        in[i]->element = (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT);
+        if (record && in[i]->element != LINATTN_F32) in[i]->stride *= 2; /* in step */
+    }
 
     void *states[CROWD] = {NULL};
     bool overlap = false, broken = false;

@@ -210,6 +210,78 @@ static void layouts(void **state)
     for_all_problems(7, 12, layouts_law);
 }
 
+/* Operands of 16 bits, anywhere, cut into calls and shared out: the bits of the same numbers as
+   floats. */
+static void elements_law(const problem *given, rng *r)
+{
+    problem p = *given;
+    linattn_context context = context_draw(r);
+    plan how = {.of = elements_draw(r, &p),
+                .context = rng_below(r, 2) ? &context : NULL,
+                .cuts = rng_below(r, 2) ? r : NULL,
+                .q = layout_random(r),
+                .k = layout_random(r),
+                .v = layout_random(r),
+                .out = layout_random(r),
+                .state_side = (guard)rng_below(r, 3)};
+    for (size_t j = 0; map_masks(p.config.map) && j < p.n_k; j++)
+        for (size_t i = 0; rng_below(r, 9) == 0 && i < key_width(&p); i++)
+            p.k[j * key_width(&p) + i] = -test_infinity;
+    outcome expected = run_all(&p, NULL), actual = run_all(&p, &how);
+    check_same_outcome(&p, &actual, &expected, "operands of 16 bits");
+}
+
+static void operands_of_16_bits(void **state)
+{
+    (void)state;
+    for_all_problems(21, 12, elements_law);
+}
+
+/* Long enough for several parts of what is converted at a time; a decode step of more heads than
+   one holds; and rows as long as may be, or too long by one. */
+static void conversion_in_parts(void **state)
+{
+    (void)state;
+    rng r = {22};
+    const struct {
+        size_t heads, kv_heads, d, dv, n;
+    } of[] = {{2, 1, 64, 64, 200}, {40, 40, 33, 70, 1}, {24, 4, 64, 65, 1},
+              {3, 3, 128, 19, 90}, {1, 1, 1024, 1, 2},  {9, 1, 100, 20, 7}};
+    for (size_t i = 0; i < COUNT_OF(of); i++)
+        for (size_t window = 0; window < 60; window += 40) {
+            linattn_config config = {.heads = of[i].heads,
+                                     .kv_heads = of[i].kv_heads,
+                                     .dim_key = of[i].d,
+                                     .dim_value = of[i].dv,
+                                     .window = window};
+            problem p = problem_new(config, of[i].n, of[i].n, &r, 3);
+            plan how = {.of = {LINATTN_BF16, LINATTN_F16, LINATTN_BF16}};
+            if (!elements_fit(&config)) continue;
+            narrow(how.of.q, p.q, p.n_q * query_width(&p));
+            narrow(how.of.k, p.k, p.n_k * key_width(&p));
+            narrow(how.of.v, p.v, p.n_k * value_width(&p));
+            outcome expected = run_all(&p, NULL), actual = run_all(&p, &how);
+            check_same_outcome(&p, &actual, &expected, "parts");
+        }
+    for (size_t more = 0; more < 2; more++) {
+        bool small = linattn_isa_compiled() == 1u << LINATTN_ISA_SCALAR;
+        linattn_config config = {
+            .heads = 2, .kv_heads = 1, .dim_key = 4, .dim_value = (small ? 1012 : 4084) + more};
+        check(elements_fit(&config) == !more, "%zu", config.dim_value);
+        problem p = problem_new(config, 1, 1, &r, 3);
+        void *memory = run_init(&config);
+        void *before = pool_copy(memory, linattn_state_size(&config));
+        uint16_t *halves = (uint16_t *)pool_take(config.dim_value * sizeof *halves);
+        memset(halves, 0, config.dim_value * sizeof *halves);
+        linattn_status status = linattn_update(memory, linattn_rows(p.k),
+                                               linattn_rows_as(halves, LINATTN_F16), 1, NULL);
+        check_status(status, more ? LINATTN_ERROR_ELEMENT : LINATTN_OK, "a row too long");
+        if (more) check_same_bytes(memory, before, linattn_state_size(&config), "refused");
+        check_status(linattn_update(memory, linattn_rows(p.k), linattn_rows(p.v), 1, NULL),
+                     LINATTN_OK, "floats of any length");
+    }
+}
+
 /* ---- Verbs made of verbs -------------------------------------------------------------------- */
 
 /* Bidirectional is init, update, query; causal leaves the state of update; its last output is that
@@ -1496,6 +1568,8 @@ int main(void)
         TEST(threads),
         TEST(work_is_shared_out),
         TEST(layouts),
+        TEST(operands_of_16_bits),
+        TEST(conversion_in_parts),
         TEST(composition),
         TEST(query_changes_nothing),
         TEST(causality),

@@ -231,9 +231,10 @@ static float *run_placed(const problem *p, const plan *how)
     size_t offset = how->workspace_offset;
     unsigned char *workspace =
         (unsigned char *)pool_take_guarded(bytes + offset, how->state_side) + offset;
-    linattn_view q = place_view(p->q, p->n_q, c->heads, c->dim_key, how->q);
-    linattn_view k = place_view(p->k, p->n_k, c->kv_heads, c->dim_key, how->k);
-    linattn_view v = place_view(p->v, p->n_k, c->kv_heads, c->dim_value, how->v);
+    elements of = how->of;
+    linattn_view q = place_elements(p->q, of.q, p->n_q, c->heads, c->dim_key, how->q);
+    linattn_view k = place_elements(p->k, of.k, p->n_k, c->kv_heads, c->dim_key, how->k);
+    linattn_view v = place_elements(p->v, of.v, p->n_k, c->kv_heads, c->dim_value, how->v);
     linattn_output out = place_output(p->n_q, c->heads, c->dim_value, how->out);
     float *dense = pool_floats(p->n_q * output_width(p));
     check(bytes > 0, "%s", name_of(p));
@@ -548,6 +549,7 @@ static void same_bits(void **state)
                     .state_side = (guard)rng_below(&r, 3),
                     .workspace_offset = rng_below(&r, 64)};
         for (size_t j = 0; i % 4 == 0 && j < n_k; j += 1 + rng_below(&r, 9)) mask(&p, j);
+        if (i % 2) how.of = elements_draw(&r, &p);
         check_same_floats(run_placed(&p, &how), run_on(&p, base), n_q * output_width(&p),
                           output_width(&p), "run %zu, %zu threads, %s", i, context.threads,
                           name_of(&p));

@@ -450,6 +450,28 @@ static void layouts(void **state)
     for_all(11, 8, layouts_law);
 }
 
+/* Inputs of 16 bits, gates among them, anywhere, cut and shared out: the bits of the same numbers
+   as floats. */
+static void elements_law(const recurrence *given, rng *r)
+{
+    recurrence x = recurrence_copy(given);
+    linattn_context context = context_draw(r);
+    recurrence_plan how = {.layouts = r,
+                           .cuts = rng_below(r, 2) ? r : NULL,
+                           .context = rng_below(r, 2) ? &context : NULL,
+                           .silent = rng_below(r, 8) == 0};
+    recurrence_elements(r, &x, how.of);
+    recurrence_plan plain = {.silent = how.silent};
+    recurred expected = recurrence_run(&x, &plain), actual = recurrence_run(&x, &how);
+    check_same_recurred(&x, &actual, &expected, "inputs of 16 bits");
+}
+
+static void inputs_of_16_bits(void **state)
+{
+    (void)state;
+    for_all(61, 12, elements_law);
+}
+
 /* All that a token needs in one record, [q | k | v | gates | out], token by token. */
 static void interleaved_operands(void **state)
 {
@@ -1772,6 +1794,7 @@ int main(void)
         TEST(threads_and_heads),
         TEST(work_is_shared_out),
         TEST(layouts),
+        TEST(inputs_of_16_bits),
         TEST(interleaved_operands),
         TEST(only_the_state_moves),
         TEST(queries_read_the_state),

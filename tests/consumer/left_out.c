@@ -84,6 +84,11 @@
 #else
 #define EXACT 1
 #endif
+#ifdef LINATTN_NO_HALF
+#define HALF 0
+#else
+#define HALF 1
+#endif
 #if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
 #define NYSTROM 0
 #else
@@ -202,6 +207,24 @@ static void check_rules(const char *name, linattn_feature_map map, int kept)
     }
 }
 
+/* Zeros of 16 bits are refused, or taken as the same of floats. */
+static void check_halves(void)
+{
+    static const float zeros[TOKENS * VALUE];
+    const linattn_view halves = linattn_rows_as(zeros, LINATTN_BF16), floats = linattn_rows(zeros);
+    linattn_config config = {.map = LINATTN_MAP_COUNT, .dim_key = KEY, .dim_value = VALUE};
+    linattn_status status;
+    for (int map = 0; map < LINATTN_MAP_FAVOR && linattn_state_size(&config) == 0; map++)
+        config.map = (linattn_feature_map)map;
+    if (linattn_state_size(&config) == 0) return;
+    expect("a state", linattn_state_init(&config, memory, sizeof memory), 1);
+    status = linattn_causal(memory, halves, floats, halves, linattn_output_rows(out), TOKENS, NULL);
+    if (status != (HALF ? LINATTN_OK : LINATTN_ERROR_ELEMENT))
+        failed = printf("operands of 16 bits: %s\n", linattn_status_string(status));
+    for (size_t i = 0; status == LINATTN_OK && i < TOKENS * VALUE; i++)
+        if (out[i] > 0 || out[i] < 0) failed = printf("output %g of zeros\n", (double)out[i]);
+}
+
 /* A verb that is left out needs no workspace: there is none that would do. */
 static void check_workspace(const char *what, linattn_workspace verb, int works)
 {
@@ -260,6 +283,7 @@ static void check_all(void)
           TAYLOR && WINDOW);
     check_workspace("exact attention", LINATTN_WORKSPACE_SOFTMAX, EXACT);
     check_workspace("nystrom", LINATTN_WORKSPACE_NYSTROM, NYSTROM);
+    check_halves();
 }
 
 /* What is left out does not depend on the instruction set, nor do the bits. */

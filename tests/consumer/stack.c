@@ -22,26 +22,26 @@ static size_t tokens;
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
+static linattn_element element; /* of what the verbs on states read */
+
+static linattn_view rows(const float *data) { return linattn_rows_as(data, element); }
+
 static void call_causal(void)
 {
-    linattn_causal(state, linattn_rows(q), linattn_rows(k), linattn_rows(v),
-                   linattn_output_rows(out), tokens, NULL);
+    linattn_causal(state, rows(q), rows(k), rows(v), linattn_output_rows(out), tokens, NULL);
 }
 
 static void call_init(void) { linattn_state_init(&config, state, bytes); }
-static void call_update(void)
-{
-    linattn_update(state, linattn_rows(k), linattn_rows(v), tokens, NULL);
-}
+static void call_update(void) { linattn_update(state, rows(k), rows(v), tokens, NULL); }
 static void call_query(void)
 {
-    linattn_query(state, linattn_rows(q), linattn_output_rows(out), tokens, NULL);
+    linattn_query(state, rows(q), linattn_output_rows(out), tokens, NULL);
 }
 
 static void call_bidirectional(void)
 {
-    linattn_bidirectional(&config, linattn_rows(q), tokens, linattn_rows(k), linattn_rows(v),
-                          tokens, linattn_output_rows(out), workspace, bytes, NULL);
+    linattn_bidirectional(&config, rows(q), tokens, rows(k), rows(v), tokens,
+                          linattn_output_rows(out), workspace, bytes, NULL);
 }
 
 #ifndef LINATTN_NO_EXACT
@@ -162,8 +162,8 @@ static linattn_gates gates;
 
 static void call_recurrent(void)
 {
-    linattn_recurrent(state, linattn_rows(q), linattn_rows(k), linattn_rows(v), &gates,
-                      linattn_output_rows(out), tokens, NULL);
+    linattn_recurrent(state, rows(q), rows(k), rows(v), &gates, linattn_output_rows(out), tokens,
+                      NULL);
 }
 
 /* All gates that a rule takes, of each feature where they may be. */
@@ -200,7 +200,7 @@ int main(void)
     workspace = malloc(bytes);
     if (!state || !workspace) return 1;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
-        size_t worst[5] = {0, 0, 0, 0, 0};
+        size_t worst[5] = {0, 0, 0, 0, 0}, halves = 0;
         const char *name = linattn_isa_name((linattn_isa)isa);
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
         maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
@@ -210,8 +210,19 @@ int main(void)
 #ifndef LINATTN_NO_RECURRENT
         rules(&worst[4]);
 #endif
-        printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n", name,
-               worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4]);
+#ifndef LINATTN_NO_HALF
+        element = LINATTN_BF16;
+        maps(&halves, LINATTN_MAP_ELU1, LINATTN_MAP_EXPDEF, 0);
+        maps(&halves, LINATTN_MAP_ELU1, LINATTN_MAP_EXPDEF, 20);
+#ifndef LINATTN_NO_RECURRENT
+        rules(&halves);
+#endif
+        element = LINATTN_F32;
+#endif
+        printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n"
+               "%s halves %zu\n",
+               name, worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4], name,
+               halves);
     }
     return 0;
 }
