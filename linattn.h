@@ -311,7 +311,7 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* What a view's elements are. 16-bit ones are made floats some tokens at a time, and all arithmetic
    is in float: the result has the bits of a call with the same numbers as floats, and long
-   sequences take as long (update by (128,128) heads a fifth longer on AVX-512), a single token 5 to
+   sequences take as long (update of (128,128) heads a tenth longer on AVX-512), a single token 5 to
    10 % longer. q, k, v and the gates of a call may each be of another type.
    There is room for (heads / kv_heads + 1) dim_key + dim_value floats of a token, under a rule and
    the lengths of its 16-bit gates: 4096, in a build of scalar code alone 1024. Longer ones are
