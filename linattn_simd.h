@@ -320,6 +320,7 @@
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
+#define la_sums16 LA_NAME(sums16)
 #define la_symmetric LA_NAME(symmetric)
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
@@ -374,6 +375,8 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
+   la_sums16(a, count)    lane i: the sum of the 16 floats at a + 16 i by the same tree, for count of
+                          them, at least 1; any numbers in lanes beyond
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
@@ -525,6 +528,11 @@ LINATTN__INLINE float la_sum16(const float *a)
     for (i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
     for (i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
     return (s[0] + s[2]) + (s[1] + s[3]);
+}
+LINATTN__INLINE float la_sums16(const float *a, size_t count)
+{
+    (void)count;
+    return la_sum16(a);
 }
 LINATTN__INLINE float la_max16(const float *a)
 {
@@ -704,6 +712,36 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 e = LA_OP(c, +, d, _mm_add_ps);
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
+}
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[16], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (i = 0; i < 16; i++)
+    {
+        t = i / 4 + i % 4 * 4; /* the shuffles transpose them */
+        b[i] = la_load(a + 16 * (t < count ? t : count - 1));
+    }
+    LINATTN__UNROLL for (i = 0; i < 8; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x44);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xee);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++)
+    {
+        const __m512d c = _mm512_castps_pd(b[2 * i]), d = _mm512_castps_pd(b[2 * i + 1]);
+        x = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+        y = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+        b[i] = la_add(x, y);
+    }
+    return la_add(_mm512_shuffle_ps(b[0], b[1], 0x88), _mm512_shuffle_ps(b[0], b[1], 0xdd));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
@@ -901,6 +939,31 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[8], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (i = 0; i < 8; i++)
+    {
+        t = i / 2 + i % 2 * 4; /* as above */
+        if (t >= count) t = count - 1;
+        b[i] = la_add(la_load(a + 16 * t), la_load(a + 16 * t + 8));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
+        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++)
+    {
+        const __m256d c = _mm256_castps_pd(b[2 * i]), d = _mm256_castps_pd(b[2 * i + 1]);
+        x = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+        y = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+        b[i] = la_add(x, y);
+    }
+    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
@@ -1058,6 +1121,23 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const float32x2_t c = LA_OP(vget_low_f32(b), +, vget_high_f32(b), vadd_f32);
     return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[4];
+    size_t i;
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        const float *const x = a + 16 * (i < count ? i : count - 1);
+        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i += 2)
+    {
+        const la_vec c = vcombine_f32(vget_low_f32(b[i]), vget_low_f32(b[i + 1]));
+        const la_vec d = vcombine_f32(vget_high_f32(b[i]), vget_high_f32(b[i + 1]));
+        b[i] = la_add(c, d);
+    }
+    return la_add(vuzp1q_f32(b[0], b[2]), vuzp2q_f32(b[0], b[2]));
+}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
@@ -1213,6 +1293,21 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
     const la_vec c = la_add(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(c, 0) + wasm_f32x4_extract_lane(c, 1);
+}
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[4];
+    size_t i;
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        const float *const x = a + 16 * (i < count ? i : count - 1);
+        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i += 2) b[i] =
+        la_add(wasm_i32x4_shuffle(b[i], b[i + 1], 0, 1, 4, 5),
+               wasm_i32x4_shuffle(b[i], b[i + 1], 2, 3, 6, 7));
+    return la_add(wasm_i32x4_shuffle(b[0], b[2], 0, 2, 4, 6),
+                  wasm_i32x4_shuffle(b[0], b[2], 1, 3, 5, 7));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
@@ -1904,14 +1999,15 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
 #endif
 }
 
-/* scale[t] = 1 / denominator, 0 for 0, never infinite. */
-LINATTN__INLINE void la_invert(float *scale, size_t count)
+/* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens. As a whole vector: numbers
+   that were stored one by one and are then loaded as a vector are long to wait for. */
+LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
 {
     size_t t;
     for (t = 0; t < count; t += LA_W) {
-        const la_vec den = la_load(scale + t);
-        const la_vec r = la_clamp(la_div(la_set1(1.0f), den));
-        la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), r));
+        const la_vec sum = la_sums16(den + t * 16, count - t);
+        const la_vec r = la_clamp(la_div(la_set1(1.0f), sum));
+        la_store(scale + t, la_select(la_eq(sum, la_zero()), la_zero(), r));
     }
 }
 
@@ -1971,8 +2067,7 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
     if (la_plain_factor(s->params)) {
-        for (row = first; row < end; row++) w->scale[row] = la_denominator(w->den + row * 16);
-        la_invert(w->scale + first, end - first);
+        la_invert(w->den + first * 16, w->scale + first, end - first);
         return;
     }
     for (row = first; row < end; row++) {
@@ -6696,6 +6791,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
+#undef la_sums16
 #undef la_symmetric
 #undef la_take
 #undef la_take_columns
