@@ -1951,6 +1951,8 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
     case LINATTN_MAP_ELU1:
         for (; f < end; f += step)
             la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
+        for (; LA_W == 16 && f < c->f1; f += LA_W) /* 16 features have no other vector */
+            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, 1);
         return f;
     case LINATTN_MAP_EXP:
         for (; f < end; f += step)
