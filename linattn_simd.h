@@ -154,6 +154,7 @@
 #define la_left_keys LA_NAME(left_keys)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
+#define la_load_columns LA_NAME(load_columns)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
 #define la_map_features LA_NAME(map_features)
@@ -242,7 +243,6 @@
 #define la_rule_ldexp LA_NAME(rule_ldexp)
 #define la_rule_lead LA_NAME(rule_lead)
 #define la_rule_left LA_NAME(rule_left)
-#define la_rule_load LA_NAME(rule_load)
 #define la_rule_lower LA_NAME(rule_lower)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_normalise LA_NAME(rule_normalise)
@@ -269,7 +269,6 @@
 #define la_rule_split LA_NAME(rule_split)
 #define la_rule_spread LA_NAME(rule_spread)
 #define la_rule_stabilise LA_NAME(rule_stabilise)
-#define la_rule_store LA_NAME(rule_store)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
@@ -317,6 +316,7 @@
 #define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
+#define la_store_columns LA_NAME(store_columns)
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
@@ -2204,6 +2204,21 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
 
+/* Loads or stores NR vectors of columns, of which the last one may be partial. */
+LINATTN__INLINE void la_load_columns(la_vec *x, const float *from, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
+        la_load_part(from + j * LA_W, j + 1 < NR ? LA_W : lanes);
+}
+
+LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_store_part(to + j * LA_W, x[j], j + 1 < NR ? LA_W : lanes);
+}
+
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
@@ -2228,11 +2243,12 @@ typedef struct la_tile {
 } la_tile;
 
 /* Where a tile's values and outputs lie: in the operands, or in copies of whole vectors where its
-   columns reach beyond dv. */
+   columns reach beyond dv. AVX-512 needs none: its last vectors have so many lanes. */
 typedef struct la_place {
     const float *v;
     float *out;
     size_t v_token, out_token, out_head;
+    int lanes;
 } la_place;
 
 #define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
@@ -2303,22 +2319,24 @@ static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, si
         }
 }
 
-LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t row, la_vec *o,
+LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h, la_vec *o,
                                    const size_t T, const size_t NR)
 {
-    size_t i, j;
+    const float *const out = x->out + h * x->out_head;
+    size_t i;
     if (a->first) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
         return;
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
-        la_load(out + i * row + j * LA_W);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_load_columns(o + i * NR, out + i * x->out_token, x->lanes, NR);
 }
 
-LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
+LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, size_t h, size_t t,
                                  la_vec *o, const int keys, const size_t T, const size_t NR)
 {
-    const float *by = !keys && a->lower ? a->lower + t : a->scale + g * a->count + t;
+    float *const out = x->out + h * x->out_head;
+    const float *by = !keys && a->lower ? a->lower + t : a->scale + (g + h) * a->count + t;
     size_t i, j;
     if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
@@ -2330,8 +2348,8 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *ou
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-        la_store(out + i * row + j * LA_W, o[i * NR + j]);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_store_columns(out + i * x->out_token, o + i * NR, x->lanes, NR);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
@@ -2352,13 +2370,12 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, h, i, j;
     if (G == 1) { /* clang 14 keeps a loop over one head, and with it o in memory */
-        la_tile_begin(a, x->out, x->out_token, o, T, NR);
+        la_tile_begin(a, x, 0, o, T, NR);
     } else {
-        LINATTN__UNROLL for (h = 0; h < G; h++)
-            la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_begin(a, x, h, o + h * T * NR, T, NR);
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) v[i * NR + j] =
-        la_load(x->v + i * x->v_token + j * LA_W);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_load_columns(v + i * NR, x->v + i * x->v_token, x->lanes, NR);
     for (f = 0; f < features; f++, row += 16, to += to_row) {
         la_vec s[LA_CAUSAL_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -2376,10 +2393,10 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     if (G == 1) {
-        la_tile_end(a, g, t, x->out, x->out_token, o, 1, T, NR);
+        la_tile_end(a, x, g, 0, t, o, 1, T, NR);
     } else {
-        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_end(a, g + h, t, x->out + h * x->out_head,
-                                                            x->out_token, o + h * T * NR, 1, T, NR);
+        LINATTN__UNROLL for (h = 0; h < G; h++)
+            la_tile_end(a, x, g, h, t, o + h * T * NR, 1, T, NR);
     }
 }
 
@@ -2391,7 +2408,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
     const float *row = la_column(a->span, u) + a->f0 * 16;
     la_vec o[LA_ACCUMULATORS];
     size_t f, i, j;
-    la_tile_begin(a, x->out, x->out_token, o, T, NR);
+    la_tile_begin(a, x, 0, o, T, NR);
     for (f = 0; f < features; f++, row += 16) {
         la_vec s[LA_QUERY_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -2402,7 +2419,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, g, t, x->out, x->out_token, o, 0, T, NR);
+    la_tile_end(a, x, g, 0, t, o, 0, T, NR);
 }
 
 /* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
@@ -2410,7 +2427,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
                              const size_t G, const size_t T, const size_t NR)
 {
     const linattn__span *s = a->span;
-    const int whole = LA_W == 1 || (u + NR) * LA_W <= s->dv;
+    const int whole = LA_W == 1 || LA_W == 16 || (u + NR) * LA_W <= s->dv;
     la_place x;
     la_edge e;
     size_t h;
@@ -2419,6 +2436,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
     x.v_token = s->v_token;
     x.out_token = s->out_token;
     x.out_head = s->out_head;
+    x.lanes = LA_W == 16 ? la_lanes_left(s->dv, (u + NR - 1) * LA_W) : LA_W;
     for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
         la_tile_fetch(a, g + h, t, u, keys, T, NR);
     if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
@@ -4121,21 +4139,6 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     }
 }
 
-/* Loads or stores NR vectors of columns, of which the last one may be partial. */
-LINATTN__INLINE void la_rule_load(la_vec *x, const float *from, int lanes, const size_t NR)
-{
-    size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
-        la_load_part(from + j * LA_W, j + 1 < NR ? LA_W : lanes);
-}
-
-LINATTN__INLINE void la_rule_store(float *to, const la_vec *x, int lanes, const size_t NR)
-{
-    size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-        la_store_part(to + j * LA_W, x[j], j + 1 < NR ? LA_W : lanes);
-}
-
 /* The output of token t: what it has gathered is complete with the last features. */
 LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o, const la_vec *v,
                                  int lanes, const size_t NR)
@@ -4152,7 +4155,7 @@ LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o
             if (b->signs) o[j] = la_clamp(o[j]);
         }
     }
-    la_rule_store(to, o, lanes, NR);
+    la_store_columns(to, o, lanes, NR);
 }
 
 /* NR vectors of columns from u that only are read, token by token: by queries, or by the keys of a
@@ -4164,10 +4167,10 @@ LINATTN__INLINE void la_rule_read_tile(const la_rule *b, size_t u, const size_t 
     for (t = 0; t < b->count; t++) {
         la_vec o[4], v[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
-        if (!b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (!b->first) la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         la_rule_read_rows(b, b->q.at + t * b->q.row, u, o, NR);
         if (b->before && b->last) {
-            la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+            la_load_columns(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
             la_rule_out(b, t, u, o, v, lanes, NR);
         } else {
             la_rule_out(b, t, u, o, NULL, lanes, NR);
@@ -4181,7 +4184,7 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
                                     la_vec *v, int lanes, const int delta, const size_t NR)
 {
     size_t j;
-    la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+    la_load_columns(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (delta) v[j] = la_sub(v[j], c[j]);
@@ -4214,7 +4217,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     size_t j;
     int fresh = here;
     LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
-    if (b->reads && !b->whole) la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
+    if (b->reads && !b->whole) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end, flush = b->w->any[t];
         la_vec o[4], v[4];
@@ -4230,7 +4233,8 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             o[j] = next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (b->out && !b->first)
+            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         if (kind == LA_BEFORE && flush) {
             float out[4 * LA_W];
             LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(out + j * LA_W, o[j]);
@@ -6627,6 +6631,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_left_keys
 #undef la_lists
 #undef la_load
+#undef la_load_columns
 #undef la_load_part
 #undef la_map
 #undef la_map_features
@@ -6715,7 +6720,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_left
-#undef la_rule_load
 #undef la_rule_lower
 #undef la_rule_map
 #undef la_rule_normalise
@@ -6742,7 +6746,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_split
 #undef la_rule_spread
 #undef la_rule_stabilise
-#undef la_rule_store
 #undef la_rule_tile
 #undef la_rule_tile1
 #undef la_rule_tile2
@@ -6790,6 +6793,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_token
 #undef la_step_update
 #undef la_store
+#undef la_store_columns
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
