@@ -3253,7 +3253,7 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
 static int linattn__from_memory(const linattn__span *s)
 {
     const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
-    return s->n > LINATTN__FETCH_FLOATS / (s->q ? 1 : 4) / (q + k + 1);
+    return s->n > LINATTN__FETCH_FLOATS / (s->q ? 1u : 4u) / (q + k + 1);
 }
 
 /* update: heads, and parts of the features of each. */
