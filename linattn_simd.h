@@ -375,8 +375,8 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
-   la_sums16(a, count)    lane i: the sum of the 16 floats at a + 16 i by the same tree, for count of
-                          them, at least 1; any numbers in lanes beyond
+   la_sums16(a, count)    lane i: the sum of the 16 floats at a + 16 i by the same tree, of count
+                          such rows, at least 1; any numbers in lanes beyond
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
@@ -2001,8 +2001,8 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
 #endif
 }
 
-/* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens. As a whole vector: numbers
-   that were stored one by one and are then loaded as a vector are long to wait for. */
+/* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
+   a time, as a load of numbers that were just stored one by one is long to wait for. */
 LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
 {
     size_t t;
