@@ -3484,11 +3484,12 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
 
 #if LINATTN__HAS_PREFILL
 /* Are the operands of this call so many that they come from memory? Then blocks fetch ahead, which
-   saves a fifth and more from 16 MB on, and costs some percent at 4 MB. */
+   saves a fifth and more from 16 MB on, and costs some percent at 4 MB: but update, which nothing
+   else holds up, then saves as much. */
 static int linattn__from_memory(const linattn__span *s)
 {
     const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
-    return s->n > LINATTN__FETCH_FLOATS / (q + k + 1);
+    return s->n > LINATTN__FETCH_FLOATS / (s->q ? 1u : 4u) / (q + k + 1);
 }
 
 LINATTN__INLINE void linattn__use_kernel(linattn__work *w, linattn__span_kernel *kernel)

@@ -154,6 +154,7 @@
 #define la_left_keys LA_NAME(left_keys)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
+#define la_load_columns LA_NAME(load_columns)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
 #define la_map_features LA_NAME(map_features)
@@ -243,7 +244,6 @@
 #define la_rule_ldexp LA_NAME(rule_ldexp)
 #define la_rule_lead LA_NAME(rule_lead)
 #define la_rule_left LA_NAME(rule_left)
-#define la_rule_load LA_NAME(rule_load)
 #define la_rule_lower LA_NAME(rule_lower)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_normalise LA_NAME(rule_normalise)
@@ -270,7 +270,6 @@
 #define la_rule_split LA_NAME(rule_split)
 #define la_rule_spread LA_NAME(rule_spread)
 #define la_rule_stabilise LA_NAME(rule_stabilise)
-#define la_rule_store LA_NAME(rule_store)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
@@ -318,9 +317,11 @@
 #define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
+#define la_store_columns LA_NAME(store_columns)
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
+#define la_sums16 LA_NAME(sums16)
 #define la_symmetric LA_NAME(symmetric)
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
@@ -376,6 +377,8 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
+   la_sums16(a, count)    lane i: the sum of the 16 floats at a + 16 i by the same tree, of count
+                          such rows, at least 1; any numbers in lanes beyond
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
@@ -527,6 +530,11 @@ LINATTN__INLINE float la_sum16(const float *a)
     for (i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
     for (i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
     return (s[0] + s[2]) + (s[1] + s[3]);
+}
+LINATTN__INLINE float la_sums16(const float *a, size_t count)
+{
+    (void)count;
+    return la_sum16(a);
 }
 LINATTN__INLINE float la_max16(const float *a)
 {
@@ -706,6 +714,36 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 e = LA_OP(c, +, d, _mm_add_ps);
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
+}
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[16], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (i = 0; i < 16; i++)
+    {
+        t = i / 4 + i % 4 * 4; /* the shuffles transpose them */
+        b[i] = la_load(a + 16 * (t < count ? t : count - 1));
+    }
+    LINATTN__UNROLL for (i = 0; i < 8; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x44);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xee);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++)
+    {
+        const __m512d c = _mm512_castps_pd(b[2 * i]), d = _mm512_castps_pd(b[2 * i + 1]);
+        x = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+        y = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+        b[i] = la_add(x, y);
+    }
+    return la_add(_mm512_shuffle_ps(b[0], b[1], 0x88), _mm512_shuffle_ps(b[0], b[1], 0xdd));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
@@ -903,6 +941,31 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[8], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (i = 0; i < 8; i++)
+    {
+        t = i / 2 + i % 2 * 4; /* as above */
+        if (t >= count) t = count - 1;
+        b[i] = la_add(la_load(a + 16 * t), la_load(a + 16 * t + 8));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
+        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++)
+    {
+        const __m256d c = _mm256_castps_pd(b[2 * i]), d = _mm256_castps_pd(b[2 * i + 1]);
+        x = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+        y = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+        b[i] = la_add(x, y);
+    }
+    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
@@ -1060,6 +1123,23 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const float32x2_t c = LA_OP(vget_low_f32(b), +, vget_high_f32(b), vadd_f32);
     return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[4];
+    size_t i;
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        const float *const x = a + 16 * (i < count ? i : count - 1);
+        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i += 2)
+    {
+        const la_vec c = vcombine_f32(vget_low_f32(b[i]), vget_low_f32(b[i + 1]));
+        const la_vec d = vcombine_f32(vget_high_f32(b[i]), vget_high_f32(b[i + 1]));
+        b[i] = la_add(c, d);
+    }
+    return la_add(vuzp1q_f32(b[0], b[2]), vuzp2q_f32(b[0], b[2]));
+}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
@@ -1215,6 +1295,21 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
     const la_vec c = la_add(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(c, 0) + wasm_f32x4_extract_lane(c, 1);
+}
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[4];
+    size_t i;
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        const float *const x = a + 16 * (i < count ? i : count - 1);
+        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i += 2) b[i] =
+        la_add(wasm_i32x4_shuffle(b[i], b[i + 1], 0, 1, 4, 5),
+               wasm_i32x4_shuffle(b[i], b[i + 1], 2, 3, 6, 7));
+    return la_add(wasm_i32x4_shuffle(b[0], b[2], 0, 2, 4, 6),
+                  wasm_i32x4_shuffle(b[0], b[2], 1, 3, 5, 7));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
@@ -1882,6 +1977,8 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
     case LINATTN_MAP_ELU1:
         for (; f < end; f += step)
             la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
+        for (; LA_W == 16 && f < c->f1; f += LA_W) /* 16 features have no other vector */
+            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, 1);
         return f;
     case LINATTN_MAP_EXP:
         for (; f < end; f += step)
@@ -1930,14 +2027,15 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
 #endif
 }
 
-/* scale[t] = 1 / denominator, 0 for 0, never infinite. */
-LINATTN__INLINE void la_invert(float *scale, size_t count)
+/* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
+   a time, as a load of numbers that were just stored one by one is long to wait for. */
+LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
 {
     size_t t;
     for (t = 0; t < count; t += LA_W) {
-        const la_vec den = la_load(scale + t);
-        const la_vec r = la_clamp(la_div(la_set1(1.0f), den));
-        la_store(scale + t, la_select(la_eq(den, la_zero()), la_zero(), r));
+        const la_vec sum = la_sums16(den + t * 16, count - t);
+        const la_vec r = la_clamp(la_div(la_set1(1.0f), sum));
+        la_store(scale + t, la_select(la_eq(sum, la_zero()), la_zero(), r));
     }
 }
 
@@ -1997,8 +2095,7 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
     if (la_plain_factor(s->params)) {
-        for (row = first; row < end; row++) w->scale[row] = la_denominator(w->den + row * 16);
-        la_invert(w->scale + first, end - first);
+        la_invert(w->den + first * 16, w->scale + first, end - first);
         return;
     }
     for (row = first; row < end; row++) {
@@ -2133,6 +2230,21 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
 
+/* Loads or stores NR vectors of columns, of which the last one may be partial. */
+LINATTN__INLINE void la_load_columns(la_vec *x, const float *from, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
+        la_load_part(from + j * LA_W, j + 1 < NR ? LA_W : lanes);
+}
+
+LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+        la_store_part(to + j * LA_W, x[j], j + 1 < NR ? LA_W : lanes);
+}
+
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
@@ -2157,11 +2269,12 @@ typedef struct la_tile {
 } la_tile;
 
 /* Where a tile's values and outputs lie: in the operands, or in copies of whole vectors where its
-   columns reach beyond dv. */
+   columns reach beyond dv. AVX-512 needs none: its last vectors have so many lanes. */
 typedef struct la_place {
     const float *v;
     float *out;
     size_t v_token, out_token, out_head;
+    int lanes;
 } la_place;
 
 #define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
@@ -2232,22 +2345,24 @@ static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, si
         }
 }
 
-LINATTN__INLINE void la_tile_begin(const la_tile *a, const float *out, size_t row, la_vec *o,
+LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h, la_vec *o,
                                    const size_t T, const size_t NR)
 {
-    size_t i, j;
+    const float *const out = x->out + h * x->out_head;
+    size_t i;
     if (a->first) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
         return;
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
-        la_load(out + i * row + j * LA_W);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_load_columns(o + i * NR, out + i * x->out_token, x->lanes, NR);
 }
 
-LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *out, size_t row,
+LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, size_t h, size_t t,
                                  la_vec *o, const int keys, const size_t T, const size_t NR)
 {
-    const float *by = !keys && a->lower ? a->lower + t : a->scale + g * a->count + t;
+    float *const out = x->out + h * x->out_head;
+    const float *by = !keys && a->lower ? a->lower + t : a->scale + (g + h) * a->count + t;
     size_t i, j;
     if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
@@ -2259,8 +2374,8 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, size_t g, size_t t, float *ou
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
-        la_store(out + i * row + j * LA_W, o[i * NR + j]);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_store_columns(out + i * x->out_token, o + i * NR, x->lanes, NR);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
@@ -2281,13 +2396,12 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
     size_t f, h, i, j;
     if (G == 1) { /* clang 14 keeps a loop over one head, and with it o in memory */
-        la_tile_begin(a, x->out, x->out_token, o, T, NR);
+        la_tile_begin(a, x, 0, o, T, NR);
     } else {
-        LINATTN__UNROLL for (h = 0; h < G; h++)
-            la_tile_begin(a, x->out + h * x->out_head, x->out_token, o + h * T * NR, T, NR);
+        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_begin(a, x, h, o + h * T * NR, T, NR);
     }
-    LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++) v[i * NR + j] =
-        la_load(x->v + i * x->v_token + j * LA_W);
+    LINATTN__UNROLL for (i = 0; i < T; i++)
+        la_load_columns(v + i * NR, x->v + i * x->v_token, x->lanes, NR);
     for (f = 0; f < features; f++, row += 16, to += to_row) {
         la_vec s[LA_CAUSAL_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -2305,10 +2419,10 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
     if (G == 1) {
-        la_tile_end(a, g, t, x->out, x->out_token, o, 1, T, NR);
+        la_tile_end(a, x, g, 0, t, o, 1, T, NR);
     } else {
-        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_end(a, g + h, t, x->out + h * x->out_head,
-                                                            x->out_token, o + h * T * NR, 1, T, NR);
+        LINATTN__UNROLL for (h = 0; h < G; h++)
+            la_tile_end(a, x, g, h, t, o + h * T * NR, 1, T, NR);
     }
 }
 
@@ -2320,7 +2434,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
     const float *row = la_column(a->span, u) + a->f0 * 16;
     la_vec o[LA_ACCUMULATORS];
     size_t f, i, j;
-    la_tile_begin(a, x->out, x->out_token, o, T, NR);
+    la_tile_begin(a, x, 0, o, T, NR);
     for (f = 0; f < features; f++, row += 16) {
         la_vec s[LA_QUERY_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -2331,7 +2445,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, g, t, x->out, x->out_token, o, 0, T, NR);
+    la_tile_end(a, x, g, 0, t, o, 0, T, NR);
 }
 
 /* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
@@ -2339,7 +2453,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
                              const size_t G, const size_t T, const size_t NR)
 {
     const linattn__span *s = a->span;
-    const int whole = LA_W == 1 || (u + NR) * LA_W <= s->dv;
+    const int whole = LA_W == 1 || LA_W == 16 || (u + NR) * LA_W <= s->dv;
     la_place x;
     la_edge e;
     size_t h;
@@ -2348,6 +2462,7 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
     x.v_token = s->v_token;
     x.out_token = s->out_token;
     x.out_head = s->out_head;
+    x.lanes = LA_W == 16 ? la_lanes_left(s->dv, (u + NR - 1) * LA_W) : LA_W;
     for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
         la_tile_fetch(a, g + h, t, u, keys, T, NR);
     if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
@@ -4050,21 +4165,6 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     }
 }
 
-/* Loads or stores NR vectors of columns, of which the last one may be partial. */
-LINATTN__INLINE void la_rule_load(la_vec *x, const float *from, int lanes, const size_t NR)
-{
-    size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
-        la_load_part(from + j * LA_W, j + 1 < NR ? LA_W : lanes);
-}
-
-LINATTN__INLINE void la_rule_store(float *to, const la_vec *x, int lanes, const size_t NR)
-{
-    size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-        la_store_part(to + j * LA_W, x[j], j + 1 < NR ? LA_W : lanes);
-}
-
 /* The output of token t: what it has gathered is complete with the last features. */
 LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o, const la_vec *v,
                                  int lanes, const size_t NR)
@@ -4081,7 +4181,7 @@ LINATTN__INLINE void la_rule_out(const la_rule *b, size_t t, size_t u, la_vec *o
             if (b->signs) o[j] = la_clamp(o[j]);
         }
     }
-    la_rule_store(to, o, lanes, NR);
+    la_store_columns(to, o, lanes, NR);
 }
 
 /* NR vectors of columns from u that only are read, token by token: by queries, or by the keys of a
@@ -4093,10 +4193,10 @@ LINATTN__INLINE void la_rule_read_tile(const la_rule *b, size_t u, const size_t 
     for (t = 0; t < b->count; t++) {
         la_vec o[4], v[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
-        if (!b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (!b->first) la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         la_rule_read_rows(b, b->q.at + t * b->q.row, u, o, NR);
         if (b->before && b->last) {
-            la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+            la_load_columns(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
             la_rule_out(b, t, u, o, v, lanes, NR);
         } else {
             la_rule_out(b, t, u, o, NULL, lanes, NR);
@@ -4110,7 +4210,7 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
                                     la_vec *v, int lanes, const int delta, const size_t NR)
 {
     size_t j;
-    la_rule_load(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
+    la_load_columns(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (delta) v[j] = la_sub(v[j], c[j]);
@@ -4143,7 +4243,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     size_t j;
     int fresh = here;
     LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
-    if (b->reads && !b->whole) la_rule_load(next, b->corrected + u * LA_W, LA_W, NR);
+    if (b->reads && !b->whole) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end, flush = b->w->any[t];
         la_vec o[4], v[4];
@@ -4159,7 +4259,8 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             o[j] = next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (b->out && !b->first) la_rule_load(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (b->out && !b->first)
+            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
         if (kind == LA_BEFORE && flush) {
             float out[4 * LA_W];
             LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(out + j * LA_W, o[j]);
@@ -6552,6 +6653,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_left_keys
 #undef la_lists
 #undef la_load
+#undef la_load_columns
 #undef la_load_part
 #undef la_map
 #undef la_map_features
@@ -6641,7 +6743,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_left
-#undef la_rule_load
 #undef la_rule_lower
 #undef la_rule_map
 #undef la_rule_normalise
@@ -6668,7 +6769,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_split
 #undef la_rule_spread
 #undef la_rule_stabilise
-#undef la_rule_store
 #undef la_rule_tile
 #undef la_rule_tile1
 #undef la_rule_tile2
@@ -6716,9 +6816,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_token
 #undef la_step_update
 #undef la_store
+#undef la_store_columns
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
+#undef la_sums16
 #undef la_symmetric
 #undef la_take
 #undef la_take_columns
