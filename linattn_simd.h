@@ -832,7 +832,11 @@ LINATTN__INLINE __mmask8 la_dgt(la_dvec a, la_dvec b)
 }
 LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
 {
-    return _mm512_mask_mov_pd(b, la_dgt(a, b), a);
+#if defined(__clang__) && !LINATTN__MSVC /* as la_max */
+    return _mm512_max_round_pd(a, b, _MM_FROUND_NO_EXC);
+#else
+    return _mm512_max_pd(a, b);
+#endif
 }
 LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
 {
