@@ -47,8 +47,10 @@
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
      elu1 against double, random tokens; one and the same token again and again:
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
+     Sums that decay drift likewise over the 1 / (1 - a) tokens that they hold: decays of 1 - 2^-16
+     come to 3e-3; 1e-3, of 1 - 2^-20 to 1.4e-3; 2.5e-2 after 10^7 tokens, of 0.99 to 1e-6 for good.
      linattn_state_tokens says how far a state is. Those of config.precision do not drift: below
-     1e-6 after 10^8 tokens of either kind.
+     1e-6 after 10^8 tokens of either kind, whatever the decays are.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions, or MSVC: AVX2 and AVX-512
      for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
      MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
@@ -247,8 +249,11 @@ typedef enum linattn_precision {
     LINATTN_PRECISION_COMPENSATED, /* in two, for streams without end: every 96 tokens what they
                                       added is moved to a second sum, and what rounding loses there
                                       is kept (Knuth's TwoSum). Masked tokens count among the 96, so
-                                      that they may move last bits. Twice the state; a decode step
-                                      is that of a prefill. For the rule SUM, without windows */
+                                      that they may move last bits. Twice the state. For the rule
+                                      SUM, without windows, and for GATED, not with exp: the second
+                                      sum decays by a product of two floats, when it is moved to.
+                                      (The states of the other rules are multiplied by matrices.)
+                                      linattn_state_import leaves one float each */
     LINATTN_PRECISION_COUNT
 } linattn_precision;
 
@@ -2360,7 +2365,8 @@ static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape 
 {
     if ((unsigned)s->precision >= LINATTN_PRECISION_COUNT)
         return linattn__refuse(s, LINATTN__REFUSED_PRECISION, LINATTN_ERROR_CONFIG);
-    if (s->rule || s->window)
+    if (s->window || s->rule > LINATTN_RULE_GATED ||
+        (s->rule == LINATTN_RULE_GATED && s->map == LINATTN_MAP_EXP))
         return linattn__refuse(s, LINATTN__REFUSED_PRECISION_RULE, LINATTN_ERROR_UNSUPPORTED);
     return LINATTN_OK;
 }
@@ -2616,7 +2622,9 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("key_heads goes with rules other than the sum"),
         LINATTN__WHY("precision is none of linattn_precision"),
         LINATTN__WHY("precision is what this build leaves out"),
-        LINATTN__WHY("precision other than plain goes with the rule sum, without a window"),
+        LINATTN__WHY(
+            "precision other than plain goes with the rule sum, without a window, and with "
+            "gated, without exp"),
         LINATTN__WHY("sinks is larger than 2^30 - 1"),
         LINATTN__WHY("soft_cap is negative, infinite or NaN"),
         LINATTN__WHY("alibi_slopes holds a number that is infinite or NaN"),
@@ -2973,6 +2981,9 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
 #endif
 #if LINATTN__HAS_RECURRENT
         if (s->rule) linattn__clear_rule(p, m16);
+#if LINATTN__HAS_COMPENSATED
+        for (i = 0; s->rule && s->precision && i < m16; i++) p[floats / 2 + 2 * m16 + i] = 1.0f;
+#endif
 #endif
     }
 }
@@ -3209,6 +3220,11 @@ typedef struct linattn__work {
     linattn__params params;
     linattn__environment environment; /* of the caller */
     size_t jobs;
+#if LINATTN__HAS_COMPENSATED
+    linattn__span_kernel *fold;
+    uint64_t first;                       /* the tokens that were seen before the call */
+    const struct linattn__gating *gating; /* of its first token */
+#endif
 #if LINATTN__HAS_PREFILL
     linattn__span_kernel *kernel;
     size_t parts; /* of each head, in update and query */
@@ -3603,69 +3619,6 @@ LINATTN__COLD static void linattn__do_parts(linattn__work *w, linattn_job *job, 
     linattn__run_jobs(job, w, w->jobs, context);
 }
 
-LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
-{
-    linattn__use_kernel(w, LINATTN__KERNEL(update));
-    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
-}
-
-LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
-{
-    linattn__use_kernel(w, LINATTN__KERNEL(causal));
-    w->span.fetch = linattn__from_memory(&w->span);
-    if (context && context->parallel_for && context->threads > 1)
-        linattn__causal_threads(w, context);
-    else
-        linattn__heads_alone(w);
-}
-
-typedef void linattn__tokens_run(linattn__work *w, const linattn_context *context);
-
-#if LINATTN__HAS_COMPENSATED
-LINATTN__COLD static void linattn__fold_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t head, end;
-    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    for (; head < end; head++) {
-        linattn__span s;
-        linattn__span_of(w, head, &s);
-        LINATTN__KERNEL(fold)(&s);
-    }
-}
-
-/* Runs that end where the sums are folded: at the same tokens of the stream, however it is cut. */
-LINATTN__COLD static LINATTN__NOINLINE void
-linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_context *context)
-{
-    const linattn__span all = w->span;
-    size_t t, count;
-    for (t = 0; t < all.n; t += count) {
-        const size_t left = LINATTN__FOLD - (size_t)((all.seen + t) % LINATTN__FOLD);
-        linattn__span *const s = &w->span;
-        *s = all;
-        count = left < all.n - t ? left : all.n - t;
-        linattn__cut(s, t, count);
-        run(w, context);
-        *s = all;
-        w->jobs = linattn__threads(context, all.heads);
-        if (count == left) linattn__run_jobs(linattn__fold_job, w, w->jobs, context);
-    }
-}
-#endif
-
-/* All tokens of a call, or run by run where their sums are compensated. */
-LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run,
-                                      const linattn_context *context)
-{
-#if LINATTN__HAS_COMPENSATED
-    if (w->span.past) {
-        linattn__folded_runs(w, run, context);
-        return;
-    }
-#endif
-    run(w, context);
-}
 #endif
 
 /* One token of all heads of a span, or all tokens. */
@@ -3698,9 +3651,8 @@ static void linattn__step_job(void *arg, size_t index)
 /* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
 {
-    return !LINATTN__HAS_PREFILL ||
-           (w->span.n == 1 && linattn__is_direct(w->params.source) && !LINATTN__PAST(&w->span) &&
-            !(context && context->parallel_for && context->threads > 1));
+    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && linattn__is_direct(w->params.source) &&
+                                     !(context && context->parallel_for && context->threads > 1));
 }
 
 static void linattn__do_step(linattn__work *w, const linattn_context *context)
@@ -3717,14 +3669,99 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
     linattn__step_heads(&w->span);
 }
 
-LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
+#if LINATTN__HAS_PREFILL
+LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
 {
     if (linattn__is_step(w, context)) {
         linattn__do_step(w, context);
         return;
     }
+    linattn__use_kernel(w, LINATTN__KERNEL(update));
+    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+}
+
+LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
+{
+    if (linattn__is_step(w, context)) {
+        linattn__do_step(w, context);
+        return;
+    }
+    linattn__use_kernel(w, LINATTN__KERNEL(causal));
+    w->span.fetch = linattn__from_memory(&w->span);
+    if (context && context->parallel_for && context->threads > 1)
+        linattn__causal_threads(w, context);
+    else
+        linattn__heads_alone(w);
+}
+
+typedef void linattn__tokens_run(linattn__work *w, const linattn_context *context);
+
+#if LINATTN__HAS_COMPENSATED
+LINATTN__COLD static void linattn__fold_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t head, end;
+    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
+    for (; head < end; head++) {
+        linattn__span s;
+        linattn__span_of(w, head, &s);
+        w->fold(&s);
+    }
+}
+
+/* Runs that end where the sums are folded: at the same tokens of the stream, however it is cut. */
+LINATTN__COLD static LINATTN__NOINLINE void
+linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_context *context)
+{
+    linattn__span *const s = &w->span;
+    float *const z = s->z, *const e = s->e, *const sums = s->s, *const out = s->out;
+    const float *const q = s->q, *const k = s->k, *const v = s->v;
+    const size_t n = s->n;
+    size_t t, count, left;
+    w->first = s->seen;
+    for (t = 0; t < n; t += count) {
+        left = LINATTN__FOLD - (size_t)((w->first + t) % LINATTN__FOLD);
+        count = left < n - t ? left : n - t;
+        s->k = k;
+        s->v = v;
+        s->seen = w->first;
+        linattn__cut(s, t, count);
+        run(w, context);
+        s->z = z; /* a single token has moved them */
+        s->e = e;
+        s->s = sums;
+        s->q = q;
+        s->out = out;
+        if (count < left) break;
+        w->jobs = linattn__threads(context, s->heads);
+        linattn__run_jobs(linattn__fold_job, w, w->jobs, context);
+    }
+    s->seen = w->first;
+    s->n = n;
+}
+#endif
+
+/* All tokens of a call, or run by run where their sums are compensated. */
+LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run,
+                                      const linattn_context *context)
+{
+#if LINATTN__HAS_COMPENSATED
+    if (w->span.past) {
+        w->fold = LINATTN__KERNEL(fold);
+        linattn__folded_runs(w, run, context);
+        return;
+    }
+#endif
+    run(w, context);
+}
+#endif
+
+LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
+{
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__update_tokens, context);
+#else
+    linattn__do_step(w, context);
 #endif
 }
 
@@ -3757,12 +3794,10 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
         return;
     }
 #endif
-    if (linattn__is_step(w, context)) {
-        linattn__do_step(w, context);
-        return;
-    }
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__causal_tokens, context);
+#else
+    linattn__do_step(w, context);
 #endif
 }
 
@@ -4365,6 +4400,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     environment = linattn__enter();
     linattn__start(&w, &s, linattn__seen(dst), dst);
     other = w.span;
+    other.seen = linattn__seen(src);
     linattn__use_state(&other, &s, (void *)(uintptr_t)src);
     for (head = 0; head < s.kv_heads; head++) {
 #if LINATTN__HAS_RECURRENT
@@ -4372,7 +4408,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
 #endif
             LINATTN__KERNEL(merge)(&w.span, &other);
 #if LINATTN__HAS_COMPENSATED
-        if (w.span.past) linattn__merge_past(&w.span, &other);
+        if (w.span.past && !s.rule) linattn__merge_past(&w.span, &other);
 #endif
         linattn__move(&w.span, 1);
         linattn__move(&other, 1);
@@ -4574,6 +4610,9 @@ typedef struct linattn__recurrence {
 
 typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
 LINATTN__DECLARE(linattn__recurrent_kernel, recurrent)
+#if LINATTN__HAS_COMPENSATED
+LINATTN__DECLARE(linattn__span_kernel, rule_fold)
+#endif
 
 /* What a rule needs and takes. */
 static linattn_status linattn__check_gates(int rule, int norm, const linattn_gates *g)
@@ -4754,7 +4793,9 @@ LINATTN__COLD static void linattn__rule_job(void *arg, size_t index)
 LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn__recurrence *all,
                                                                   const linattn_context *context)
 {
-    const size_t own = 4 * linattn__round16(all->span->m) + 16;
+    /* with a past heads are not split: it moves with the tokens, too */
+    const size_t floats = 4 * linattn__round16(all->span->m) + 16;
+    const size_t own = LINATTN__PAST(all->span) ? LINATTN__PRIVATE_FLOATS + 1 : floats;
     float spare[LINATTN__PRIVATE_FLOATS];
     linattn__rule_work w;
     size_t i;
@@ -4769,8 +4810,8 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
                       own * sizeof(float));
 }
 
-static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const linattn__gating *gates,
-                                                    const linattn_context *context)
+static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linattn__gating *gates,
+                                                   const linattn_context *context)
 {
     const linattn__header *const h = linattn__header_of(w);
     linattn__recurrence x;
@@ -4786,6 +4827,39 @@ static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const lina
         linattn__rule_threads(&x, context);
     else
         linattn__recur(&x);
+}
+
+#if LINATTN__HAS_COMPENSATED
+/* One run, with the gates of its tokens. */
+LINATTN__COLD static void linattn__rule_run(linattn__work *w, const linattn_context *context)
+{
+    linattn__gating own = *w->gating;
+    int i;
+    for (i = 0; i < own.count; i++) {
+        linattn__gate *const gate = own.gate + own.given[i];
+#if LINATTN__HAS_HALF
+        gate->at = linattn__beyond(gate->at, (size_t)(w->span.seen - w->first) * gate->token,
+                                   gate->element);
+#else
+        gate->at += (size_t)(w->span.seen - w->first) * gate->token;
+#endif
+    }
+    linattn__rule_tokens(w, &own, context);
+}
+#endif
+
+static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const linattn__gating *gates,
+                                                    const linattn_context *context)
+{
+#if LINATTN__HAS_COMPENSATED
+    if (w->span.past && gates) {
+        w->fold = LINATTN__KERNEL(rule_fold);
+        w->gating = gates;
+        linattn__folded_runs(w, linattn__rule_run, context);
+        return;
+    }
+#endif
+    linattn__rule_tokens(w, gates, context);
 }
 
 /* Do the gates lie apart from a block that is written? */
@@ -4997,7 +5071,78 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
     linattn__normalise_kept(to);
 }
 
-/* A rule's part of a merge: GATED lets dst decay, MLSTM does it all. Returns whether it has. */
+#if LINATTN__HAS_COMPENSATED
+/* hi + lo, times a factor of two floats, as the kernels' la_times. */
+static void linattn__decay_pair(float *pair, float by, float by_low)
+{
+    const float y = pair[0] * by, error = linattn__fma(pair[0], by, -y);
+    const float rest = linattn__fma(pair[1], by, linattn__fma(pair[0], by_low, error));
+    const float sum = y + rest;
+    pair[1] = rest - (sum - y);
+    pair[0] = linattn__flush(sum);
+    if (pair[0] == 0.0f) pair[1] = 0.0f;
+}
+
+/* *past by a factor of two floats, and what that loses added to *lost. */
+static float linattn__decay_past(const float *past, const float *by, float *lost)
+{
+    const float y = *past * by[0];
+    if (by[0] != 1.0f && y < 1.9721523e-31f && y > -1.9721523e-31f) return 0.0f;
+    *lost = *lost + linattn__fma(*past, by[1], linattn__fma(*past, by[0], -y));
+    return y;
+}
+
+/* One number, and its past. by: what those of dst decay by, since they were folded, and what those
+   of src did. */
+static void linattn__merge_folded(float *dst, const float *src, size_t past, float all,
+                                  const float *by, const float *by_src)
+{
+    float lost = linattn__fma(*dst, all, *src);
+    const float a = linattn__decay_past(dst + past, by, &lost);
+    const float b = linattn__decay_past(src + past, by_src, &lost);
+    const float sum = a + b, part = sum - a;
+    lost = lost + ((a - (sum - part)) + (b - part));
+    dst[past] = sum;
+    if (!(lost - lost == 0.0f)) lost = 0.0f;
+    *dst = linattn__flush(lost);
+}
+
+/* GATED with compensated sums: dst is folded into its past, and src is added; where one of them is
+   empty the other one stays as it is. */
+LINATTN__COLD static void linattn__merge_gated(const linattn__span *dst, const linattn__span *src)
+{
+    const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16, past = dst->past;
+    float *const kept = dst->z + 2 * m16, *const since = dst->z + past + 2 * m16;
+    const int empty = dst->seen == 0 && kept[2 * m16 + LINATTN__IMPORTED] == 0.0f;
+    const float *const theirs = src->z + 2 * m16, *const lately = src->z + past + 2 * m16;
+    size_t f, c, i;
+    if (empty) linattn__copy(dst->z, src->z, dst->head_floats * sizeof(float));
+    if (empty || src->seen == 0) return;
+    for (f = 0; f < dst->m; f++) {
+        float all[2] = {theirs[f], src->z[past + m16 + f]}, own[2] = {kept[f], since[f - m16]};
+        float by[2] = {since[f], since[m16 + f]};
+        const float by_src[2] = {lately[f], lately[m16 + f]};
+        linattn__decay_pair(all, by_src[0], by_src[1]);
+        linattn__decay_pair(by, all[0], all[1]);
+        linattn__decay_pair(own, by[0], by[1]);
+        kept[f] = own[0];
+        since[f - m16] = own[1];
+        since[f] = 1.0f;
+        since[m16 + f] = 0.0f;
+        kept[m16 + f] = LINATTN__SPENT; /* the credit */
+        dst->e[f] = linattn__flush(linattn__fma(dst->e[f], all[0], src->e[f]));
+        linattn__merge_folded(dst->z + f, src->z + f, past, all[0], by, by_src);
+        for (c = 0; c < panels; c++)
+            for (i = 0; i < 16 && c * 16 + i < dst->dv; i++) { /* what lies beyond stays zero */
+                const size_t at = (c * dst->m + f) * 16 + i;
+                linattn__merge_folded(dst->s + at, src->s + at, past, all[0], by, by_src);
+            }
+    }
+}
+#endif
+
+/* A rule's part of a merge: GATED lets dst decay, MLSTM, and GATED with a past, do it all. Returns
+   whether it has. */
 LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
                                              int rule)
 {
@@ -5010,6 +5155,12 @@ LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const lin
         linattn__merge_mlstm(dst, src);
         return 1;
     }
+#if LINATTN__HAS_COMPENSATED
+    if (dst->past) {
+        linattn__merge_gated(dst, src);
+        return 1;
+    }
+#endif
     for (f = 0; f < dst->m; f++) {
         const float factor = by[f] * all;
         kept[f] = linattn__flush(kept[f] * by[f]);
@@ -5103,19 +5254,22 @@ LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, s
 LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f, size_t past,
                                               int transposed, float *sums, float *z)
 {
+    const int decayed = past && x->s.rule; /* since it was folded */
+    const float factor =
+        decayed ? x->factor * x->z[past + 2 * linattn__round16(x->s.m) + f] : x->factor;
     float power = x->bias;
     size_t c;
     if (x->exponents) power = x->e[past + f] > LINATTN__LOWEST ? x->e[past + f] + x->bias : 0.0f;
     for (c = 0; c < x->s.dv; c++) {
         float *const to = sums + linattn__plain_index(x, f, c, transposed);
-        float y = linattn__element(x, f, c)[past] * x->factor;
+        float y = linattn__element(x, f, c)[past] * factor;
         if (power != 0.0f) linattn__saturating_ldexp(&y, power);
         *to = past ? *to + y : y;
     }
     if (z) {
         float y = x->z[past + f];
-        if (LINATTN__IS_SIGNED(x->p.map)) y = y + x->e[past + f];
-        y = y * x->factor;
+        if (LINATTN__IS_SIGNED(x->p.map) && !decayed) y = y + x->e[past + f];
+        y = y * factor;
         if (power != 0.0f) linattn__saturating_ldexp(&y, power);
         z[f] = past ? z[f] + y : y;
     }
@@ -5172,6 +5326,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
     for (c = 0; c < x.past; c++) x.z[x.past + c] = 0.0f;
     for (f = 0; x.past && x.exponents && f < linattn__round16(x.s.m); f++)
         x.e[x.past + f] = -LINATTN__INF;
+    for (f = 0; x.past && x.s.rule && f < linattn__round16(x.s.m); f++)
+        x.z[x.past + 2 * linattn__round16(x.s.m) + f] = 1.0f;
     for (f = 0; f < x.s.m; f++) {
         float power = 0.0f;
         if (x.exponents) {

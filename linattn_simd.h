@@ -131,7 +131,7 @@
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
 #define la_fold LA_NAME(fold)
-#define la_fold_vector LA_NAME(fold_vector)
+#define la_fold_vectors LA_NAME(fold_vectors)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
@@ -189,9 +189,9 @@
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
 #define la_part_middle LA_NAME(part_middle)
-#define la_past_denominators LA_NAME(past_denominators)
+#define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
-#define la_past_tiles LA_NAME(past_tiles)
+#define la_past_run LA_NAME(past_run)
 #define la_past_weights LA_NAME(past_weights)
 #define la_past_z LA_NAME(past_z)
 #define la_peak LA_NAME(peak)
@@ -233,11 +233,14 @@
 #define la_rule_credit LA_NAME(rule_credit)
 #define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decays LA_NAME(rule_decays)
+#define la_rule_end LA_NAME(rule_end)
 #define la_rule_exponents LA_NAME(rule_exponents)
 #define la_rule_factors LA_NAME(rule_factors)
 #define la_rule_finish LA_NAME(rule_finish)
 #define la_rule_floor LA_NAME(rule_floor)
 #define la_rule_flush LA_NAME(rule_flush)
+#define la_rule_fold LA_NAME(rule_fold)
+#define la_rule_fold_vector LA_NAME(rule_fold_vector)
 #define la_rule_gates LA_NAME(rule_gates)
 #define la_rule_head LA_NAME(rule_head)
 #define la_rule_keys LA_NAME(rule_keys)
@@ -254,6 +257,8 @@
 #define la_rule_pair2 LA_NAME(rule_pair2)
 #define la_rule_pair3 LA_NAME(rule_pair3)
 #define la_rule_pairs LA_NAME(rule_pairs)
+#define la_rule_past LA_NAME(rule_past)
+#define la_rule_past_end LA_NAME(rule_past_end)
 #define la_rule_powers LA_NAME(rule_powers)
 #define la_rule_queries LA_NAME(rule_queries)
 #define la_rule_quiet LA_NAME(rule_quiet)
@@ -309,8 +314,10 @@
 #define la_step_map LA_NAME(step_map)
 #define la_step_part LA_NAME(step_part)
 #define la_step_parts LA_NAME(step_parts)
+#define la_step_past LA_NAME(step_past)
 #define la_step_phi LA_NAME(step_phi)
 #define la_step_query LA_NAME(step_query)
+#define la_step_read LA_NAME(step_read)
 #define la_step_roots LA_NAME(step_roots)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
@@ -331,6 +338,7 @@
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
 #define la_tile_fetch LA_NAME(tile_fetch)
+#define la_times LA_NAME(times)
 #define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_tokens LA_NAME(tokens)
@@ -442,7 +450,7 @@
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 1
 #define LA_PART 16
-#define LA_STEP 16
+#define LA_STEP (LINATTN__HAS_COMPENSATED ? 128 : 16) /* whose past is read chunk by chunk */
 #define LA_GENERAL_VECS 1
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
@@ -1848,12 +1856,13 @@ static void la_mass(const linattn__span *s, const float *row, float *mass, float
 }
 #endif
 
-/* The denominator's term of one vector of features, and the weight that S's rows get. */
+/* The denominator's term of one vector of features, and the weight that S's rows get. feature: the
+   norm, 2 where low is what z of the past holds. */
 LINATTN__INLINE la_vec la_weigh_query(la_vec phi, la_vec z, la_vec low, la_vec *den, la_vec *lost,
                                       const int map, const int feature)
 {
     if (feature) {
-        const la_vec by = LINATTN__IS_SIGNED(map) ? la_add(z, low) : z;
+        const la_vec by = LINATTN__IS_SIGNED(map) || feature > 1 ? la_add(z, low) : z;
         *den = la_add(*den, phi);
         return la_select(la_eq(by, la_zero()), la_zero(), la_clamp(la_div(phi, by)));
     }
@@ -1889,12 +1898,20 @@ LINATTN__INLINE void la_past_factors(const linattn__span *s, size_t f, float *fa
     if (e >= LINATTN__LOWEST) linattn__two_factors(e - s->e[f], factor);
 }
 
-/* z of the past for LA_W features from f, relative to the exponents of the sums. */
-static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f, float *z)
+/* Is z in two parts, for the norm that divides by it? The signed maps have it in one. */
+LINATTN__INLINE int la_past_divides(const linattn__span *s)
+{
+    return s->past && s->params->norm == LINATTN_NORM_FEATURE &&
+           !LINATTN__IS_SIGNED(s->params->map);
+}
+
+/* z of the past for `count` features from f, relative to the exponents of the sums. */
+LINATTN__COLD static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f,
+                                                      size_t count, float *z)
 {
     const float *const from = s->s + s->past - 2 * linattn__round16(s->m) + f;
     size_t i;
-    for (i = 0; i < LA_W; i++) {
+    for (i = 0; i < count; i++) {
         float factor[2];
         z[i] = from[i];
         if (!LINATTN__IS_EXP(s->params->map) || f + i >= s->m) continue;
@@ -1902,13 +1919,44 @@ static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f, float 
         z[i] = linattn__rescale(from[i], factor);
     }
 }
+
+/* The weights of `count` queries for features [f0, f1), now for the rows of the past; and what
+   its z adds to their denominators. */
+LINATTN__COLD static LINATTN__NOINLINE void
+la_past_weights(const linattn__span *s, float *q, float *den, size_t count, size_t f0, size_t f1)
+{
+    const int map = s->params->map;
+    const int feature = s->params->norm == LINATTN_NORM_FEATURE;
+    const float *const z = s->s + s->past - 2 * linattn__round16(s->m);
+    size_t t, f, i;
+    for (f = f0; f < f1; f += LA_W, q += LA_W) {
+        float by[2][LA_W], factor[2];
+        for (i = 0; i < LA_W && LINATTN__IS_EXP(map); i++) {
+            factor[0] = factor[1] = 1.0f;
+            if (f + i < f1) la_past_factors(s, f + i, factor);
+            by[0][i] = factor[0];
+            by[1][i] = factor[1];
+        }
+        for (t = 0; t < count; t++) {
+            float *const at = q + t * LA_ROW, *const sum = den + t * 16 + f % 16;
+            la_vec y = la_load(at);
+            if (LINATTN__IS_EXP(map)) {
+                y = la_mul(la_mul(y, la_load(by[0])), la_load(by[1]));
+                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
+                la_store(at, y);
+            }
+            if (feature || LINATTN__IS_SIGNED(map)) continue;
+            la_store(sum, la_fma(y, la_load(z + f), la_load(sum)));
+        }
+    }
+}
 #endif
 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
 LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                      size_t f, int keys, const int map, const int feature,
-                                      const size_t NF)
+                                      size_t f, const float *lows, int keys, const int map,
+                                      const int feature, const size_t NF)
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_token = c->k.row, q_token = c->q.row, end = c->end, row0 = c->row0;
@@ -1918,21 +1966,18 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
     size_t t, j;
-#if LINATTN__HAS_COMPENSATED
-    float past[LA_W];
-    if (feature && s->past) la_past_z(s, f, past);
-#endif
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
         z[j] = la_load(s->z + f + j * LA_W);
-        low[j] = e[j] = la_load(s->e + f + j * LA_W);
+        e[j] = la_load(s->e + f + j * LA_W);
+        low[j] = la_load(lows + j * LA_W);
     }
     for (t = c->t; t < end; t++, k += keys ? k_token : 0, x += q_token) {
         float *const den_at = w->den + (row0 + t) * 16 + f % 16;
         float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
         const size_t at = f - c->f0;
         float top = w->top[row0 + t];
-        la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi, seen;
+        la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
         if (LINATTN__IS_EXP(map) && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
@@ -1947,12 +1992,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
             phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
-            seen = z[j];
-#if LINATTN__HAS_COMPENSATED
-            if (feature && s->past) seen = la_add(seen, la_load(past));
-#endif
             phi =
-                la_weigh_query(phi, seen, low[j], &den[j % slots], &lost[j % slots], map, feature);
+                la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
             la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
@@ -1980,37 +2021,18 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
     case LINATTN_MAP_IDENTITY: return f; /* its sums in two parts need the registers */
     case LINATTN_MAP_ELU1:
         for (; f < end; f += step)
-            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
+            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
         for (; LA_W == 16 && f < c->f1; f += LA_W) /* 16 features have no other vector */
-            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_ELU1, 0, 1);
+            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_ELU1, 0, 1);
         return f;
     case LINATTN_MAP_EXP:
         for (; f < end; f += step)
-            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_EXP, 0, LA_STAGE_VECS);
+            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_EXP, 0, LA_STAGE_VECS);
         return f;
     default:
         for (; f < end; f += step)
-            la_stage_vectors(s, w, c, f, keys, LINATTN_MAP_RELU, 0, LA_STAGE_VECS);
+            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_RELU, 0, LA_STAGE_VECS);
         return f;
-    }
-}
-#endif
-
-#if LINATTN__HAS_COMPENSATED
-/* What the past adds to the denominators of a run's queries of one head. (Calls of it that are not
-   inlined gcc 12 takes to have no effect.) */
-LINATTN__INLINE void la_past_denominators(const linattn__span *s, la_scratch *w, const la_chunk *c)
-{
-    size_t t, f;
-    if (s->params->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(s->params->map)) return;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        float z[LA_W];
-        la_past_z(s, f, z);
-        for (t = c->row0 + c->t; t < c->row0 + c->end; t++) {
-            float *const den = w->den + t * 16 + f % 16;
-            const la_vec phi = la_load(w->q + t * LA_ROW + (f - c->f0));
-            la_store(den, la_fma(phi, la_load(z), la_load(den)));
-        }
     }
 }
 #endif
@@ -2020,15 +2042,26 @@ LINATTN__INLINE void la_past_denominators(const linattn__span *s, la_scratch *w,
 static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, const la_chunk *c,
                                        int keys)
 {
+#if LINATTN__HAS_COMPENSATED
+    const int feature = (s->params->norm == LINATTN_NORM_FEATURE) + la_past_divides(s);
+#else
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
+#endif
     size_t f = c->f0;
 #if LA_CONSTANTS
     if (!feature) f = la_stage_wide(s, w, c, keys);
 #endif
-    for (; f < c->f1; f += LA_W) la_stage_vectors(s, w, c, f, keys, s->params->map, feature, 1);
+    for (; f < c->f1; f += LA_W) {
+        const float *lows = s->e + f;
 #if LINATTN__HAS_COMPENSATED
-    if (s->past) la_past_denominators(s, w, c);
+        float past[LA_W];
+        if (la_past_divides(s)) {
+            la_past_z(s, f, LA_W, past);
+            lows = past;
+        }
 #endif
+        la_stage_vectors(s, w, c, f, lows, keys, s->params->map, feature, 1);
+    }
 }
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
@@ -2605,42 +2638,8 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
 }
 
 #if LINATTN__HAS_COMPENSATED
-/* The weights of a run's queries, now for the rows of the past. */
-static LINATTN__NOINLINE void la_past_weights(const linattn__span *s, la_scratch *w,
-                                              const la_chunk *c, size_t heads)
-{
-    size_t t, f, g, i;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        float by[LA_W], more[LA_W], factor[2];
-        for (i = 0; i < LA_W; i++) {
-            by[i] = more[i] = 1.0f;
-            if (f + i >= c->f1) continue;
-            la_past_factors(s, f + i, factor);
-            by[i] = factor[0];
-            more[i] = factor[1];
-        }
-        for (g = 0; g < heads; g++)
-            for (t = g * c->count + c->t; t < g * c->count + c->end; t++) {
-                float *const at = w->q + t * LA_ROW + (f - c->f0);
-                const la_vec y = la_mul(la_mul(la_load(at), la_load(by)), la_load(more));
-                la_store(at, la_flush(y, la_set1(LINATTN__FLT_MIN)));
-            }
-    }
-}
-
-/* Reads a run out of the past, behind what it was given by the sums. */
-static LINATTN__NOINLINE void la_past_tiles(const linattn__span *s, la_scratch *w,
-                                            const la_chunk *c, const la_tile *a)
-{
-    linattn__span past = *s;
-    la_tile b = *a;
-    if (LINATTN__IS_EXP(s->params->map)) la_past_weights(s, w, c, a->heads);
-    past.s += s->past;
-    b.span = &past;
-    b.first = b.ahead = 0;
-    b.last = c->last;
-    la_read_tiles(&b);
-}
+LINATTN__COLD static void la_past_run(const linattn__span *s, la_scratch *w, la_chunk *c,
+                                      const la_tile *a);
 #endif
 
 /* One run of tokens of a chunk: stages all query heads, then takes the tiles. */
@@ -2659,7 +2658,7 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->fresh = g == 0;
         if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
         la_stage(s, w, c, keys);
-        if (c->last) la_finish(s, w, c);
+        if (c->last && !LINATTN__PAST(s)) la_finish(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
@@ -2669,7 +2668,7 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
     else
         la_read_tiles(a);
 #if LINATTN__HAS_COMPENSATED
-    if (s->past) la_past_tiles(s, w, c, a);
+    if (s->past) la_past_run(s, w, c, a);
 #endif
 }
 
@@ -2765,8 +2764,8 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
 {
     linattn__span one;
     size_t t;
-#if LINATTN__HAS_FEATURES || LINATTN__HAS_COMPENSATED
-    const int blocks = s->params->source != LINATTN__DIRECT || LINATTN__PAST(s);
+#if LINATTN__HAS_FEATURES
+    const int blocks = s->params->source != LINATTN__DIRECT;
     size_t g;
     for (g = 0; blocks && g < s->group; g++) la_query_block(s, w, t0, count, g, 1);
     if (blocks) return;
@@ -3001,44 +3000,6 @@ static void la_update(const linattn__span *s)
 }
 #endif
 
-#if LINATTN__HAS_COMPENSATED
-/* ---- Sums: folding --------------------------------------------------------------------------- */
-
-/* past += x, and x becomes what that lost. Sums that overflow lose nothing. */
-LINATTN__INLINE void la_fold_vector(float *past, float *x)
-{
-    la_vec lost = la_zero();
-    const la_vec sum = la_two_sum(la_load(past), la_load(x), &lost);
-    la_store(past, sum);
-    la_store(x, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
-}
-
-/* One head: moves what the sums hold to the past. */
-static void la_fold(const linattn__span *s)
-{
-    const size_t m16 = linattn__round16(s->m), panels = (s->dv + 15) / 16;
-    float *const e = s->s + s->past - m16, *const z = e - m16;
-    linattn__span past = *s;
-    size_t f, i;
-    past.s += s->past;
-    past.z = z;
-    past.column_begin = 0;
-    past.column_end = s->dv;
-    for (f = 0; LINATTN__IS_EXP(s->params->map) && f < s->m; f++) {
-        if (s->e[f] > e[f]) la_rescale_row(&past, f, e[f], s->e[f]);
-        e[f] = s->e[f];
-    }
-    for (i = 0; i < s->m * panels * 16; i += LA_W) la_fold_vector(past.s + i, s->s + i);
-    /* signed maps keep what z loses at every token, but not what that sum loses in turn */
-    for (i = 0; i < m16; i += LA_W) {
-        if (LINATTN__IS_SIGNED(s->params->map))
-            la_fold_vector(s->z + i, s->e + i);
-        else
-            la_fold_vector(z + i, s->z + i);
-    }
-}
-#endif
-
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
 static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
@@ -3087,8 +3048,10 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
 /* A decode step, or the update or query of one token, of the maps that act on each coordinate:
    everything a head needs in one go, with the bits of a block of one. */
 typedef struct la_token {
-    float k[LA_STEP], q[LA_STEP]; /* phi(k), and phi(q) or the weights that stand for it */
-    float den[16];                /* the denominator over 16 virtual lanes */
+    /* phi(k), and before it z of a past that the norm divides by; phi(q), or the weights that stand
+       for it */
+    float k[LA_STEP], q[LA_STEP];
+    float den[16]; /* the denominator over 16 virtual lanes */
 #if LINATTN__HAS_SIGNED
     float lost[16]; /* and what its rounding lost, for the identity */
 #endif
@@ -3115,7 +3078,16 @@ typedef struct la_head {
     const float *query, *value;
     int map, feature, plain, stream;
     float *out;
+#if LINATTN__HAS_COMPENSATED
+    int begun; /* outputs hold what was read so far */
+#endif
 } la_head;
+
+#if LINATTN__HAS_COMPENSATED
+#define LA_BEGUN(h) (h)->begun
+#else
+#define LA_BEGUN(h) 0
+#endif
 
 #if LINATTN__HAS_UNIT
 #define LA_KEY_PARAMS(h) (h)->key_params
@@ -3153,11 +3125,15 @@ LINATTN__INLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_
     for (f = f0; f < f1; f += LA_W) {
         const int lanes = la_lanes_left(f1, f);
         const size_t slot = LA_W > 1 ? 0 : f % 16;
-        la_vec z = la_load(h->z + f), low = la_load(h->e + f), k = z, q = z;
+        const la_vec e = la_load(h->e + f);
+        la_vec z = la_load(h->z + f), low = e, k = z, q = z;
+#if LINATTN__HAS_COMPENSATED
+        if (h->feature > 1) low = la_load(w->k + (f - f0));
+#endif
         if (LA_CONSTANTS && LINATTN__HAS_ELU1 && keys && queries && map == LINATTN_MAP_ELU1)
-            la_step_phi(h, f, lanes, low, top, &k, &q, LINATTN_MAP_ELU1, keys, queries);
+            la_step_phi(h, f, lanes, e, top, &k, &q, LINATTN_MAP_ELU1, keys, queries);
         else
-            la_step_phi(h, f, lanes, low, top, &k, &q, map, keys, queries);
+            la_step_phi(h, f, lanes, e, top, &k, &q, map, keys, queries);
         if (keys) {
             la_store(w->k + (f - f0), k);
             z = la_add_key(z, k, &low, map);
@@ -3199,13 +3175,14 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     const size_t m = h->m, count = f1 - f0;
     float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
     la_vec v[4], o[4], x[4];
+    const int begun = f0 > 0 || LA_BEGUN(h);
     size_t f, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         const int here = j + 1 < NR ? LA_W : lanes;
         v[j] = o[j] = la_zero();
         if (keys) v[j] = la_load_part(h->value + (u + j) * LA_W, here);
-        if (queries && f0 > 0) o[j] = la_load_part(h->out + (u + j) * LA_W, here);
+        if (queries && begun) o[j] = la_load_part(h->out + (u + j) * LA_W, here);
     }
     for (f = 0; f < count; f++, row += 16) {
         if (stream) { /* the tile's next columns, or the next head's */
@@ -3257,7 +3234,7 @@ static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, 
         float v[4] = {0.0f, 0.0f, 0.0f, 0.0f}, o[4] = {0.0f, 0.0f, 0.0f, 0.0f}, x[4];
         for (j = 0; j < columns; j++) {
             if (keys) v[j] = h->value[u + j];
-            if (queries && f0 > 0) o[j] = h->out[u + j];
+            if (queries && (f0 > 0 || LA_BEGUN(h))) o[j] = h->out[u + j];
         }
         for (f = 0; f < f1 - f0; f++, row += 16) {
             LINATTN__UNROLL for (j = 0; j < 4; j++) x[j] = row[j];
@@ -3305,13 +3282,48 @@ static LINATTN__NOINLINE void la_step_finish(const linattn__span *s, const la_he
     la_factor(s, h->query, w->den, lost, &w->top, h->seen, &w->scale, &w->power);
 }
 
+#if LINATTN__HAS_COMPENSATED
+/* Rows that are only read. */
+static LINATTN__NOINLINE void la_step_read(const la_head *h, const la_token *w, size_t f0,
+                                           size_t f1)
+{
+    la_step_rows(h, w, f0, f1, 0, 1);
+}
+
+/* Reads features [f0, f1) out of the past, too. */
+LINATTN__COLD static LINATTN__NOINLINE void la_step_past(const linattn__span *s, const la_head *h,
+                                                         la_token *w, size_t f0, size_t f1)
+{
+    la_head past = *h;
+    past.s += s->past;
+    past.begun = 1;
+    la_past_weights(s, w->q, w->den, 1, f0, f1);
+    if (f1 == h->m) la_step_finish(s, h, w);
+    la_step_read(&past, w, f0, f1);
+}
+#endif
+
 /* Features [f0, f1) of one token of one key/value head and one query head. */
 LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_token *w, size_t f0,
                                   size_t f1, const int keys, const int queries)
 {
     la_step_map(h, w, f0, f1, keys, queries);
-    if (queries && f1 == h->m && !h->plain) la_step_finish(s, h, w);
-    la_step_rows(h, w, f0, f1, keys, queries);
+#if LINATTN__HAS_COMPENSATED
+    if (queries && s->past)
+        w->scale = 1.0f;
+    else
+#endif
+        if (queries && f1 == h->m && !h->plain)
+        la_step_finish(s, h, w);
+#if LINATTN__HAS_COMPENSATED && LA_W > 1
+    if (!keys)
+        la_step_read(h, w, f0, f1);
+    else
+#endif
+        la_step_rows(h, w, f0, f1, keys, queries);
+#if LINATTN__HAS_COMPENSATED
+    if (queries && s->past) la_step_past(s, h, w, f0, f1);
+#endif
     for (; LA_W > 1 && keys && h->dv % 16 != 0 && f0 < f1; f0 += LA_W) {
         const la_vec z = la_load(h->z + f0);
         if (la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
@@ -3338,11 +3350,12 @@ static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_hea
 }
 #endif
 
-/* In parts, as scratch is small, and the exponents' chunks are given. */
+/* In parts, as scratch is small, and chunks of exponents and of a past are given. */
 LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w)
 {
     const size_t m = h->m, most = LA_W > 1 ? LA_STEP : m; /* a chunk is no more than a step */
-    const size_t chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : most;
+    const int chunks = LINATTN__IS_EXP(h->map) || LINATTN__PAST(s);
+    const size_t chunk = chunks ? linattn__chunk(m) : most;
     size_t f0 = 0, f1, end = 0;
     do {
         if (LA_W > 1 || f0 == end) {
@@ -3352,6 +3365,9 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
 #endif
         }
         f1 = LA_W > 1 || end - f0 < LA_STEP ? end : f0 + LA_STEP;
+#if LINATTN__HAS_COMPENSATED
+        if (h->feature > 1) la_past_z(s, f0, linattn__round16(f1 - f0), w->k);
+#endif
 #if LA_W > 1
         if (!h->query)
             la_step_update(s, h, w, f0, f1);
@@ -3416,7 +3432,11 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_UNIT
     h.key_params = s->params;
 #endif
-    h.plain = la_plain_factor(s->params);
+    h.plain = la_plain_factor(s->params) && !LINATTN__PAST(s);
+#if LINATTN__HAS_COMPENSATED
+    h.feature += la_past_divides(s);
+    h.begun = 0;
+#endif
     for (head = s->heads;; head--) {
         h.z = s->z;
         h.e = s->e;
@@ -3445,6 +3465,79 @@ static void la_step(linattn__span *s)
         linattn__move(s, 1);
     }
 }
+
+#if LINATTN__HAS_COMPENSATED
+/* ---- Sums: the past -------------------------------------------------------------------------- */
+
+/* Reads a run out of the past, behind what the tiles read of the sums: token by token, with what a
+   decode step has, so that causal alone needs no other tiles. */
+LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, la_scratch *w,
+                                                        la_chunk *c, const la_tile *a)
+{
+    const size_t end = (s->column_end + LA_W - 1) / LA_W;
+    la_token one;
+    la_head h;
+    size_t g, t;
+    h.m = s->m;
+    h.dv = s->dv;
+    h.s = s->s + s->past;
+    h.stream = 0;
+    h.begun = 1;
+    for (g = 0; g < a->heads; g++) {
+        const size_t row = g * c->count + c->t;
+        c->row0 = g * c->count;
+        c->query = a->q_in + g * s->q_head;
+        la_past_weights(s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
+        if (c->last) la_finish(s, w, c);
+    }
+    for (h.begin = s->column_begin / LA_W; h.begin < end; h.begin = h.end) {
+        h.end = end - h.begin < 4 ? end : h.begin + 4;
+        for (g = 0; g < a->heads; g++)
+            for (t = c->t; t < c->end; t++) {
+                const size_t row = g * c->count + t;
+                linattn__copy(one.q, w->q + row * LA_ROW, (c->f1 - c->f0) * sizeof(float));
+                one.scale = w->scale[row];
+                h.out = a->out + g * s->out_head + t * s->out_token;
+                la_step_read(&h, &one, c->f0, c->f1);
+            }
+    }
+}
+
+/* past += x, and x becomes what that lost. Sums that overflow lose nothing. */
+LINATTN__COLD static LINATTN__NOINLINE void la_fold_vectors(float *past, float *x, size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i += LA_W) {
+        la_vec lost = la_zero();
+        const la_vec sum = la_two_sum(la_load(past + i), la_load(x + i), &lost);
+        la_store(past + i, sum);
+        la_store(x + i, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
+    }
+}
+
+/* One head: moves what the sums hold to the past. */
+LINATTN__COLD static void la_fold(const linattn__span *s)
+{
+    const size_t m16 = linattn__round16(s->m), panels = (s->dv + 15) / 16;
+    float *const e = s->s + s->past - m16, *const z = e - m16;
+    linattn__span past = *s;
+    size_t f;
+    past.s += s->past;
+    past.z = z;
+    past.column_begin = 0;
+    past.column_end = s->dv;
+    for (f = 0; LINATTN__IS_EXP(s->params->map) && f < s->m; f++) {
+        if (s->e[f] > e[f]) la_rescale_row(&past, f, e[f], s->e[f]);
+        e[f] = s->e[f];
+    }
+    la_fold_vectors(past.s, s->s, s->m * panels * 16);
+    /* signed maps keep what z loses at every token, but not what that sum loses in turn */
+    if (LINATTN__IS_SIGNED(s->params->map))
+        la_fold_vectors(s->z, s->e, m16);
+    else
+        la_fold_vectors(z, s->z, m16);
+}
+#endif
 
 #if LINATTN__HAS_RECURRENT
 /* ---- Recurrences ----------------------------------------------------------------------------- */
@@ -3502,6 +3595,11 @@ typedef struct la_rule {
     size_t most, step;       /* tokens of a block, features at a time */
     size_t row;              /* of what is made */
     float *k_made, *q_made, *a_made, *r_made;
+    int keeps; /* by what each row decays, token by token */
+#if LINATTN__HAS_COMPENSATED
+    size_t past;           /* as in linattn__span */
+    float *since, *p_made; /* by what rows of the past have decayed; weights that read them */
+#endif
     size_t t0, count, f0, f1;
     int first, last;    /* of the features */
     int kind;           /* what tiles do */
@@ -3633,7 +3731,7 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
     const float a = b->w->decay[t];
     const int spent = la_rule_spends(b->scalars + LINATTN__CREDIT, a * b->w->share[t]);
     b->w->any[t] = spent ? LA_ALL : 0;
-    if (b->rule == LINATTN_RULE_GATED) *kept = linattn__flush(*kept * a);
+    if (b->keeps) *kept = linattn__flush(*kept * a);
 }
 
 /* Are the values of token t all so small that they do not make up for what its key reads? */
@@ -3757,7 +3855,7 @@ static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
     const la_vec one = la_set1(1.0f);
-    const int gated = b->rule == LINATTN_RULE_GATED;
+    const int keeps = b->keeps;
     const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
     la_vec credit[LA_PANEL_VECS], kept[LA_PANEL_VECS];
     int good = 1;
@@ -3777,7 +3875,7 @@ static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
             bad = la_rule_vector(b, at, lanes, credit + j, kept + j, b->a_made != NULL,
                                  b->r_made != NULL);
         bad = la_select(la_gt(credit[j], spent), bad, one);
-        if (gated)
+        if (keeps)
             bad = la_select(la_gt(before, la_zero()), la_select(la_gt(least, kept[j]), one, bad),
                             bad);
         if (la_any(la_gt(la_first(bad, la_zero(), lanes), la_zero()))) good = 0;
@@ -3785,7 +3883,7 @@ static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
     for (j = 0; good && f + j * LA_W < end; j++) {
         const int lanes = la_lanes_left(end, f + j * LA_W);
         la_store_part(b->credit + f + j * LA_W, credit[j], lanes);
-        if (gated) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
+        if (keeps) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
     }
     return good;
 }
@@ -3820,7 +3918,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
     const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
     const la_vec least = la_set1(LINATTN__FLT_MIN);
     const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
-    const int gated = b->rule == LINATTN_RULE_GATED;
+    const int keeps = b->keeps;
     size_t t, i;
     for (t = 0; t < b->count; t++) {
         const float *const a =
@@ -3840,7 +3938,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             const int lanes = la_lanes_left(end, i);
             la_vec kept;
             if (usual) la_store_part(b->credit + i, left[(i - f) / LA_W], lanes);
-            if (!gated) continue;
+            if (!keeps) continue;
             kept = la_mul(la_load(b->kept + i), la_load_part(a + (i - f), lanes));
             la_store_part(b->kept + i, la_flush(kept, least), lanes);
         }
@@ -4056,6 +4154,110 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
                       w->top + t, seen + t * each, w->scale + t, w->power + t);
     }
 }
+
+/* Columns beyond dv are zero, whatever gates and keys held. */
+static LINATTN__NOINLINE void la_rule_padding(const linattn__span *s, float *sums)
+{
+    float *const row = sums + s->dv / 16 * 16 * s->m + s->dv % 16 / LA_W * LA_W;
+    const int lanes = (int)(s->dv % LA_W);
+    size_t f;
+    for (f = 0; lanes && f < s->m; f++)
+        la_store(row + f * 16, la_first(la_load(row + f * 16), la_zero(), lanes));
+}
+
+#if LINATTN__HAS_COMPENSATED
+/* (hi + lo) *= a + a_lo, to some 46 bits; nothing where it is below FLT_MIN. */
+LINATTN__INLINE void la_times(la_vec *hi, la_vec *lo, la_vec a, la_vec a_lo)
+{
+    const la_vec y = la_mul(*hi, a), error = la_fma(*hi, a_lo, la_fms(*hi, a, y));
+    const la_vec rest = la_fma(*lo, a, error), sum = la_add(y, rest);
+    *lo = la_sub(rest, la_sub(sum, y));
+    *hi = la_flush(sum, la_set1(LINATTN__FLT_MIN));
+    *lo = la_select(la_eq(*hi, la_zero()), la_zero(), *lo);
+}
+
+/* What the past has decayed by since it was folded follows the tokens, if these have keys; and the
+   weights of queries for its rows, and what it adds to their denominators. */
+static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
+{
+    const size_t m16 = linattn__round16(b->s.m);
+    const float *const z_past = b->since - 2 * m16;
+    const int map = b->s.params->map;
+    size_t t, f;
+    for (f = b->f0; f < b->f1; f += LA_W) {
+        const int lanes = la_lanes_left(b->f1, f);
+        const size_t at = f - b->f0;
+        const la_vec z = la_load(z_past + f);
+        la_vec hi = la_load(b->since + f), lo = la_load(b->since + m16 + f);
+        for (t = 0; t < b->count; t++) {
+            float *const den_at = b->w->den + t * 16 + f % 16;
+            float *const lost_at = b->w->lost + t * 16 + f % 16;
+            la_vec a = la_set1(b->w->decay[t]), y, den, lost;
+            if (keys && b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
+            if (keys && !b->before) la_times(&hi, &lo, a, la_zero());
+            if (b->out) {
+                y = la_mul(la_load_part(b->q.at + t * b->q.row + at, lanes), hi);
+                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
+                la_store(b->p_made + t * b->row + at, y);
+                if (b->normal) {
+                    den = la_load(den_at);
+                    lost = la_load(lost_at);
+                    (void)la_weigh_query(y, z, la_zero(), &den, &lost, map, 0);
+                    la_store(den_at, den);
+                    la_store(lost_at, lost);
+                }
+            }
+            if (keys && b->before) la_times(&hi, &lo, a, la_zero());
+        }
+        if (!keys) continue;
+        la_store_part(b->since + f, hi, lanes);
+        la_store_part(b->since + m16 + f, lo, lanes);
+    }
+}
+
+/* Moves sums to their past, which has decayed by hi + lo: they keep what that loses, and low. */
+LINATTN__INLINE void la_rule_fold_vector(float *past, float *sums, la_vec low, la_vec hi, la_vec lo)
+{
+    const la_vec least = la_set1(1.9721523e-31f); /* 2^-102: or what a product loses is denormal */
+    const la_vec before = la_load(past), y = la_mul(before, hi);
+    const la_vec left = la_select(la_eq(hi, la_set1(1.0f)), y, la_flush(y, least));
+    la_vec lost = la_fma(before, lo, la_fms(before, hi, y));
+    lost = la_add(la_select(la_eq(left, y), lost, la_zero()), low);
+    la_store(past, la_two_sum(left, la_load(sums), &lost));
+    la_store(sums, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
+}
+
+/* One head. */
+LINATTN__COLD static void la_rule_fold(const linattn__span *s)
+{
+    const size_t m16 = linattn__round16(s->m), panels = (s->dv + 15) / 16;
+    float *const z = s->z + s->past, *const since = z + 2 * m16;
+    float *const kept = s->z + 2 * m16, *const kept_low = z + m16;
+    size_t f, c, i;
+    for (f = 0; f < m16; f += LA_W) {
+        const la_vec hi = la_load(since + f), lo = la_load(since + m16 + f);
+        la_vec all = la_load(kept + f), all_low = la_load(kept_low + f);
+        la_rule_fold_vector(z + f, s->z + f, la_load(s->e + f), hi, lo);
+        la_store(s->e + f, la_zero());
+        la_times(&all, &all_low, hi, lo);
+        la_store(kept + f, all);
+        la_store(kept_low + f, all_low);
+    }
+    for (c = 0; c < panels; c++)
+        for (f = 0; f < s->m; f++) {
+            const la_vec hi = la_set1(since[f]), lo = la_set1(since[m16 + f]);
+            float *const row = s->s + (c * s->m + f) * 16;
+            for (i = 0; i < 16 && c * 16 + i < s->dv; i += LA_W)
+                la_rule_fold_vector(row + s->past + i, row + i, la_zero(), hi, lo);
+        }
+    la_rule_padding(s, s->s);
+    la_rule_padding(s, s->s + s->past);
+    for (f = 0; f < m16; f++) {
+        since[f] = 1.0f;
+        since[m16 + f] = 0.0f;
+    }
+}
+#endif
 
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
@@ -4416,6 +4618,51 @@ static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const f
     for (i = 0; i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
 }
 
+#if LINATTN__HAS_COMPENSATED
+/* The past of all features, behind all of the sums, as chunks are not the same everywhere. */
+static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_t seen, size_t each, int keys)
+{
+    const int kind = b->kind;
+    b->first = 0;
+    for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
+        b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
+        b->last = b->f1 == b->s.m;
+        if (!b->whole) {
+            if (keys) la_rule_keys(b);
+            if (keys && b->per_feature) la_rule_factors(b);
+            if (b->out) la_rule_queries(b);
+        }
+        la_rule_past(b, keys);
+        if (!b->out) continue;
+        if (b->last) la_rule_finish(b, seen, each);
+        b->kind = LA_READ;
+        b->s.s += b->past;
+        b->q.at = b->p_made;
+        b->q.row = b->row;
+        la_rule_columns(b);
+        b->s.s -= b->past;
+        b->kind = kind;
+    }
+}
+#endif
+
+/* What a chunk of features ends with. */
+LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int keys)
+{
+#if LINATTN__HAS_COMPENSATED
+    if (b->past) {
+        const int last = b->last;
+        b->last = 0;
+        la_rule_columns(b);
+        if (last) la_rule_past_end(b, seen, each, keys);
+        return;
+    }
+#endif
+    (void)keys;
+    if (b->last && b->out) la_rule_finish(b, seen, each);
+    la_rule_columns(b);
+}
+
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
    `lead`, of the state before a token. */
 static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, size_t g,
@@ -4437,8 +4684,7 @@ static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, 
         la_rule_queries(b);
         if (b->normal) la_rule_normalise(b, 0, 1);
         if (lead) la_rule_lead(b);
-        if (b->last) la_rule_finish(b, seen, each);
-        la_rule_columns(b);
+        la_rule_end(b, seen, each, 0);
     }
     if (LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
     b->before = before;
@@ -4494,8 +4740,7 @@ static void la_rule_chunk(la_rule *b)
     if (b->out) la_rule_queries(b);
     if (b->normal) la_rule_normalise(b, 1, b->out != NULL);
     if (b->before && b->out) la_rule_lead(b);
-    if (b->last && b->out) la_rule_finish(b, b->s.seen + b->t0 + 1, 1);
-    la_rule_columns(b);
+    la_rule_end(b, b->s.seen + b->t0 + 1, 1, 1);
 }
 
 /* Tokens with keys, none of them masked. More query heads than one read before, or after. */
@@ -4563,6 +4808,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
                                                 : LA_WRITE;
     for (i = 0; i < LINATTN__GATES; i++) b->gate[i] = NULL;
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
+    b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
     b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
     b->row = m < b->step ? linattn__round16(m) : b->step;
     if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
@@ -4572,7 +4818,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
         arrays = 2;
     }
     if (b->per_feature && x->gates->logs) arrays++;
-    if (b->rule == LINATTN_RULE_GATED_DELTA) arrays++;
+    if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(x->span) && b->in_place)) arrays++;
     b->most = LA_RULE_TOKENS;
     if (arrays * b->row * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / (arrays * b->row);
     b->whole = m <= b->step;
@@ -4584,6 +4830,10 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     }
     if (b->per_feature && x->gates->logs) b->a_made = w->made + arrays++ * b->most * b->row;
     if (b->rule == LINATTN_RULE_GATED_DELTA) b->r_made = w->made + arrays * b->most * b->row;
+#if LINATTN__HAS_COMPENSATED
+    b->past = x->span->past;
+    b->p_made = b->in_place ? w->made + arrays * b->most * b->row : b->q_made;
+#endif
 }
 
 /* Decays that all rows shared so far count for each of them from now on. */
@@ -4613,6 +4863,9 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
     b->credit = b->kept + m16;
     b->scalars = b->credit + m16;
     b->corrected = at + 4 * m16 + 16;
+#if LINATTN__HAS_COMPENSATED
+    b->since = at + b->past + 2 * m16;
+#endif
     b->s.s = at + (all->s - all->z);
     b->s.k = all->k ? all->k + key * all->k_head : NULL;
     b->s.v = all->v ? all->v + head * all->v_head : NULL;
@@ -4637,16 +4890,6 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
     return count;
 }
 
-/* Columns beyond dv are zero, whatever gates and keys held. */
-static LINATTN__NOINLINE void la_rule_padding(const la_rule *b)
-{
-    float *const row = la_column(&b->s, b->s.dv / LA_W);
-    const int lanes = (int)(b->s.dv % LA_W);
-    size_t f;
-    for (f = 0; f < b->s.m; f++)
-        la_store(row + f * 16, la_first(la_load(row + f * 16), la_zero(), lanes));
-}
-
 static void la_recurrent(const linattn__recurrence *x)
 {
     la_tokens w;
@@ -4663,7 +4906,7 @@ static void la_recurrent(const linattn__recurrence *x)
             for (g = 0; masked && b.s.q && g < b.s.group; g++)
                 la_rule_read(&b, t, count, g, b.s.seen + (b.s.k ? t + 1 : 0), b.s.k != NULL, 0);
         }
-        if (b.s.k && b.s.dv % LA_W && b.s.column_end == b.s.dv) la_rule_padding(&b);
+        if (b.s.k && b.s.column_end == b.s.dv) la_rule_padding(&b.s, b.s.s);
     }
 }
 #endif
@@ -6634,7 +6877,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fms
 #undef la_fnma
 #undef la_fold
-#undef la_fold_vector
+#undef la_fold_vectors
 #undef la_gather
 #undef la_group_columns
 #undef la_gt
@@ -6692,9 +6935,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_part_add
 #undef la_part_clear
 #undef la_part_middle
-#undef la_past_denominators
+#undef la_past_divides
 #undef la_past_factors
-#undef la_past_tiles
+#undef la_past_run
 #undef la_past_weights
 #undef la_past_z
 #undef la_peak
@@ -6736,11 +6979,14 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_credit
 #undef la_rule_decay
 #undef la_rule_decays
+#undef la_rule_end
 #undef la_rule_exponents
 #undef la_rule_factors
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
+#undef la_rule_fold
+#undef la_rule_fold_vector
 #undef la_rule_gates
 #undef la_rule_head
 #undef la_rule_keys
@@ -6757,6 +7003,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_pair2
 #undef la_rule_pair3
 #undef la_rule_pairs
+#undef la_rule_past
+#undef la_rule_past_end
 #undef la_rule_powers
 #undef la_rule_queries
 #undef la_rule_quiet
@@ -6812,8 +7060,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_map
 #undef la_step_part
 #undef la_step_parts
+#undef la_step_past
 #undef la_step_phi
 #undef la_step_query
+#undef la_step_read
 #undef la_step_roots
 #undef la_step_rows
 #undef la_step_tile
@@ -6834,6 +7084,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tile_begin
 #undef la_tile_end
 #undef la_tile_fetch
+#undef la_times
 #undef la_tiny
 #undef la_token
 #undef la_tokens

@@ -825,6 +825,8 @@ def rule_marks(results):
     rows += with_aims(at_most("odd sizes against their neighbours, per flop",
                               odd_sizes(results, {rule: {"kernel": "recurrent", "map": rule}
                                                   for rule in RULES}), 1.4), [])
+    rows += with_aims(at_most("compensated sums against plain ones",
+                              variants(results, "recurrent", "compensated"), 2.2), [])
     return table(["what", "measured", "mark", "aim", "met"], rows)
 
 

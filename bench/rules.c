@@ -193,10 +193,10 @@ static void skip(rule_operands *o, size_t tokens)
 /* ---- Running one ----------------------------------------------------------------------------- */
 
 /* What the benchmark times, and what by turns with it: plain C with linattn, one token of a small
-   state with causal's. */
+   state with causal's, compensated sums with plain ones. */
 typedef struct rule_run {
     rule_operands o;
-    void *state, *causal;
+    void *state, *causal, *plain;
     float *s, *scratch; /* of plain C */
 } rule_run;
 
@@ -212,6 +212,13 @@ static void recur(const bench *b, const rule_run *r, size_t tokens)
 }
 
 static void rule_call(bench *b) { recur(b, b->data, b->n); }
+
+static void plain_sums_call(bench *b)
+{
+    rule_run r = *(const rule_run *)b->data;
+    r.state = r.plain;
+    recur(b, &r, b->n);
+}
 
 static void causal_call(bench *b)
 {
@@ -291,6 +298,14 @@ static const char *take_causal(const bench *b, rule_run *r)
     return r->causal ? NULL : bench_no_memory;
 }
 
+static const char *take_plain(const bench *b, rule_run *r)
+{
+    bench plain = *b;
+    plain.variant = VARIANT_PLAIN;
+    r->plain = bench_state(&plain);
+    return r->plain ? NULL : bench_no_memory;
+}
+
 static const char *rule_open(bench *b)
 {
     const size_t states = b->heads * b->d * b->dv;
@@ -305,6 +320,7 @@ static const char *rule_open(bench *b)
     r->scratch = bench_floats(3 * b->dv);
     if (!r->state || !r->s || !r->scratch) return bench_no_memory;
     if (b->base == causal_call) problem = take_causal(b, r);
+    if (b->base == plain_sums_call) problem = take_plain(b, r);
     if (problem) return problem;
     b->error = run_error(b, r);
     set_limits(b, r);
@@ -383,6 +399,15 @@ static void add_calls(const selection *s, int rule)
     add_each(s, &b, "recurrent", "/calls64");
 }
 
+static void add_compensated(const selection *s, int rule)
+{
+    bench b = rule_bench(&rules[rule], (shape){64, 64}, usual_length);
+    b.variant = VARIANT_COMPENSATED;
+    b.base = plain_sums_call;
+    b.comparison = COMPARE_TIMES;
+    add_each(s, &b, "recurrent", "/compensated");
+}
+
 /* One token for each of many heads. */
 static void add_decode(const selection *s, int rule, size_t heads)
 {
@@ -424,6 +449,8 @@ static void register_samples(const selection *s)
         add_decode(s, usual[i], 512);
         add_step(s, usual[i]);
     }
+    add_compensated(s, GATED);
+    add_compensated(s, GATED_CHANNEL);
 }
 
 static void register_given(const selection *s, int rule)

@@ -48,6 +48,9 @@ static const char general_help[] =
     "  --norm NAME         sum, feature, length or none (default: none for every --rule but sum,\n"
     "                      feature for --map softmax, else sum)\n"
     "  --eps X             added to the denominator of --norm sum (default: 0)\n"
+    "  --precision KIND    plain (default) or compensated: sums of two floats, which do not\n"
+    "                      drift over millions of tokens. Without --window, under the rules sum\n"
+    "                      and, but for --map exp, gated\n"
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
@@ -99,6 +102,7 @@ typedef enum option {
     OPTION_NORM,
     OPTION_SCALE,
     OPTION_EPS,
+    OPTION_PRECISION,
     OPTION_ISA,
     OPTION_SPLIT,
     OPTION_THREADS,
@@ -137,6 +141,7 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_NORM] = "--norm",
     [OPTION_SCALE] = "--scale",
     [OPTION_EPS] = "--eps",
+    [OPTION_PRECISION] = "--precision",
     [OPTION_ISA] = "--isa",
     [OPTION_SPLIT] = "--split",
     [OPTION_THREADS] = "--threads",
@@ -184,6 +189,7 @@ static const struct {
     {OPTION_COMPARE, OPTION_ATTENTION, "--compare runs every kind"},
     {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
     {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
+    {OPTION_COMPARE, OPTION_PRECISION, "--compare runs plain sums"},
     {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
     {OPTION_COMPARE, OPTION_SINKS, "--compare measures against plain exact attention"},
     {OPTION_COMPARE, OPTION_SOFT_CAP, "--compare measures against plain exact attention"},
@@ -255,6 +261,8 @@ typedef enum attention {
     ATTENTION_NYSTROM,
     ATTENTION_COUNT
 } attention;
+
+static const char *const precision_names[LINATTN_PRECISION_COUNT] = {"plain", "compensated"};
 
 static const char *const attention_names[ATTENTION_COUNT] = {"linear", "softmax", "nystrom"};
 
@@ -784,6 +792,7 @@ static const struct {
     {OPTION_MAP, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_NORM, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_EPS, {LINEAR, ALL_MAPS, ALL_RULES}},
+    {OPTION_PRECISION, {LINEAR, ALL_MAPS, SUM | GATED}},
     {OPTION_STATE_IN, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_STATE_OUT, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_WINDOW, {LINEAR | SOFTMAX, ALL_MAPS, SUM}},
@@ -856,6 +865,12 @@ static void check_rule(const options *given, const linattn_config *config)
         fail("--norm %s belongs to --rule %s, and what runs is %s", norm_names[norm],
              list_names(rule_names, LINATTN_RULE_COUNT, norm_rules[norm]).text, rule);
     }
+    if (config->precision && (set & GATED) && config->map == LINATTN_MAP_EXP) {
+        fail("--precision compensated under --rule gated does not go with --map exp");
+    }
+    if (config->precision && config->window) {
+        fail("--precision compensated does not go with --window");
+    }
     if (given->text[OPTION_IMPORT_STATE] && (norm != LINATTN_NORM_NONE || (set & MLSTM))) {
         fail("--import-state belongs to --norm none, and what runs is %s: it has no sums to divide "
              "by; --state-in takes a whole state",
@@ -870,6 +885,8 @@ static linattn_config read_config(const options *given)
     config.normaliser =
         (linattn_normaliser)name_option(given, OPTION_NORM, norm_names, LINATTN_NORM_COUNT);
     config.rule = (linattn_rule)name_option(given, OPTION_RULE, rule_names, LINATTN_RULE_COUNT);
+    config.precision = (linattn_precision)name_option(given, OPTION_PRECISION, precision_names,
+                                                      LINATTN_PRECISION_COUNT);
     config.scale = float_option(given, OPTION_SCALE, 0, 0);
     config.epsilon = float_option(given, OPTION_EPS, 1, 0);
     if (given->text[OPTION_EPS] && effective_norm(&config) != LINATTN_NORM_SUM) {

@@ -216,7 +216,8 @@ class RuleCase(Case):
         return out
 
     def oracle(self, **more):
-        known = {k: v for k, v in {**self.given, **more}.items() if k != "causal"}
+        known = {k: v for k, v in {**self.given, **more}.items()
+                 if k not in ["causal", "precision"]}
         return oracle(self.data, self.files, self.rule, **known)
 
 
@@ -304,6 +305,24 @@ def test_maps(work):
             check_case(f"{map}: {name}", case)
     case = rule_case(work / "long", 5, LONG, map="unit", rule="gated-delta")
     check_case("4096 tokens: unit, gated delta", case)
+
+
+def test_precision(work):
+    given = dict(precision="compensated")
+    for name in ["gated, per head", "gated, per channel", "gated, read before"]:
+        for map in ["identity", "elu1", "relu", "unit"]:
+            case = rule_case(work / f"{map}-{name}", 7, LONG, map=map, **VARIANTS[name])
+            check_case(f"compensated: {name}, {map}", case, **given)
+            whole = case.both(**given)
+            check(f"the same bytes in calls and threads: {name}, {map}",
+                  all(case.both(*more, **given) == whole
+                      for more in [["--split", "100,27"], ["--threads", 3]]))
+        refuse(f"compensated, exp: {name}", "--dir", case.folder, "--out", OUT,
+               *case.arguments(**dict(given, map="exp")), says=[b"--precision", b"--map exp"])
+    for name in ["delta", "general, per channel", "mlstm"]:
+        case = rule_case(work / name, 8, SHAPES["one number"], **VARIANTS[name])
+        refuse(f"compensated: {name}", "--dir", case.folder, "--out", OUT,
+               *case.arguments(**given), says=[b"--precision belongs to --rule sum, gated"])
 
 
 def test_scale_and_norms(work):
@@ -688,10 +707,10 @@ def test_help(_):
 
 
 def make_tests(*_):
-    tests = [test_accuracy, test_long, test_maps, test_scale_and_norms, test_sum, test_same_bytes,
-             test_same_meaning, test_masks, test_extremes, test_states, test_imports,
-             test_what_rules_take, test_names, test_gate_files, test_shapes, test_state_files,
-             test_help]
+    tests = [test_accuracy, test_long, test_maps, test_precision, test_scale_and_norms, test_sum,
+             test_same_bytes, test_same_meaning, test_masks, test_extremes, test_states,
+             test_imports, test_what_rules_take, test_names, test_gate_files, test_shapes,
+             test_state_files, test_help]
     return dict.fromkeys(tests, ())
 
 

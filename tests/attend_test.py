@@ -452,6 +452,35 @@ def test_windows(work, brief, square):
               all(case.attend(**given, **more) == whole for more in alike))
 
 
+def test_precision(work, brief, square):
+    """Sums of two floats: as near as plain ones, the same bytes, and no drift."""
+    def compensated(case, *more, **given):
+        return case.output("--precision", "compensated", *more, **given)
+
+    for map, causal in itertools.product(["elu1", "relu", "exp", "softmax"], [False, True]):
+        mode, given = f"{map}, {'causal' if causal else 'not causal'}", dict(map=map, causal=causal)
+        errors = []
+        for case in [brief["lm"], *square[:5]]:
+            expected = oracle(case.data, **given)
+            errors.append(np.linalg.norm(compensated(case, **given) - expected)
+                          / np.linalg.norm(expected))
+        check(f"compensated: {mode}", max(errors) <= TOLERANCE, f"{max(errors):.1e}")
+        whole = compensated(brief["lm"], **given).tobytes()
+        check(f"the same bytes in calls and threads, compensated: {mode}",
+              all(compensated(brief["lm"], *more, **given).tobytes() == whole
+                  for more in [["--split", "1"], ["--split", "3,40"], ["--threads", 3]]))
+    n = 400000
+    values = np.repeat(np.float32([0, 1]), n // 2)[:, None]
+    case = Case(work / "drift", [np.full((n, 1), 0.3, np.float32)] * 2 + [values])
+    share = np.maximum(0, np.arange(n) - n // 2 + 1) / (np.arange(n) + 1)
+    plain, exact = [np.abs(x[:, 0] - share).max()
+                    for x in [case.output(causal=True), compensated(case, causal=True)]]
+    check("compensated sums do not drift", exact < 2e-6 < 1e-4 < plain,
+          f"{exact:.1e}, plain ones by {plain:.1e}")
+    check("plain is the default",
+          case.attend("--precision", "plain", causal=True) == case.attend(causal=True))
+
+
 def test_random_features(work):
     g = np.random.default_rng(21)
     shapes = [(40, 2, 16), (60, 1, 16), (60, 1, 5)]
@@ -833,6 +862,7 @@ def test_options(work):
     refuse("an empty value", *base, "--map=")
     wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor-hyper"],
              "--norm": ["default", "rows"], "--isa": ["sse2", "AVX2", "1"],
+             "--precision": ["double", "Plain"],
              "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1e-999", "1e999", "1x",
                          " 1", "0x1p3", "1e", "."],
              "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "1e-999", "0.00001e-50", "0.1.2",
@@ -857,7 +887,7 @@ def test_options(work):
     state = ["--state-in", d / "s"]
     state_out = ["--state-out", d / "t"]
     linear = [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state, state_out,
-              ["--window", 2], ["--features", 5], ["--degree", 2]]
+              ["--precision", "compensated"], ["--window", 2], ["--features", 5], ["--degree", 2]]
     favor = [["--features", 5], ["--seed", 1], ["--orthogonal", 1], ["--projection", q]]
     nystrom = [["--landmarks", 3], ["--iterations", 3]]
     sums = [x for x in linear if x[0] != "--window"]
@@ -876,9 +906,12 @@ def test_options(work):
     for extra in [["--split", "2"], state, state_out]:
         refuse(f"--window with {extra[0]} without --causal", *base, "--window", 2, *extra,
                says=[b"needs --causal"])
+    refuse("--precision with --window", *base, "--causal", "--window", 2, "--precision",
+           "compensated", says=[b"--precision compensated", b"--window"])
     refuse("--causal with nystrom", *base, "--attention", "nystrom", "--causal",
            says=[b"nystrom", b"--causal", b"combination"])
     for extra in [["--out", OUT], ["--map", "exp"], ["--norm", "sum"], ["--split", "2"], state,
+                  ["--precision", "compensated"],
                   ["--attention", "linear"], ["--state-out", OUT]]:
         refuse(f"{extra[0]} with --compare", "--dir", d, "--compare", *extra)
     for extra in [["--norm", "none"], ["--norm", "length"], ["--map", "softmax"]]:
@@ -1210,8 +1243,9 @@ def test_compare(work, real, square):
 def test_help(_):
     done = run("--help")
     names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
-             "isa", "split", "threads", "state-in", "state-out", "compare", "help", "window",
-             "features", "seed", "orthogonal", "projection", "degree", "landmarks", "iterations"]
+             "precision", "isa", "split", "threads", "state-in", "state-out", "compare", "help",
+             "window", "features", "seed", "orthogonal", "projection", "degree", "landmarks",
+             "iterations"]
     check("--help names every option, map and kind of attention",
           done.returncode == 0 and not done.stderr
           and all(b"--" + name.encode() in done.stdout for name in names)
@@ -1227,7 +1261,8 @@ def make_tests(work, data_dir):
                 test_full_disk, test_renaming, test_streams]
     return {test_accuracy: (real, brief, square, cross),
             test_scale_and_epsilon: (real, square), test_features_and_degrees: (brief,),
-            test_large_norms: (), test_windows: (brief, square), test_random_features: (),
+            test_large_norms: (), test_windows: (brief, square), test_precision: (brief, square),
+            test_random_features: (),
             test_nystrom: (real, square, cross), test_same_bytes: (brief, square, cross),
             test_isas: (brief, square), test_masks_and_extremes: (), test_states: (real["lm"],),
             test_foreign_states: (real["lm"], real["encoder"]), test_files: (),

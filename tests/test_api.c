@@ -2832,9 +2832,14 @@ static void configs_of_precisions_are_refused(void **state)
         memcpy(&refused.config.precision, &none[i], sizeof none[i]);
         check_rule_config(&refused);
     }
-    for (int rule = 1; rule < LINATTN_RULE_COUNT; rule++) {
+    for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++) {
         rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};
         refused.config.rule = (linattn_rule)rule;
+        if (rule == LINATTN_RULE_GATED) {
+            check_status(linattn_config_check(&refused.config), LINATTN_OK, "%s",
+                         config_name(&refused.config));
+            refused.config.map = LINATTN_MAP_EXP;
+        }
         check_rule_config(&refused);
     }
     rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};

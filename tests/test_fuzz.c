@@ -168,6 +168,8 @@ static recurrence draw_recurrence(rng *r, bool *finite)
         config.normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
         config.epsilon = (float)rng_below(r, 3) * 0.01f;
     }
+    if (form <= FORM_BONUS && config.map != LINATTN_MAP_EXP && rng_below(r, 3) == 0)
+        config.precision = LINATTN_PRECISION_COMPENSATED;
     double per_token = (double)(config.heads * config.dim_key * config.dim_value);
     size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
     size_t n = rng_below(r, (most < 150 ? most : 150) + 1);

@@ -16,6 +16,7 @@ static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x0b93d43a305a7e1b);
 static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
 static const uint64_t EXPECTED_RULES = UINT64_C(0xfde7b32996dcbd91);
 static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0xd0986e362ab7e47a);
+static const uint64_t EXPECTED_COMPENSATED_RULES = UINT64_C(0xe1498491e8f46359);
 static const uint64_t EXPECTED_EXACT = UINT64_C(0x666392ec3df0d2ae);
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
@@ -249,10 +250,9 @@ static recurrence golden_recurrence(rng *r, linattn_config config, int form, siz
 }
 
 /* Every form of every rule with every map: outputs, the state, a merge where there is one, and the
-   sums that come out. */
-static uint64_t hash_rules(const family *of, bool print)
+   sums that come out. With compensated sums, where a rule has them: long enough to fold them. */
+static uint64_t hash_rules_of(linattn_precision precision, bool print)
 {
-    (void)of;
     static const size_t shapes[][6] = {
         /* heads, kv_heads, dim_key, dim_value, key_heads, n */
         {1, 1, 1, 1, 0, 9},    {2, 1, 5, 19, 0, 26}, {4, 4, 16, 16, 2, 24}, {2, 2, 17, 33, 0, 30},
@@ -266,13 +266,15 @@ static uint64_t hash_rules(const family *of, bool print)
         size_t mark = pool_mark();
         const size_t *s = shapes[i % COUNT_OF(shapes)];
         int form = (int)(i % FORM_COUNT);
-        linattn_config config =
-            config_of(s, (int)rule_maps[i / FORM_COUNT % COUNT_OF(rule_maps)], 0);
+        linattn_feature_map map = rule_maps[i / FORM_COUNT % COUNT_OF(rule_maps)];
+        if (precision && (form > FORM_BONUS || map == LINATTN_MAP_EXP)) continue;
+        linattn_config config = config_of(s, (int)map, 0);
         config.key_heads = s[4];
         config.scale = scales[i % COUNT_OF(scales)];
+        config.precision = precision;
         if (form <= FORM_GATED_FEATURES)
             config.normaliser = normalisers[i / FORM_COUNT % COUNT_OF(normalisers)];
-        recurrence x = golden_recurrence(&r, config, form, s[5]);
+        recurrence x = golden_recurrence(&r, config, form, s[5] + (precision ? 90 : 0));
         recurred all = recurrence_run(&x, NULL);
         hash = hash_bytes(hash, all.out, all.count * sizeof(float));
         hash = hash_bytes(hash, all.state, all.state_bytes);
@@ -289,10 +291,28 @@ static uint64_t hash_rules(const family *of, bool print)
     return hash;
 }
 
+static uint64_t hash_rules(const family *of, bool print)
+{
+    (void)of;
+    return hash_rules_of(LINATTN_PRECISION_PLAIN, print);
+}
+
+static uint64_t hash_compensated_rules(const family *of, bool print)
+{
+    (void)of;
+    return hash_rules_of(LINATTN_PRECISION_COMPENSATED, print);
+}
+
 static void hash_of_rules(void **state)
 {
     (void)state;
     check_run(hash_rules, NULL, EXPECTED_RULES);
+}
+
+static void hash_of_compensated_rules(void **state)
+{
+    (void)state;
+    check_run(hash_compensated_rules, NULL, EXPECTED_COMPENSATED_RULES);
 }
 
 /* Long enough for sums to be folded, once within a call and once between two. */
@@ -424,9 +444,16 @@ static void hash_of_random_features(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(hash_of_a_fixed_run),     TEST(hash_of_favor), TEST(hash_of_monomials),
-        TEST(hash_of_windows),         TEST(hash_of_unit),  TEST(hash_of_rules),
-        TEST(hash_of_compensated),     TEST(hash_of_exact), TEST(hash_of_nystrom),
+        TEST(hash_of_a_fixed_run),
+        TEST(hash_of_favor),
+        TEST(hash_of_monomials),
+        TEST(hash_of_windows),
+        TEST(hash_of_unit),
+        TEST(hash_of_rules),
+        TEST(hash_of_compensated_rules),
+        TEST(hash_of_compensated),
+        TEST(hash_of_exact),
+        TEST(hash_of_nystrom),
         TEST(hash_of_random_features),
     };
     test_begin();

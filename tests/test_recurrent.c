@@ -62,6 +62,16 @@ static size_t draw_length(rng *r, const linattn_config *config, double limit)
     return 2;
 }
 
+/* Where the rule has compensated sums, one in three has them, and so many tokens more that they are
+   folded. From numbers of their own, so that other draws stay as they were. */
+static size_t draw_precision(linattn_config *config, rule_form form, uint64_t seed)
+{
+    rng r = {seed};
+    if (form > FORM_BONUS || config->map == LINATTN_MAP_EXP || rng_below(&r, 3)) return 0;
+    config->precision = LINATTN_PRECISION_COMPENSATED;
+    return config->dim_key * config->dim_value < 2000 ? rng_below(&r, 4) * 48 : 0;
+}
+
 typedef void rule_law(const recurrence *x, rng *r);
 
 /* Runs `law` under every form of every rule with every map, on random shapes. */
@@ -77,6 +87,7 @@ static void for_all(uint64_t seed, size_t repeats, rule_law *law)
                 size_t dv = rng_pick(&r, odd_dims, rng_below(&r, 4) ? 24 : ODD_DIMS);
                 linattn_config config = draw_config(&r, (rule_form)form, rule_maps[map], m, dv);
                 size_t n = draw_length(&r, &config, test_quick() ? 5e4 : 4e5);
+                n += draw_precision(&config, (rule_form)form, ~r.state);
                 recurrence x = recurrence_new(config, (rule_form)form, n, &r);
                 if (rng_below(&r, 2)) add_drift(&x, 2 + rng_float(&r, 2), 25, &r);
                 law(&x, &r);
@@ -216,10 +227,12 @@ static void long_sequences(void **state)
 {
     (void)state;
     rng r = {3};
-    for (int form = 0; form < FORM_COUNT; form++) {
+    for (int i = 0; i < FORM_COUNT + FORM_DELTA; i++) {
+        int form = i % FORM_COUNT;
         size_t mark = pool_mark(), dim = test_quick() ? 24 : 64, n = test_quick() ? 1500 : 4096;
         linattn_config config = {.dim_key = dim, .map = LINATTN_MAP_IDENTITY};
         if (form % 2) config.map = LINATTN_MAP_UNIT;
+        if (i >= FORM_COUNT) config.precision = LINATTN_PRECISION_COMPENSATED;
         recurrence x = recurrence_new(config, (rule_form)form, n, &r);
         rule_oracle expected = oracle_rule(&x);
         recurred actual = recurrence_run(&x, NULL);
@@ -657,8 +670,10 @@ static recurrence with_masked_tokens(const recurrence *x, rng *r, size_t *some)
     return masked;
 }
 
-static void masked_law(const recurrence *x, rng *r)
+static void masked_law(const recurrence *given, rng *r)
 {
+    recurrence plain = *given, *const x = &plain; /* among those that are folded they have places */
+    plain.config.precision = LINATTN_PRECISION_PLAIN;
     if (x->config.normaliser == LINATTN_NORM_LENGTH) return;
     size_t *some = (size_t *)pool_take(x->n * sizeof *some), width = recurrence_width(x);
     recurrence masked = with_masked_tokens(x, r, some);
@@ -1249,12 +1264,13 @@ static void merge_of_endless_decays_law(const recurrence *x, rng *r)
     const linattn_config *c = &x->config;
     size_t m16 = (c->dim_key + 15) / 16 * 16, dv16 = (c->dim_value + 15) / 16 * 16;
     size_t sums = c->dim_key * dv16, before = 4 * m16 + 16 + dv16;
+    size_t parts = c->kv_heads * (c->precision == LINATTN_PRECISION_COMPENSATED ? 2 : 1);
     recurrence endless = recurrence_copy(x);
     for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
         if (rng_below(r, 2)) endless.in[IN_DECAY][i] = rng_below(r, 2) ? test_infinity : test_nan;
     void *all = merged(x, state_of(x, 0, x->n / 2), state_of(&endless, x->n / 2, x->n));
     const float *head = (const float *)all + 32 + before;
-    for (size_t h = 0; h < c->kv_heads; h++, head += before + sums)
+    for (size_t h = 0; h < parts; h++, head += before + sums)
         for (size_t i = 0; i < sums; i++)
             if (i / (16 * c->dim_key) * 16 + i % 16 >= c->dim_value)
                 check(float_bits(head[i]) == 0, "float %zu of S is %g, %s", i, (double)head[i],
@@ -1313,6 +1329,73 @@ static void merges_with_nothing(void **state)
 {
     (void)state;
     for_all(34, 4, merge_with_nothing_law);
+}
+
+/* ---- Streams without end -------------------------------------------------------------------- */
+
+enum { DOUBLINGS = 25, MORE = 1 << 20, CALL = 4096 };
+
+/* A long past of one key, made by merging states with their copies, in which every value is 0; then
+   as many tokens as a day has, of value 1: the share of these. */
+static double share_of_the_new(linattn_config config, float decay, bool per_feature)
+{
+    static float keys[CALL], values[CALL];
+    const float query = 0.25f, zero = 0;
+    float out;
+    linattn_gates gates = {.decay = linattn_rows(&decay), .decay_fixed = 1};
+    gates.decay_per_feature = per_feature;
+    for (size_t i = 0; i < CALL; i++) {
+        keys[i] = 0.3f;
+        values[i] = 1;
+    }
+    size_t bytes = linattn_state_size(&config);
+    void *memory = run_init(&config), *copy = pool_take(bytes);
+    check_status(linattn_recurrent(memory, linattn_rows(NULL), linattn_rows(keys),
+                                   linattn_rows(&zero), &gates, linattn_output_rows(NULL), 1, NULL),
+                 LINATTN_OK, "%s", config_name(&config));
+    for (int i = 0; i < DOUBLINGS; i++) {
+        memcpy(copy, memory, bytes);
+        check_status(linattn_merge(memory, copy), LINATTN_OK, "%s", config_name(&config));
+    }
+    for (size_t t = 0; t < MORE; t += CALL)
+        check_status(linattn_recurrent(memory, linattn_rows(NULL), linattn_rows(keys),
+                                       linattn_rows(values), &gates, linattn_output_rows(NULL),
+                                       CALL, NULL),
+                     LINATTN_OK, "%s", config_name(&config));
+    check_status(linattn_query(memory, linattn_rows(&query), linattn_output_rows(&out), 1, NULL),
+                 LINATTN_OK, "%s", config_name(&config));
+    return (double)out;
+}
+
+/* Plain sums no longer follow their decays there: what one token takes away, or adds, is less than
+   half of their last place. */
+static void streams_without_end(void **state)
+{
+    (void)state;
+    static const float decays[] = {1, 1 - 0x1p-24f, 1 - 0x1p-22f, 1 - 0x1p-20f};
+    for (size_t i = 0; i < 2 * COUNT_OF(decays) * COUNT_OF(rule_maps); i++) {
+        size_t mark = pool_mark();
+        float a = decays[i / 2 % COUNT_OF(decays)];
+        double past = 1, old = (double)a, recent = 0, now = 1;
+        linattn_config config = {.dim_key = 1,
+                                 .rule = LINATTN_RULE_GATED,
+                                 .map = rule_maps[i / 2 / COUNT_OF(decays)],
+                                 .normaliser = LINATTN_NORM_SUM};
+        if (config.map == LINATTN_MAP_EXP) continue;
+        for (int d = 0; d < DOUBLINGS; d++, old *= old) past += past * old;
+        for (size_t t = 0; t < MORE; t++, now *= (double)a) recent += now;
+        double expected = recent / (recent + past * now);
+        double plain = share_of_the_new(config, a, i % 2);
+        config.precision = LINATTN_PRECISION_COMPENSATED;
+        double share = share_of_the_new(config, a, i % 2);
+        check(fabs(share - expected) < 1e-5 * expected, "%.9g, expected %.9g, decay %.9g, %s",
+              share, expected, (double)a, config_name(&config));
+        if (config.map == LINATTN_MAP_ELU1)
+            check(fabs(plain - expected) > 1e-3 * expected,
+                  "plain sums have become as good: %.9g, expected %.9g, decay %.9g", plain,
+                  expected, (double)a);
+        pool_release(mark);
+    }
 }
 
 /* ---- Sums that come out and go in ----------------------------------------------------------- */
@@ -1376,9 +1459,9 @@ static void export_law(const recurrence *x, rng *r)
     check(linattn_state_tokens(other) == x->n - cut, "import counts, %s", recurrence_name(x));
     check_status(linattn_state_check(c, other, linattn_state_size(c)), LINATTN_OK, "%s",
                  recurrence_name(x));
-    /* z of both signs has low parts, which numbers do not hold. */
-    bool exact =
-        comes_back_to_the_bit(c) && !(map_has_signs(c->map) && c->normaliser == LINATTN_NORM_SUM);
+    /* z of both signs has low parts, which numbers do not hold, and so have compensated sums. */
+    bool low = map_has_signs(c->map) && c->normaliser == LINATTN_NORM_SUM;
+    bool exact = comes_back_to_the_bit(c) && !low && c->precision == LINATTN_PRECISION_PLAIN;
     if (c->normaliser == LINATTN_NORM_LENGTH) return; /* which counts */
     for (size_t i = 0; i < operand_floats(x, IN_K); i++)
         if (fabsf(x->in[IN_K][i]) > 20) return; /* sums beyond floats */
@@ -1820,6 +1903,7 @@ int main(void)
         TEST(merges_of_endless_decays),
         TEST(merges_are_read),
         TEST(merges_with_nothing),
+        TEST(streams_without_end),
         TEST(sums_come_out_and_go_in),
         TEST(foreign_sums),
         TEST(sums_of_the_sum),

@@ -267,6 +267,11 @@ static void check_all(void)
     check("exp, compensated",
           (linattn_config){.map = LINATTN_MAP_EXP, .precision = LINATTN_PRECISION_COMPENSATED},
           EXP && COMPENSATED);
+    check_rule("elu1, gated, compensated",
+               (linattn_config){.map = LINATTN_MAP_ELU1,
+                                .rule = LINATTN_RULE_GATED,
+                                .precision = LINATTN_PRECISION_COMPENSATED},
+               ELU1 && RECURRENT && COMPENSATED);
     check("taylor", (linattn_config){.map = LINATTN_MAP_TAYLOR}, TAYLOR);
     check("expdef", (linattn_config){.map = LINATTN_MAP_EXPDEF}, EXPDEF);
     favor.map = LINATTN_MAP_FAVOR;

@@ -132,7 +132,10 @@ static void maps(size_t *worst, int first, int last, size_t window)
                 config.projection = projection;
                 config.degree = 2;
                 config.window = window;
-                if (linattn_features(&config) <= 200) verbs(worst);
+                if (linattn_features(&config) > 200) continue;
+                verbs(worst);
+                config.precision = LINATTN_PRECISION_COMPENSATED;
+                if (!window) verbs(worst);
             }
 }
 
