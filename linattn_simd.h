@@ -45,6 +45,7 @@
 #define la_add_kept LA_NAME(add_kept)
 #define la_add_key LA_NAME(add_key)
 #define la_adjust LA_NAME(adjust)
+#define la_afresh LA_NAME(afresh)
 #define la_alike LA_NAME(alike)
 #define la_all_finite LA_NAME(all_finite)
 #define la_always_apart LA_NAME(always_apart)
@@ -60,6 +61,7 @@
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_query LA_NAME(band_query)
 #define la_band_run LA_NAME(band_run)
+#define la_band_settle LA_NAME(band_settle)
 #define la_band_tokens LA_NAME(band_tokens)
 #define la_bits LA_NAME(bits)
 #define la_block LA_NAME(block)
@@ -79,6 +81,7 @@
 #define la_column LA_NAME(column)
 #define la_columns LA_NAME(columns)
 #define la_copy LA_NAME(copy)
+#define la_current LA_NAME(current)
 #define la_dadd LA_NAME(dadd)
 #define la_ddiv LA_NAME(ddiv)
 #define la_denominator LA_NAME(denominator)
@@ -143,6 +146,7 @@
 #define la_invert LA_NAME(invert)
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
+#define la_kept_alike LA_NAME(kept_alike)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
@@ -152,6 +156,7 @@
 #define la_ldexp LA_NAME(ldexp)
 #define la_le LA_NAME(le)
 #define la_left_keys LA_NAME(left_keys)
+#define la_level LA_NAME(level)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
 #define la_load_columns LA_NAME(load_columns)
@@ -209,7 +214,7 @@
 #define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
-#define la_put_left LA_NAME(put_left)
+#define la_put_kept LA_NAME(put_kept)
 #define la_put_values LA_NAME(put_values)
 #define la_query LA_NAME(query)
 #define la_query_block LA_NAME(query_block)
@@ -218,6 +223,7 @@
 #define la_read_tiles LA_NAME(read_tiles)
 #define la_recurrent LA_NAME(recurrent)
 #define la_reduce LA_NAME(reduce)
+#define la_rescale LA_NAME(rescale)
 #define la_rescale_row LA_NAME(rescale_row)
 #define la_residual LA_NAME(residual)
 #define la_rows LA_NAME(rows)
@@ -334,7 +340,6 @@
 #define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_tokens LA_NAME(tokens)
-#define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
@@ -348,6 +353,7 @@
 #define la_update_block LA_NAME(update_block)
 #define la_update_columns LA_NAME(update_columns)
 #define la_update_run LA_NAME(update_run)
+#define la_upheld LA_NAME(upheld)
 #define la_values LA_NAME(values)
 #define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
@@ -2171,10 +2177,27 @@ LINATTN__INLINE void la_rescale_row(const linattn__span *s, size_t f, float from
     for (c = s->column_begin; c < s->column_end; c += 16) {
         float *const row = s->s + c * s->m + f * 16;
         for (i = 0; i < 16; i++) row[i] = linattn__rescale(row[i], factor);
+#if LINATTN__HAS_WINDOW
+        for (i = 0; c >= s->dv && i < 16; i++)
+            if (row[i] < LINATTN__KEY_MIN) row[i] = 0.0f;
+#endif
     }
 }
 
-static void la_settle(const linattn__span *s, size_t f0, size_t f1, const float *key)
+#if LINATTN__HAS_WINDOW
+/* The exponents of S with single keys beside it move in steps, to the least of them that leaves n
+   within the headroom: so they depend on the largest n alone, and not on which key came first. */
+LINATTN__INLINE la_vec la_level(la_vec n)
+{
+    const la_vec magic = la_set1(12582912.0f);
+    const la_vec steps = la_fma(n, la_set1(1.0f / LINATTN__LEVEL),
+                                la_set1(0.5f - (LINATTN__HEADROOM + 0.5f) / LINATTN__LEVEL));
+    return la_mul(la_sub(la_add(steps, magic), magic), la_set1(LINATTN__LEVEL));
+}
+#endif
+
+static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_t f1,
+                                        const float *key)
 {
     size_t f, i;
     for (f = f0; f < f1; f += LA_W) {
@@ -2183,10 +2206,15 @@ static void la_settle(const linattn__span *s, size_t f0, size_t f1, const float 
             la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
         const la_vec e = la_load(s->e + f);
         const la_mask move = la_moving(s->params, x, e);
+        la_vec n;
         float from[LA_W], to[LA_W];
         if (!la_any(move)) continue;
+        n = la_exponent(x, s->params);
+#if LINATTN__HAS_WINDOW
+        if (s->column_end > s->dv) n = la_level(n);
+#endif
         la_store(from, e);
-        la_store(to, la_select(move, la_exponent(x, s->params), e));
+        la_store(to, la_select(move, n, e));
         for (i = 0; i < LA_W; i++)
             if (to[i] > from[i]) la_rescale_row(s, f + i, from[i], to[i]);
         la_store(s->e + f, la_load(to));
@@ -3037,14 +3065,20 @@ static void la_fold(const linattn__span *s)
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
-static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
-                         const float *shrink_src, size_t columns)
+/* linattn__rescale for a vector. */
+LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
+{
+    const la_vec y = la_mul(la_mul(x, la_set1(factor[0])), la_set1(factor[1]));
+    return la_flush(y, la_set1(LINATTN__FLT_MIN));
+}
+
+LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shrink_dst,
+                                  const float *shrink_src)
 {
     size_t c;
-    for (c = 0; c < columns; c++) {
-        const float a = linattn__rescale(dst[c], shrink_dst);
-        dst[c] = a + linattn__rescale(src[c], shrink_src);
-    }
+    for (c = 0; c < 16; c += LA_W)
+        la_store(dst + c, la_add(la_rescale(la_load(dst + c), shrink_dst),
+                                 la_rescale(la_load(src + c), shrink_src)));
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
@@ -3070,10 +3104,11 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
         if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
         linattn__two_factors(dst->e[f] - e, shrink_dst);
         linattn__two_factors(src->e[f] - e, shrink_src);
-        la_merge_row(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
+        dst->z[f] = linattn__rescale(dst->z[f], shrink_dst);
+        dst->z[f] = dst->z[f] + linattn__rescale(src->z[f], shrink_src);
         for (c = 0; c < panels; c++)
             la_merge_row(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
-                         shrink_src, 16);
+                         shrink_src);
         dst->e[f] = e;
     }
 }
@@ -4754,9 +4789,12 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
     for (f = c->f0; f < c->f1; f += LA_W) {
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_key_exponent(la_load(sum->e + f));
-        for (t = c->t; t < c->end; t++)
-            la_store(k + t * LA_ROW + (f - c->f0),
-                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
+        for (t = c->t; t < c->end; t++) {
+            la_vec phi = la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map);
+            if (LINATTN__IS_EXP(p->map))
+                phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
+            la_store(k + t * LA_ROW + (f - c->f0), phi);
+        }
     }
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
@@ -4786,15 +4824,16 @@ LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t colu
         for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
 }
 
-/* Columns for `count` tokens that are not masked, with no query that looks on. */
+/* Columns of features [f0, f1) for `count` tokens that are not masked, with no query that looks on.
+ */
 static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t k_token,
-                                        size_t count, size_t column)
+                                        size_t count, size_t f0, size_t f1, size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
     float k[LA_BLOCK * LA_ROW];
     la_chunk c;
-    for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
-        c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
+    for (c.f0 = f0; c.f0 < f1; c.f0 = c.f1) {
+        c.f1 = f1 - c.f0 < step ? f1 : c.f0 + step;
         c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
@@ -4843,21 +4882,23 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
     return p->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(p->map);
 }
 
-/* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
-static void la_put_left(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                        uint64_t key, size_t count, size_t column, uint64_t first, int masked)
+/* How many of the tokens from `key` on that are kept, before `end` and at most 16, are all masked or
+   absent, or all not. */
+static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const linattn__band_parts *b,
+                                              uint64_t key, uint64_t end, int *masked)
 {
-    const size_t at = la_kept(s, key);
-    size_t t;
-    if (masked)
-        la_clear_columns(sum, column, count);
-    else
-        la_append(sum, b->keys + at * s->d, s->d, count, column);
-    for (t = 0; t < count; t++) {
-        const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
-        if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
-        la_put_values(s, b, v, column + t);
-    }
+    const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
+    const uint64_t there = s->keys;
+    size_t count = LA_BLOCK < 16 ? LA_BLOCK : 16;
+    linattn__span kept = *s;
+    *masked = 1;
+    if (end > there && key < there) end = there;
+    if (count > end - key) count = (size_t)(end - key);
+    if (key >= there) return count;
+    kept.k = b->keys + (at - row) * s->d;
+    kept.k_token = s->d;
+    kept.n = LINATTN__BAND;
+    return la_alike(&kept, row, count, masked);
 }
 
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
@@ -4866,10 +4907,9 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
                                             const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
-    const uint64_t there = s->keys;
+    const int exponents = LINATTN__IS_EXP(s->params->map);
     uint64_t key, first, end;
-    size_t count, column;
-    linattn__span left = *s;
+    size_t count, column, t;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -4877,18 +4917,21 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     end = la_left_keys(s, i, &first);
     column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
     key = end - (band->left * LINATTN__BAND - column);
-    left.k_token = s->d;
-    left.n = LINATTN__BAND;
     for (; key < end; key += count, column += count) {
-        const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
-        int masked = 1;
-        count = LA_BLOCK < 16 ? LA_BLOCK : 16;
-        if (key < there) {
-            if (count > there - key) count = (size_t)(there - key);
-            left.k = b->keys + (at - row) * s->d;
-            count = la_alike(&left, row, count, &masked);
+        const size_t at = la_kept(s, key);
+        /* exponents follow the keys that are seen, and no others */
+        const int unseen = exponents && key < first;
+        int masked;
+        count = la_kept_alike(s, b, key, unseen ? first : end, &masked);
+        if (masked || unseen)
+            la_clear_columns(sum, column, count);
+        else
+            la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
+        for (t = 0; t < count; t++) {
+            const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
+            if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            la_put_values(s, b, v, column + t);
         }
-        la_put_left(s, sum, b, key, count, column, first, masked);
     }
 }
 
@@ -4949,22 +4992,98 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     la_query(&x);
 }
 
-/* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
-   are known, so far that these would be lost? */
-static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, const la_chunk *c,
-                      const float *key)
+/* Has one of columns [column, end) of feature f an exponent of `least` or more, in the units of
+   what they hold? */
+static int la_upheld(const linattn__span *sum, size_t f, size_t column, size_t end, float least)
 {
-    size_t f;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = la_lanes_left(c->f1, f);
-        la_vec near = la_load(b->exponents + f), e;
-        if (key)
-            near = la_max(near, la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params));
-        e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
-        near = la_max(la_set1(LINATTN__LOWEST), near);
-        if (la_any(la_gt(e, la_add(near, la_set1(32.0f))))) return 1;
+    const float *const row = sum->s + (sum->dv + 15) / 16 * 16 * sum->m + f * 16;
+    const float bound = 0.725f * linattn__pow2((int)least); /* p is .7 to 1.42: if in doubt, no */
+    while (end > column) {
+        end--;
+        if (row[end / 16 * 16 * sum->m + end % 16] > bound) return 1;
     }
     return 0;
+}
+
+/* Are the exponents of a chunk what they were if none but the keys that are seen had come: that of
+   the middle, or the level of one of them? `key` is the token's own if it has one, columns
+   [column, end) are those of the others. A wrong no costs time only. */
+static LINATTN__NOINLINE int la_current(const linattn__span *sum, const linattn__band_parts *b,
+                                        const la_chunk *c, const float *key, size_t column,
+                                        size_t end)
+{
+    size_t f, i;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = la_lanes_left(c->f1, f);
+        const la_vec e = la_load(sum->e + f), middle = la_load(b->exponents + f);
+        la_vec n = la_set1(LINATTN__LOWEST), least;
+        la_mask below;
+        float lost[LA_W];
+        if (key) n = la_max(la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params), n);
+        least = la_max(la_add(middle, la_set1(LINATTN__HEADROOM + 1.0f)),
+                       la_sub(e, la_set1(LINATTN__LEVEL - LINATTN__HEADROOM - 1.0f)));
+        below = la_gt(la_select(la_eq(e, middle), la_set1(-LINATTN__INF), least), n);
+        if (!la_any(below)) continue;
+        least = la_sub(la_sub(least, e), la_set1(LINATTN__BIAS));
+        la_store(lost, la_select(below, least, la_set1(1.0f)));
+        for (i = 0; i < LA_W; i++)
+            if (lost[i] < 0.0f && !la_upheld(sum, f + i, column, end, lost[i])) return 0;
+    }
+    return 1;
+}
+
+/* Kept tokens [key, end) become columns of a chunk's features. */
+static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span *sum,
+                                          const linattn__band_parts *b, const la_chunk *c,
+                                          uint64_t key, uint64_t end, size_t column)
+{
+    size_t count;
+    for (; key < end; key += count, column += count) {
+        int masked;
+        count = la_kept_alike(s, b, key, end, &masked);
+        if (!masked)
+            la_append(sum, b->keys + la_kept(s, key) * s->d, s->d, count, c->f0, c->f1, column);
+    }
+}
+
+/* Features of a chunk afresh: the middle, and the columns of the keys before token i that it sees.
+ */
+LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, linattn__span *sum,
+                                                      const linattn__band_parts *b,
+                                                      const la_chunk *c, uint64_t i)
+{
+    const linattn__span from = la_part(s, b->spare);
+    const size_t rows = c->f1 - c->f0, column = la_first_column(s, i);
+    const size_t left = s->band->left * LINATTN__BAND, own = column > left ? column : left;
+    uint64_t first, end = la_left_keys(s, i, &first);
+    size_t u;
+    la_part_middle(s, b, b->spare, i);
+    la_copy(sum->z + c->f0, from.z + c->f0, rows);
+    la_copy(sum->e + c->f0, from.e + c->f0, rows);
+    for (u = 0; u < s->dv; u += 16)
+        la_copy(sum->s + u * s->m + c->f0 * 16, from.s + u * s->m + c->f0 * 16, rows * 16);
+    la_put_kept(s, sum, b, c, first, end, column);
+    la_put_kept(s, sum, b, c, i - i % LINATTN__BAND + (own - left), i, own);
+}
+
+/* Makes the exponents of a chunk those that token t of a block at token i of all has, and returns
+   the end of the tokens that leave them so. */
+static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__span *sum,
+                                               const linattn__band_parts *b, const la_chunk *c,
+                                               uint64_t i, int keys)
+{
+    const float *key = keys ? c->k.at + c->t * c->k.row : NULL;
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)((i + c->t) % LINATTN__BAND);
+    size_t t = c->t + 1;
+    if (!la_current(sum, b, c, key, la_first_column(s, i + c->t), own))
+        la_afresh(s, sum, b, c, i + c->t);
+    if (keys) la_settle(sum, c->f0, c->f1, key);
+    for (; t < c->count; t++) {
+        if (keys) key += c->k.row;
+        if (!la_current(sum, b, c, key, 0, 0)) break;
+        if (keys && la_moves(sum, c->f0, c->f1, key)) break;
+    }
+    return t;
 }
 
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
@@ -5032,8 +5151,8 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, s
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            float *scores, int *is_apart, size_t t0, size_t count,
-                                            size_t g0, size_t heads, int keys)
+                                            float *scores, size_t t0, size_t count, size_t g0,
+                                            size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -5045,7 +5164,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
-    size_t wide = s->band->columns - column, g, t;
+    size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
     a.span = sum;
     a.k = a.v = a.q_in = a.k_in = NULL;
@@ -5072,10 +5191,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
-            if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
-            for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
-                is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+            if (g0 == 0 && LINATTN__IS_EXP(p->map)) c.end = la_band_settle(s, sum, b, &c, i, keys);
             if (keys) la_put_columns(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
                 (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
@@ -5109,11 +5225,9 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = columns;
 }
 
-/* `count` tokens of one kind are kept, with their values where scores meet them. apart: those that
-   will be read out by band_apart. */
+/* `count` tokens of one kind are kept, with their values where scores meet them. */
 static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
-                                           size_t t0, size_t count, size_t own, int masked,
-                                           int *is_apart)
+                                           size_t t0, size_t count, size_t own, int masked)
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
     const size_t at = la_kept(s, s->seen + t0);
@@ -5121,7 +5235,6 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        is_apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
@@ -5141,7 +5254,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
 /* They query, and their keys become columns unless `masked`. */
 static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, size_t t0, size_t count,
-                                            int masked, int *is_apart)
+                                            int masked)
 {
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     la_scratch w;
@@ -5153,7 +5266,7 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
 #endif
     for (g = 0; g < s->group; g += chunk) {
         const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-        la_band_block(s, sum, b, &w, scores, is_apart, t0, count, g, heads, g == 0 && !masked);
+        la_band_block(s, sum, b, &w, scores, t0, count, g, heads, g == 0 && !masked);
     }
 }
 
@@ -5162,18 +5275,17 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
                            size_t t0, size_t count, int masked)
 {
     const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
-    int is_apart[LA_BLOCK];
     size_t t;
-    la_band_keep(s, b, t0, count, own, masked, is_apart);
-    if (!la_always_apart(s->params)) {
-        if (masked) la_clear_columns(sum, own, count);
-        if (t0 >= s->lag)
-            la_band_query(s, sum, b, t0, count, masked, is_apart);
-        else if (!masked)
-            la_append(sum, s->k + t0 * s->k_token, s->k_token, count, own);
+    la_band_keep(s, b, t0, count, own, masked);
+    if (la_always_apart(s->params)) {
+        for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t);
+        return;
     }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (is_apart[t]) la_band_apart(s, b, t0 + t);
+    if (masked) la_clear_columns(sum, own, count);
+    if (t0 >= s->lag)
+        la_band_query(s, sum, b, t0, count, masked);
+    else if (!masked)
+        la_append(sum, s->k + t0 * s->k_token, s->k_token, count, 0, s->m, own);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -6544,6 +6656,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add_kept
 #undef la_add_key
 #undef la_adjust
+#undef la_afresh
 #undef la_alike
 #undef la_all_finite
 #undef la_always_apart
@@ -6559,6 +6672,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_mask
 #undef la_band_query
 #undef la_band_run
+#undef la_band_settle
 #undef la_band_tokens
 #undef la_bits
 #undef la_block
@@ -6578,6 +6692,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_column
 #undef la_columns
 #undef la_copy
+#undef la_current
 #undef la_dadd
 #undef la_ddiv
 #undef la_denominator
@@ -6642,6 +6757,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_invert
 #undef la_iterate
 #undef la_kept
+#undef la_kept_alike
 #undef la_key_exponent
 #undef la_key_rows
 #undef la_keys
@@ -6651,6 +6767,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_ldexp
 #undef la_le
 #undef la_left_keys
+#undef la_level
 #undef la_lists
 #undef la_load
 #undef la_load_columns
@@ -6708,7 +6825,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
-#undef la_put_left
+#undef la_put_kept
 #undef la_put_values
 #undef la_query
 #undef la_query_block
@@ -6717,6 +6834,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_read_tiles
 #undef la_recurrent
 #undef la_reduce
+#undef la_rescale
 #undef la_rescale_row
 #undef la_residual
 #undef la_rows
@@ -6833,7 +6951,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tiny
 #undef la_token
 #undef la_tokens
-#undef la_too_far
 #undef la_trace
 #undef la_transpose
 #undef la_turn
@@ -6847,6 +6964,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_update_block
 #undef la_update_columns
 #undef la_update_run
+#undef la_upheld
 #undef la_values
 #undef la_visible
 #undef la_weigh
