@@ -162,6 +162,7 @@
 #define la_load_columns LA_NAME(load_columns)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
+#define la_map_columns LA_NAME(map_columns)
 #define la_map_features LA_NAME(map_features)
 #define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
@@ -4720,6 +4721,13 @@ LINATTN__INLINE void la_fill(float *to, size_t count, float value)
     for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
 }
 
+LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; n - i >= LA_W; i += LA_W) la_store(to + i, la_load(from + i));
+    if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
+}
+
 static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
@@ -4745,8 +4753,13 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         return;
     }
     slot += (size_t)(i / LINATTN__BAND % band->middle) * band->part_floats;
-    for (at = 0; at < band->part_floats; at += LA_W) la_store(part + at, la_load(slot + at));
-    la_part_add(s, part, b->prefix);
+    if (LINATTN__IS_EXP(s->params->map) || LINATTN__IS_SIGNED(s->params->map)) {
+        la_copy(part, slot, band->part_floats);
+        la_part_add(s, part, b->prefix);
+        return;
+    }
+    for (at = 0; at < band->part_floats; at += LA_W)
+        la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
 
 /* Where token i, counted from the first of all, is kept. */
@@ -4778,24 +4791,32 @@ static size_t la_first_column(const linattn__span *s, uint64_t i)
     return left;
 }
 
+/* phi(k) of the run's tokens for a vector of features. */
+LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
+                                    int lanes)
+{
+    const linattn__params local = *sum->params, *p = &local; /* which no store can change */
+    const la_vec e = la_key_exponent(la_load(sum->e + f));
+    const float *from = c->k.at + c->t * c->k.row + (f - c->f0);
+    const size_t row = c->k.row;
+    size_t t;
+    for (t = c->t; t < c->end; t++, from += row) {
+        la_vec phi = la_phi_key(p, from, lanes, e, p->map);
+        if (LINATTN__IS_EXP(p->map))
+            phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
+        la_store(k + t * LA_ROW + (f - c->f0), phi);
+    }
+}
+
 /* phi(k) of the run's tokens, which are in k from now on, become columns, that of token 0 being
    `column`. */
 static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
                                              size_t column)
 {
-    const linattn__params *p = sum->params;
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
     size_t t, f, i;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = la_lanes_left(c->f1, f);
-        const la_vec e = la_key_exponent(la_load(sum->e + f));
-        for (t = c->t; t < c->end; t++) {
-            la_vec phi = la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map);
-            if (LINATTN__IS_EXP(p->map))
-                phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
-            la_store(k + t * LA_ROW + (f - c->f0), phi);
-        }
-    }
+    for (f = c->f0; c->f1 - f >= LA_W; f += LA_W) la_map_columns(sum, k, c, f, LA_W);
+    if (f < c->f1) la_map_columns(sum, k, c, f, (int)(c->f1 - f));
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
         const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
@@ -4846,22 +4867,17 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 
 LINATTN__INLINE int la_all_finite(const float *v, size_t n)
 {
-    la_vec sum = la_zero();
+    la_vec sum = la_zero(), x;
     size_t c;
-    for (c = 0; c < n; c += LA_W) {
-        const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+    for (c = 0; n - c >= LA_W; c += LA_W) {
+        x = la_load(v + c);
         sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
     }
-    return !la_any(la_unordered(sum));
-}
-
-LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i += LA_W) {
-        const int lanes = la_lanes_left(n, i);
-        la_store_part(to + i, la_load_part(from + i, lanes), lanes);
+    if (c < n) {
+        x = la_load_part(v + c, (int)(n - c));
+        sum = la_add(sum, la_sub(x, x));
     }
+    return !la_any(la_unordered(sum));
 }
 
 /* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
@@ -4869,10 +4885,14 @@ LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
 LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
                                    const float *v, size_t column)
 {
+    float *const to = b->panels + column * 16;
+    const size_t panel = s->band->columns * 16, dv = s->dv;
     size_t c;
-    for (c = 0; c < s->dv; c += LA_W)
-        la_store(b->panels + (c / 16 * s->band->columns + column) * 16 + c % 16,
-                 v ? la_load_part(v + c, la_lanes_left(s->dv, c)) : la_zero());
+    for (c = 0; v && dv - c >= LA_W; c += LA_W)
+        la_store(to + c / 16 * panel + c % 16, la_load(v + c));
+    for (; c < dv; c += LA_W)
+        la_store(to + c / 16 * panel + c % 16,
+                 v ? la_load_part(v + c, la_lanes_left(dv, c)) : la_zero());
 }
 
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
@@ -4965,8 +4985,10 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
     at = (size_t)(i / LINATTN__BAND % band->middle);
     la_part_clear(s, b->slots + at * part);
     la_add_kept(s, b, b->slots + at * part, i, i + LINATTN__BAND);
-    la_part_add(s, b->prefix, b->slots + at * part);
-    if (at + 1 < band->middle) return;
+    if (at + 1 < band->middle) {
+        la_part_add(s, b->prefix, b->slots + at * part);
+        return;
+    }
     for (; at > 0; at--) la_part_add(s, b->slots + (at - 1) * part, b->slots + at * part);
     la_part_clear(s, b->prefix);
 }
@@ -5210,14 +5232,15 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
     sum->column_end = s->dv;
-    a.begin = 0;
-    a.end = count;
-    a.f0 = la_first_column(s, i);
-    a.f1 = own + count;
-    a.q = scores + a.f0;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
-    la_read_tiles(&a);
+    for (a.begin = 0; a.begin < count; a.begin = a.end) { /* few tokens see few keys in vain */
+        a.end = count - a.begin < 2 * LA_QUERY_FEW ? count : a.begin + LA_QUERY_FEW;
+        a.f0 = la_first_column(s, i + a.begin);
+        a.f1 = own + a.end;
+        a.q = scores + a.f0;
+        la_read_tiles(&a);
+    }
     sum->s = sums;
     sum->m = m;
     for (g = 0; g < heads; g++)
@@ -5225,7 +5248,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = columns;
 }
 
-/* `count` tokens of one kind are kept, with their values where scores meet them. */
+/* `count` tokens of one kind are kept, with their values where scores meet them: all finite, or of
+   one token alone. */
 static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
                                            size_t t0, size_t count, size_t own, int masked)
 {
@@ -5245,7 +5269,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {
             la_copy(value, v, s->dv);
-            if (!la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            if (count == 1 && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
         }
         if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
@@ -6773,6 +6797,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_load_columns
 #undef la_load_part
 #undef la_map
+#undef la_map_columns
 #undef la_map_features
 #undef la_map_pairs
 #undef la_map_softmax
