@@ -4902,8 +4902,8 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
     return p->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(p->map);
 }
 
-/* How many of the tokens from `key` on that are kept, before `end` and at most 16, are all masked or
-   absent, or all not. */
+/* How many of the tokens from `key` on that are kept, before `end` and at most 16, are all masked
+   or absent, or all not. */
 static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const linattn__band_parts *b,
                                               uint64_t key, uint64_t end, int *masked)
 {
