@@ -2632,6 +2632,8 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("soft_cap goes with exact attention alone"),
         LINATTN__WHY("alibi_slopes goes with exact attention alone"),
     };
+#undef LINATTN__KEY_MIN
+#undef LINATTN__LEVEL
 #undef LINATTN__WHY
     linattn__shape s;
 #if LINATTN__HAS_EXACT
@@ -5361,8 +5363,14 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
      columns gives both the sum and the scores.
    The middle needs no subtraction either: sub-blocks come in rounds of `middle`, slot i holds the
    sum of sub-blocks i and above of the last round, until sub-block i of this round is done and
-   takes it; `prefix` sums this round's. */
+   takes it; `prefix` sums this round's.
+   Exponents of the sum are those of the middle or, where a key that a token sees exceeds these by
+   more than the headroom, a multiple of LEVEL that depends on the largest such key alone: they are
+   made afresh where keys that the window has left behind had raised them. phi(k_j) below KEY_MIN
+   are 0, so that they are whether or not they were rescaled. */
 #define LINATTN__BAND 32
+#define LINATTN__LEVEL 32.0f
+#define LINATTN__KEY_MIN 4.7019774e-38f /* 2^-124 */
 
 typedef struct linattn__band {
     size_t middle, left, ring; /* tokens; sub-blocks: summed, single, and kept as they came */

@@ -45,6 +45,7 @@
 #define la_add_kept LA_NAME(add_kept)
 #define la_add_key LA_NAME(add_key)
 #define la_adjust LA_NAME(adjust)
+#define la_afresh LA_NAME(afresh)
 #define la_alike LA_NAME(alike)
 #define la_all_finite LA_NAME(all_finite)
 #define la_always_apart LA_NAME(always_apart)
@@ -60,6 +61,7 @@
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_query LA_NAME(band_query)
 #define la_band_run LA_NAME(band_run)
+#define la_band_settle LA_NAME(band_settle)
 #define la_band_tokens LA_NAME(band_tokens)
 #define la_bits LA_NAME(bits)
 #define la_block LA_NAME(block)
@@ -79,6 +81,7 @@
 #define la_column LA_NAME(column)
 #define la_columns LA_NAME(columns)
 #define la_copy LA_NAME(copy)
+#define la_current LA_NAME(current)
 #define la_dadd LA_NAME(dadd)
 #define la_ddiv LA_NAME(ddiv)
 #define la_denominator LA_NAME(denominator)
@@ -143,6 +146,7 @@
 #define la_invert LA_NAME(invert)
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
+#define la_kept_alike LA_NAME(kept_alike)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
@@ -152,11 +156,13 @@
 #define la_ldexp LA_NAME(ldexp)
 #define la_le LA_NAME(le)
 #define la_left_keys LA_NAME(left_keys)
+#define la_level LA_NAME(level)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
 #define la_load_columns LA_NAME(load_columns)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
+#define la_map_columns LA_NAME(map_columns)
 #define la_map_features LA_NAME(map_features)
 #define la_map_pairs LA_NAME(map_pairs)
 #define la_map_softmax LA_NAME(map_softmax)
@@ -209,7 +215,7 @@
 #define la_project_tokens LA_NAME(project_tokens)
 #define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
-#define la_put_left LA_NAME(put_left)
+#define la_put_kept LA_NAME(put_kept)
 #define la_put_values LA_NAME(put_values)
 #define la_query LA_NAME(query)
 #define la_query_block LA_NAME(query_block)
@@ -218,6 +224,7 @@
 #define la_read_tiles LA_NAME(read_tiles)
 #define la_recurrent LA_NAME(recurrent)
 #define la_reduce LA_NAME(reduce)
+#define la_rescale LA_NAME(rescale)
 #define la_rescale_row LA_NAME(rescale_row)
 #define la_residual LA_NAME(residual)
 #define la_rows LA_NAME(rows)
@@ -342,7 +349,6 @@
 #define la_tiny LA_NAME(tiny)
 #define la_token LA_NAME(token)
 #define la_tokens LA_NAME(tokens)
-#define la_too_far LA_NAME(too_far)
 #define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
@@ -356,6 +362,7 @@
 #define la_update_block LA_NAME(update_block)
 #define la_update_columns LA_NAME(update_columns)
 #define la_update_run LA_NAME(update_run)
+#define la_upheld LA_NAME(upheld)
 #define la_values LA_NAME(values)
 #define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
@@ -2208,10 +2215,27 @@ LINATTN__INLINE void la_rescale_row(const linattn__span *s, size_t f, float from
     for (c = s->column_begin; c < s->column_end; c += 16) {
         float *const row = s->s + c * s->m + f * 16;
         for (i = 0; i < 16; i++) row[i] = linattn__rescale(row[i], factor);
+#if LINATTN__HAS_WINDOW
+        for (i = 0; c >= s->dv && i < 16; i++)
+            if (row[i] < LINATTN__KEY_MIN) row[i] = 0.0f;
+#endif
     }
 }
 
-static void la_settle(const linattn__span *s, size_t f0, size_t f1, const float *key)
+#if LINATTN__HAS_WINDOW
+/* The exponents of S with single keys beside it move in steps, to the least of them that leaves n
+   within the headroom: so they depend on the largest n alone, and not on which key came first. */
+LINATTN__INLINE la_vec la_level(la_vec n)
+{
+    const la_vec magic = la_set1(12582912.0f);
+    const la_vec steps = la_fma(n, la_set1(1.0f / LINATTN__LEVEL),
+                                la_set1(0.5f - (LINATTN__HEADROOM + 0.5f) / LINATTN__LEVEL));
+    return la_mul(la_sub(la_add(steps, magic), magic), la_set1(LINATTN__LEVEL));
+}
+#endif
+
+static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_t f1,
+                                        const float *key)
 {
     size_t f, i;
     for (f = f0; f < f1; f += LA_W) {
@@ -2220,10 +2244,15 @@ static void la_settle(const linattn__span *s, size_t f0, size_t f1, const float 
             la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
         const la_vec e = la_load(s->e + f);
         const la_mask move = la_moving(s->params, x, e);
+        la_vec n;
         float from[LA_W], to[LA_W];
         if (!la_any(move)) continue;
+        n = la_exponent(x, s->params);
+#if LINATTN__HAS_WINDOW
+        if (s->column_end > s->dv) n = la_level(n);
+#endif
         la_store(from, e);
-        la_store(to, la_select(move, la_exponent(x, s->params), e));
+        la_store(to, la_select(move, n, e));
         for (i = 0; i < LA_W; i++)
             if (to[i] > from[i]) la_rescale_row(s, f + i, from[i], to[i]);
         la_store(s->e + f, la_load(to));
@@ -3002,14 +3031,20 @@ static void la_update(const linattn__span *s)
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
-static void la_merge_row(float *dst, const float *src, const float *shrink_dst,
-                         const float *shrink_src, size_t columns)
+/* linattn__rescale for a vector. */
+LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
+{
+    const la_vec y = la_mul(la_mul(x, la_set1(factor[0])), la_set1(factor[1]));
+    return la_flush(y, la_set1(LINATTN__FLT_MIN));
+}
+
+LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shrink_dst,
+                                  const float *shrink_src)
 {
     size_t c;
-    for (c = 0; c < columns; c++) {
-        const float a = linattn__rescale(dst[c], shrink_dst);
-        dst[c] = a + linattn__rescale(src[c], shrink_src);
-    }
+    for (c = 0; c < 16; c += LA_W)
+        la_store(dst + c, la_add(la_rescale(la_load(dst + c), shrink_dst),
+                                 la_rescale(la_load(src + c), shrink_src)));
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
@@ -3035,10 +3070,11 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
         if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
         linattn__two_factors(dst->e[f] - e, shrink_dst);
         linattn__two_factors(src->e[f] - e, shrink_src);
-        la_merge_row(dst->z + f, src->z + f, shrink_dst, shrink_src, 1);
+        dst->z[f] = linattn__rescale(dst->z[f], shrink_dst);
+        dst->z[f] = dst->z[f] + linattn__rescale(src->z[f], shrink_src);
         for (c = 0; c < panels; c++)
             la_merge_row(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
-                         shrink_src, 16);
+                         shrink_src);
         dst->e[f] = e;
     }
 }
@@ -4932,6 +4968,13 @@ LINATTN__INLINE void la_fill(float *to, size_t count, float value)
     for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
 }
 
+LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; n - i >= LA_W; i += LA_W) la_store(to + i, la_load(from + i));
+    if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
+}
+
 static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
@@ -4957,8 +5000,13 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         return;
     }
     slot += (size_t)(i / LINATTN__BAND % band->middle) * band->part_floats;
-    for (at = 0; at < band->part_floats; at += LA_W) la_store(part + at, la_load(slot + at));
-    la_part_add(s, part, b->prefix);
+    if (LINATTN__IS_EXP(s->params->map) || LINATTN__IS_SIGNED(s->params->map)) {
+        la_copy(part, slot, band->part_floats);
+        la_part_add(s, part, b->prefix);
+        return;
+    }
+    for (at = 0; at < band->part_floats; at += LA_W)
+        la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
 
 /* Where token i, counted from the first of all, is kept. */
@@ -4990,21 +5038,32 @@ static size_t la_first_column(const linattn__span *s, uint64_t i)
     return left;
 }
 
+/* phi(k) of the run's tokens for a vector of features. */
+LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
+                                    int lanes)
+{
+    const linattn__params local = *sum->params, *p = &local; /* which no store can change */
+    const la_vec e = la_key_exponent(la_load(sum->e + f));
+    const float *from = c->k.at + c->t * c->k.row + (f - c->f0);
+    const size_t row = c->k.row;
+    size_t t;
+    for (t = c->t; t < c->end; t++, from += row) {
+        la_vec phi = la_phi_key(p, from, lanes, e, p->map);
+        if (LINATTN__IS_EXP(p->map))
+            phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
+        la_store(k + t * LA_ROW + (f - c->f0), phi);
+    }
+}
+
 /* phi(k) of the run's tokens, which are in k from now on, become columns, that of token 0 being
    `column`. */
 static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
                                              size_t column)
 {
-    const linattn__params *p = sum->params;
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
     size_t t, f, i;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = la_lanes_left(c->f1, f);
-        const la_vec e = la_key_exponent(la_load(sum->e + f));
-        for (t = c->t; t < c->end; t++)
-            la_store(k + t * LA_ROW + (f - c->f0),
-                     la_phi_key(p, c->k.at + t * c->k.row + (f - c->f0), lanes, e, p->map));
-    }
+    for (f = c->f0; c->f1 - f >= LA_W; f += LA_W) la_map_columns(sum, k, c, f, LA_W);
+    if (f < c->f1) la_map_columns(sum, k, c, f, (int)(c->f1 - f));
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
         const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
@@ -5033,15 +5092,16 @@ LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t colu
         for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
 }
 
-/* Columns for `count` tokens that are not masked, with no query that looks on. */
+/* Columns of features [f0, f1) for `count` tokens that are not masked, with no query that looks on.
+ */
 static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t k_token,
-                                        size_t count, size_t column)
+                                        size_t count, size_t f0, size_t f1, size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
     float k[LA_BLOCK * LA_ROW];
     la_chunk c;
-    for (c.f0 = 0; c.f0 < sum->m; c.f0 = c.f1) {
-        c.f1 = sum->m - c.f0 < step ? sum->m : c.f0 + step;
+    for (c.f0 = f0; c.f0 < f1; c.f0 = c.f1) {
+        c.f1 = f1 - c.f0 < step ? f1 : c.f0 + step;
         c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
@@ -5054,22 +5114,17 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 
 LINATTN__INLINE int la_all_finite(const float *v, size_t n)
 {
-    la_vec sum = la_zero();
+    la_vec sum = la_zero(), x;
     size_t c;
-    for (c = 0; c < n; c += LA_W) {
-        const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+    for (c = 0; n - c >= LA_W; c += LA_W) {
+        x = la_load(v + c);
         sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
     }
-    return !la_any(la_unordered(sum));
-}
-
-LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i += LA_W) {
-        const int lanes = la_lanes_left(n, i);
-        la_store_part(to + i, la_load_part(from + i, lanes), lanes);
+    if (c < n) {
+        x = la_load_part(v + c, (int)(n - c));
+        sum = la_add(sum, la_sub(x, x));
     }
+    return !la_any(la_unordered(sum));
 }
 
 /* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
@@ -5077,10 +5132,14 @@ LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
 LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
                                    const float *v, size_t column)
 {
+    float *const to = b->panels + column * 16;
+    const size_t panel = s->band->columns * 16, dv = s->dv;
     size_t c;
-    for (c = 0; c < s->dv; c += LA_W)
-        la_store(b->panels + (c / 16 * s->band->columns + column) * 16 + c % 16,
-                 v ? la_load_part(v + c, la_lanes_left(s->dv, c)) : la_zero());
+    for (c = 0; v && dv - c >= LA_W; c += LA_W)
+        la_store(to + c / 16 * panel + c % 16, la_load(v + c));
+    for (; c < dv; c += LA_W)
+        la_store(to + c / 16 * panel + c % 16,
+                 v ? la_load_part(v + c, la_lanes_left(dv, c)) : la_zero());
 }
 
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
@@ -5090,21 +5149,23 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
     return p->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(p->map);
 }
 
-/* Tokens [key, key + count) of the left sub-blocks, all masked or none, become columns. */
-static void la_put_left(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
-                        uint64_t key, size_t count, size_t column, uint64_t first, int masked)
+/* How many of the tokens from `key` on that are kept, before `end` and at most 16, are all masked
+   or absent, or all not. */
+static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const linattn__band_parts *b,
+                                              uint64_t key, uint64_t end, int *masked)
 {
-    const size_t at = la_kept(s, key);
-    size_t t;
-    if (masked)
-        la_clear_columns(sum, column, count);
-    else
-        la_append(sum, b->keys + at * s->d, s->d, count, column);
-    for (t = 0; t < count; t++) {
-        const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
-        if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
-        la_put_values(s, b, v, column + t);
-    }
+    const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
+    const uint64_t there = s->keys;
+    size_t count = LA_BLOCK < 16 ? LA_BLOCK : 16;
+    linattn__span kept = *s;
+    *masked = 1;
+    if (end > there && key < there) end = there;
+    if (count > end - key) count = (size_t)(end - key);
+    if (key >= there) return count;
+    kept.k = b->keys + (at - row) * s->d;
+    kept.k_token = s->d;
+    kept.n = LINATTN__BAND;
+    return la_alike(&kept, row, count, masked);
 }
 
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
@@ -5113,10 +5174,9 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
                                             const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
-    const uint64_t there = s->keys;
+    const int exponents = LINATTN__IS_EXP(s->params->map);
     uint64_t key, first, end;
-    size_t count, column;
-    linattn__span left = *s;
+    size_t count, column, t;
     la_part_middle(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
@@ -5124,18 +5184,21 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     end = la_left_keys(s, i, &first);
     column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
     key = end - (band->left * LINATTN__BAND - column);
-    left.k_token = s->d;
-    left.n = LINATTN__BAND;
     for (; key < end; key += count, column += count) {
-        const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
-        int masked = 1;
-        count = LA_BLOCK < 16 ? LA_BLOCK : 16;
-        if (key < there) {
-            if (count > there - key) count = (size_t)(there - key);
-            left.k = b->keys + (at - row) * s->d;
-            count = la_alike(&left, row, count, &masked);
+        const size_t at = la_kept(s, key);
+        /* exponents follow the keys that are seen, and no others */
+        const int unseen = exponents && key < first;
+        int masked;
+        count = la_kept_alike(s, b, key, unseen ? first : end, &masked);
+        if (masked || unseen)
+            la_clear_columns(sum, column, count);
+        else
+            la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
+        for (t = 0; t < count; t++) {
+            const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
+            if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            la_put_values(s, b, v, column + t);
         }
-        la_put_left(s, sum, b, key, count, column, first, masked);
     }
 }
 
@@ -5169,8 +5232,10 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
     at = (size_t)(i / LINATTN__BAND % band->middle);
     la_part_clear(s, b->slots + at * part);
     la_add_kept(s, b, b->slots + at * part, i, i + LINATTN__BAND);
-    la_part_add(s, b->prefix, b->slots + at * part);
-    if (at + 1 < band->middle) return;
+    if (at + 1 < band->middle) {
+        la_part_add(s, b->prefix, b->slots + at * part);
+        return;
+    }
     for (; at > 0; at--) la_part_add(s, b->slots + (at - 1) * part, b->slots + at * part);
     la_part_clear(s, b->prefix);
 }
@@ -5196,22 +5261,98 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     la_query(&x);
 }
 
-/* Do exponents of the sum exceed those of what token t sees, of which the middle and its own key
-   are known, so far that these would be lost? */
-static int la_too_far(const linattn__span *sum, const linattn__band_parts *b, const la_chunk *c,
-                      const float *key)
+/* Has one of columns [column, end) of feature f an exponent of `least` or more, in the units of
+   what they hold? */
+static int la_upheld(const linattn__span *sum, size_t f, size_t column, size_t end, float least)
 {
-    size_t f;
-    for (f = c->f0; f < c->f1; f += LA_W) {
-        const int lanes = la_lanes_left(c->f1, f);
-        la_vec near = la_load(b->exponents + f), e;
-        if (key)
-            near = la_max(near, la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params));
-        e = la_first(la_load(sum->e + f), la_set1(-LINATTN__INF), lanes);
-        near = la_max(la_set1(LINATTN__LOWEST), near);
-        if (la_any(la_gt(e, la_add(near, la_set1(32.0f))))) return 1;
+    const float *const row = sum->s + (sum->dv + 15) / 16 * 16 * sum->m + f * 16;
+    const float bound = 0.725f * linattn__pow2((int)least); /* p is .7 to 1.42: if in doubt, no */
+    while (end > column) {
+        end--;
+        if (row[end / 16 * 16 * sum->m + end % 16] > bound) return 1;
     }
     return 0;
+}
+
+/* Are the exponents of a chunk what they were if none but the keys that are seen had come: that of
+   the middle, or the level of one of them? `key` is the token's own if it has one, columns
+   [column, end) are those of the others. A wrong no costs time only. */
+static LINATTN__NOINLINE int la_current(const linattn__span *sum, const linattn__band_parts *b,
+                                        const la_chunk *c, const float *key, size_t column,
+                                        size_t end)
+{
+    size_t f, i;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = la_lanes_left(c->f1, f);
+        const la_vec e = la_load(sum->e + f), middle = la_load(b->exponents + f);
+        la_vec n = la_set1(LINATTN__LOWEST), least;
+        la_mask below;
+        float lost[LA_W];
+        if (key) n = la_max(la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params), n);
+        least = la_max(la_add(middle, la_set1(LINATTN__HEADROOM + 1.0f)),
+                       la_sub(e, la_set1(LINATTN__LEVEL - LINATTN__HEADROOM - 1.0f)));
+        below = la_gt(la_select(la_eq(e, middle), la_set1(-LINATTN__INF), least), n);
+        if (!la_any(below)) continue;
+        least = la_sub(la_sub(least, e), la_set1(LINATTN__BIAS));
+        la_store(lost, la_select(below, least, la_set1(1.0f)));
+        for (i = 0; i < LA_W; i++)
+            if (lost[i] < 0.0f && !la_upheld(sum, f + i, column, end, lost[i])) return 0;
+    }
+    return 1;
+}
+
+/* Kept tokens [key, end) become columns of a chunk's features. */
+static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span *sum,
+                                          const linattn__band_parts *b, const la_chunk *c,
+                                          uint64_t key, uint64_t end, size_t column)
+{
+    size_t count;
+    for (; key < end; key += count, column += count) {
+        int masked;
+        count = la_kept_alike(s, b, key, end, &masked);
+        if (!masked)
+            la_append(sum, b->keys + la_kept(s, key) * s->d, s->d, count, c->f0, c->f1, column);
+    }
+}
+
+/* Features of a chunk afresh: the middle, and the columns of the keys before token i that it sees.
+ */
+LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, linattn__span *sum,
+                                                      const linattn__band_parts *b,
+                                                      const la_chunk *c, uint64_t i)
+{
+    const linattn__span from = la_part(s, b->spare);
+    const size_t rows = c->f1 - c->f0, column = la_first_column(s, i);
+    const size_t left = s->band->left * LINATTN__BAND, own = column > left ? column : left;
+    uint64_t first, end = la_left_keys(s, i, &first);
+    size_t u;
+    la_part_middle(s, b, b->spare, i);
+    la_copy(sum->z + c->f0, from.z + c->f0, rows);
+    la_copy(sum->e + c->f0, from.e + c->f0, rows);
+    for (u = 0; u < s->dv; u += 16)
+        la_copy(sum->s + u * s->m + c->f0 * 16, from.s + u * s->m + c->f0 * 16, rows * 16);
+    la_put_kept(s, sum, b, c, first, end, column);
+    la_put_kept(s, sum, b, c, i - i % LINATTN__BAND + (own - left), i, own);
+}
+
+/* Makes the exponents of a chunk those that token t of a block at token i of all has, and returns
+   the end of the tokens that leave them so. */
+static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__span *sum,
+                                               const linattn__band_parts *b, const la_chunk *c,
+                                               uint64_t i, int keys)
+{
+    const float *key = keys ? c->k.at + c->t * c->k.row : NULL;
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)((i + c->t) % LINATTN__BAND);
+    size_t t = c->t + 1;
+    if (!la_current(sum, b, c, key, la_first_column(s, i + c->t), own))
+        la_afresh(s, sum, b, c, i + c->t);
+    if (keys) la_settle(sum, c->f0, c->f1, key);
+    for (; t < c->count; t++) {
+        if (keys) key += c->k.row;
+        if (!la_current(sum, b, c, key, 0, 0)) break;
+        if (keys && la_moves(sum, c->f0, c->f1, key)) break;
+    }
+    return t;
 }
 
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
@@ -5279,8 +5420,8 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, s
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, la_scratch *w,
-                                            float *scores, int *is_apart, size_t t0, size_t count,
-                                            size_t g0, size_t heads, int keys)
+                                            float *scores, size_t t0, size_t count, size_t g0,
+                                            size_t heads, int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -5292,7 +5433,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
-    size_t wide = s->band->columns - column, g, t;
+    size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
     a.span = sum;
     a.k = a.v = a.q_in = a.k_in = NULL;
@@ -5319,10 +5460,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
-            if (keys && LINATTN__IS_EXP(p->map)) c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            /* judged once, where the tokens' keys are at hand, for the query heads of all blocks */
-            for (t = c.t; g0 == 0 && t < c.end && LINATTN__IS_EXP(p->map); t++)
-                is_apart[t] |= la_too_far(sum, b, &c, keys ? c.k.at + t * c.k.row : NULL);
+            if (g0 == 0 && LINATTN__IS_EXP(p->map)) c.end = la_band_settle(s, sum, b, &c, i, keys);
             if (keys) la_put_columns(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
                 (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
@@ -5341,14 +5479,15 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
     sum->column_end = s->dv;
-    a.begin = 0;
-    a.end = count;
-    a.f0 = la_first_column(s, i);
-    a.f1 = own + count;
-    a.q = scores + a.f0;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
-    la_read_tiles(&a);
+    for (a.begin = 0; a.begin < count; a.begin = a.end) { /* few tokens see few keys in vain */
+        a.end = count - a.begin < 2 * LA_QUERY_FEW ? count : a.begin + LA_QUERY_FEW;
+        a.f0 = la_first_column(s, i + a.begin);
+        a.f1 = own + a.end;
+        a.q = scores + a.f0;
+        la_read_tiles(&a);
+    }
     sum->s = sums;
     sum->m = m;
     for (g = 0; g < heads; g++)
@@ -5356,11 +5495,10 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = columns;
 }
 
-/* `count` tokens of one kind are kept, with their values where scores meet them. apart: those that
-   will be read out by band_apart. */
+/* `count` tokens of one kind are kept, with their values where scores meet them: all finite, or of
+   one token alone. */
 static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
-                                           size_t t0, size_t count, size_t own, int masked,
-                                           int *is_apart)
+                                           size_t t0, size_t count, size_t own, int masked)
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
     const size_t at = la_kept(s, s->seen + t0);
@@ -5368,7 +5506,6 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        is_apart[t] = apart;
         if (absent) {
             if (!apart) la_put_values(s, b, NULL, own + t);
             continue;
@@ -5379,7 +5516,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {
             la_copy(value, v, s->dv);
-            if (!la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            if (count == 1 && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
         }
         if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
@@ -5388,7 +5525,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
 /* They query, and their keys become columns unless `masked`. */
 static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, size_t t0, size_t count,
-                                            int masked, int *is_apart)
+                                            int masked)
 {
     const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
     la_scratch w;
@@ -5400,7 +5537,7 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
 #endif
     for (g = 0; g < s->group; g += chunk) {
         const size_t heads = s->group - g < chunk ? s->group - g : chunk;
-        la_band_block(s, sum, b, &w, scores, is_apart, t0, count, g, heads, g == 0 && !masked);
+        la_band_block(s, sum, b, &w, scores, t0, count, g, heads, g == 0 && !masked);
     }
 }
 
@@ -5409,18 +5546,17 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
                            size_t t0, size_t count, int masked)
 {
     const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
-    int is_apart[LA_BLOCK];
     size_t t;
-    la_band_keep(s, b, t0, count, own, masked, is_apart);
-    if (!la_always_apart(s->params)) {
-        if (masked) la_clear_columns(sum, own, count);
-        if (t0 >= s->lag)
-            la_band_query(s, sum, b, t0, count, masked, is_apart);
-        else if (!masked)
-            la_append(sum, s->k + t0 * s->k_token, s->k_token, count, own);
+    la_band_keep(s, b, t0, count, own, masked);
+    if (la_always_apart(s->params)) {
+        for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t);
+        return;
     }
-    for (t = 0; t < count && t0 >= s->lag; t++)
-        if (is_apart[t]) la_band_apart(s, b, t0 + t);
+    if (masked) la_clear_columns(sum, own, count);
+    if (t0 >= s->lag)
+        la_band_query(s, sum, b, t0, count, masked);
+    else if (!masked)
+        la_append(sum, s->k + t0 * s->k_token, s->k_token, count, 0, s->m, own);
 }
 
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
@@ -6791,6 +6927,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add_kept
 #undef la_add_key
 #undef la_adjust
+#undef la_afresh
 #undef la_alike
 #undef la_all_finite
 #undef la_always_apart
@@ -6806,6 +6943,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_mask
 #undef la_band_query
 #undef la_band_run
+#undef la_band_settle
 #undef la_band_tokens
 #undef la_bits
 #undef la_block
@@ -6825,6 +6963,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_column
 #undef la_columns
 #undef la_copy
+#undef la_current
 #undef la_dadd
 #undef la_ddiv
 #undef la_denominator
@@ -6889,6 +7028,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_invert
 #undef la_iterate
 #undef la_kept
+#undef la_kept_alike
 #undef la_key_exponent
 #undef la_key_rows
 #undef la_keys
@@ -6898,11 +7038,13 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_ldexp
 #undef la_le
 #undef la_left_keys
+#undef la_level
 #undef la_lists
 #undef la_load
 #undef la_load_columns
 #undef la_load_part
 #undef la_map
+#undef la_map_columns
 #undef la_map_features
 #undef la_map_pairs
 #undef la_map_softmax
@@ -6955,7 +7097,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_project_tokens
 #undef la_projection
 #undef la_put_columns
-#undef la_put_left
+#undef la_put_kept
 #undef la_put_values
 #undef la_query
 #undef la_query_block
@@ -6964,6 +7106,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_read_tiles
 #undef la_recurrent
 #undef la_reduce
+#undef la_rescale
 #undef la_rescale_row
 #undef la_residual
 #undef la_rows
@@ -7088,7 +7231,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tiny
 #undef la_token
 #undef la_tokens
-#undef la_too_far
 #undef la_trace
 #undef la_transpose
 #undef la_turn
@@ -7102,6 +7244,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_update_block
 #undef la_update_columns
 #undef la_update_run
+#undef la_upheld
 #undef la_values
 #undef la_visible
 #undef la_weigh
