@@ -732,6 +732,21 @@ static void nan_stays_in_its_head(void **state)
     }
 }
 
+/* Scores that are all infinite have no softmax. */
+static void infinite_queries_make_nan(void **state)
+{
+    (void)state;
+    rng r = {17};
+    linattn_config config = {.dim_key = 9, .dim_value = 21, .scale = 3.0f, .landmarks = 16};
+    problem p = problem_new(config, 1, 2, &r, 1);
+    p.q[8] = -test_infinity;
+    p.k[8] = 0.75f;
+    p.k[9 + 8] = 0.5f;
+    const float *out = run(&p);
+    for (size_t i = 0; i < 21; i++)
+        check(float_is_nan(out[i]), "element %zu is %g", i, (double)out[i]);
+}
+
 /* ---- Statuses ------------------------------------------------------------------------------- */
 
 enum { TOKENS = 9 };
