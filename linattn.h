@@ -3305,13 +3305,13 @@ static void linattn__cut(linattn__span *s, size_t t, size_t count)
 {
     const size_t queries = t < s->lag ? 0 : t - s->lag;
     s->n = count;
-    s->seen += t;
     s->lag = t < s->lag ? s->lag - t : 0;
     if (s->q) {
         s->q = LINATTN__ON(s, s->q, queries * s->q_token, Q);
         s->out += queries * s->out_token;
     }
-    if (s->k) {
+    if (s->k) { /* queries alone all see the same keys */
+        s->seen += t;
         s->k = LINATTN__ON(s, s->k, t * s->k_token, K);
         s->v = LINATTN__ON(s, s->v, t * s->v_token, V);
     }
@@ -3547,7 +3547,6 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
         linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
         if (t0 == t1) continue;
         linattn__cut(&s, t0, t1 - t0);
-        s.seen = w->span.seen; /* by every query */
         w->kernel(&s);
     }
 }
