@@ -673,7 +673,7 @@ static void nan_stays_in_its_head(void **state)
 }
 
 /* A NaN query makes its own row NaN and no other. (Under the normaliser feature, features that no
-   key has, as relu may leave them, count for nothing, whatever the query is.) */
+   key has, as relu and elu1 may leave them, count for nothing, whatever the query is.) */
 static void nan_query_law(const problem *p, rng *r)
 {
     const linattn_config *c = &p->config;
