@@ -5693,17 +5693,17 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
    the hyperbolic form with the other sign. Behind the features 0: what lies there is multiplied. */
 static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
 {
-    size_t f, c;
-    for (f = f0; f < f1 || (f - f0) % 16 != 0; f++) {
-        const float *row = s->shared + f % s->rows * s->d;
-        float *const to = s->panels + (f - f0) / 16 * 16 * (c1 - c0) + (f - f0) % 16;
-        for (c = c0; c < c1; c++) {
-            float x = la_tiny(row[c]);
-            if (f >= s->rows) x = 0.0f - x;
-            if (f >= f1) x = 0.0f;
-            to[(c - c0) * 16] = x;
-        }
-    }
+    float *to = s->panels;
+    size_t f, c, i;
+    for (f = f0; f < f1; f += 16)
+        for (c = c0; c < c1; c++, to += 16)
+            for (i = f; i < f + 16; i++) {
+                const size_t row = i < s->rows ? i : i - s->rows;
+                float x = 0.0f;
+                if (i < f1) x = la_tiny(s->shared[row * s->d + c]);
+                if (i >= s->rows) x = 0.0f - x;
+                to[i - f] = x;
+            }
 }
 
 /* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
@@ -7262,6 +7262,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_ACCUMULATORS
 #undef LA_ALL
 #undef LA_BEFORE
+#undef LA_BEGUN
 #undef LA_BLOCK
 #undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TOKENS

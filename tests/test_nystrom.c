@@ -896,6 +896,7 @@ int main(void)
         TEST(singular_landmarks),
         TEST(huge_scores),
         TEST(nan_stays_in_its_head),
+        TEST(infinite_queries_make_nan),
         TEST(bad_arguments),
         TEST(no_queries),
         TEST(workspace_sizes),
