@@ -41,7 +41,7 @@
    LIMITS
    - float32; queries, keys, values and gates may be f16 or bf16, too. Little or big endian, but a
      state moves only between machines of one byte order.
-   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.
+   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.25.
      With operands of 16 bits (but for exact attention and nystrom) 17 more, 5 more in a build of
      scalar code alone.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
