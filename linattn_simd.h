@@ -5114,15 +5114,11 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 
 LINATTN__INLINE int la_all_finite(const float *v, size_t n)
 {
-    la_vec sum = la_zero(), x;
+    la_vec sum = la_zero();
     size_t c;
-    for (c = 0; n - c >= LA_W; c += LA_W) {
-        x = la_load(v + c);
+    for (c = 0; c < n; c += LA_W) {
+        const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
         sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
-    }
-    if (c < n) {
-        x = la_load_part(v + c, (int)(n - c));
-        sum = la_add(sum, la_sub(x, x));
     }
     return !la_any(la_unordered(sum));
 }
@@ -5187,8 +5183,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     for (; key < end; key += count, column += count) {
         const size_t at = la_kept(s, key);
         /* exponents follow the keys that are seen, and no others */
-        const int unseen = exponents && key < first;
-        int masked;
+        int masked, unseen = exponents && key < first;
         count = la_kept_alike(s, b, key, unseen ? first : end, &masked);
         if (masked || unseen)
             la_clear_columns(sum, column, count);
