@@ -114,6 +114,7 @@ void _mm512_storeu_ps(void *, __m512), _mm512_mask_storeu_ps(void *, __mmask16, 
 __mmask16 _mm512_cmp_ps_mask(__m512, __m512, const int);
 
 __m256d _mm512_extractf64x4_pd(__m512d, int);
+__m512d _mm512_max_pd(__m512d, __m512d);
 __m512d _mm512_set1_pd(double), _mm512_loadu_pd(const void *), _mm512_cvtps_pd(__m256);
 __m512d _mm512_castps_pd(__m512), _mm512_castsi512_pd(__m512i);
 __m512d _mm512_add_pd(__m512d, __m512d), _mm512_sub_pd(__m512d, __m512d);
