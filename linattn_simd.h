@@ -392,8 +392,7 @@
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
-   la_sums16(a, count)    lane i: the sum of the 16 floats at a + 16 i by the same tree, of count
-                          such rows, at least 1; any numbers in lanes beyond
+   la_sums16(a, count)    optional, with LA_SUMS16: see there
    la_transpose(a)        LA_W vectors as a square matrix, transposed in place
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
@@ -545,11 +544,6 @@ LINATTN__INLINE float la_sum16(const float *a)
     for (i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
     for (i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
     return (s[0] + s[2]) + (s[1] + s[3]);
-}
-LINATTN__INLINE float la_sums16(const float *a, size_t count)
-{
-    (void)count;
-    return la_sum16(a);
 }
 LINATTN__INLINE float la_max16(const float *a)
 {
@@ -730,6 +724,7 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
+#define LA_SUMS16 /* a tenth of causal's time at (16,16) */
 LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
 {
     la_vec b[16], x, y;
@@ -960,31 +955,6 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
-LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
-{
-    la_vec b[8], x, y;
-    size_t i, t;
-    LINATTN__UNROLL for (i = 0; i < 8; i++)
-    {
-        t = i / 2 + i % 2 * 4; /* as above */
-        if (t >= count) t = count - 1;
-        b[i] = la_add(la_load(a + 16 * t), la_load(a + 16 * t + 8));
-    }
-    LINATTN__UNROLL for (i = 0; i < 4; i++)
-    {
-        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
-        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
-        b[i] = la_add(x, y);
-    }
-    LINATTN__UNROLL for (i = 0; i < 2; i++)
-    {
-        const __m256d c = _mm256_castps_pd(b[2 * i]), d = _mm256_castps_pd(b[2 * i + 1]);
-        x = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
-        y = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
-        b[i] = la_add(x, y);
-    }
-    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
-}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], a[1]);
@@ -1142,23 +1112,6 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const float32x2_t c = LA_OP(vget_low_f32(b), +, vget_high_f32(b), vadd_f32);
     return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
-LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
-{
-    la_vec b[4];
-    size_t i;
-    LINATTN__UNROLL for (i = 0; i < 4; i++)
-    {
-        const float *const x = a + 16 * (i < count ? i : count - 1);
-        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
-    }
-    LINATTN__UNROLL for (i = 0; i < 4; i += 2)
-    {
-        const la_vec c = vcombine_f32(vget_low_f32(b[i]), vget_low_f32(b[i + 1]));
-        const la_vec d = vcombine_f32(vget_high_f32(b[i]), vget_high_f32(b[i + 1]));
-        b[i] = la_add(c, d);
-    }
-    return la_add(vuzp1q_f32(b[0], b[2]), vuzp2q_f32(b[0], b[2]));
-}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
@@ -1314,21 +1267,6 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
     const la_vec c = la_add(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(c, 0) + wasm_f32x4_extract_lane(c, 1);
-}
-LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
-{
-    la_vec b[4];
-    size_t i;
-    LINATTN__UNROLL for (i = 0; i < 4; i++)
-    {
-        const float *const x = a + 16 * (i < count ? i : count - 1);
-        b[i] = la_add(la_add(la_load(x), la_load(x + 8)), la_add(la_load(x + 4), la_load(x + 12)));
-    }
-    LINATTN__UNROLL for (i = 0; i < 4; i += 2) b[i] =
-        la_add(wasm_i32x4_shuffle(b[i], b[i + 1], 0, 1, 4, 5),
-               wasm_i32x4_shuffle(b[i], b[i + 1], 2, 3, 6, 7));
-    return la_add(wasm_i32x4_shuffle(b[0], b[2], 0, 2, 4, 6),
-                  wasm_i32x4_shuffle(b[0], b[2], 1, 3, 5, 7));
 }
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
@@ -2070,6 +2008,28 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
         la_stage_vectors(s, w, c, f, lows, keys, s->params->map, feature, 1);
     }
 }
+
+#ifndef LA_SUMS16
+/* Lane t: what la_sum16 makes of the 16 floats at a + 16 t, for `count` rows, at least one; any
+   numbers in lanes beyond. */
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[LA_W];
+    size_t t, i, half;
+    for (t = 0; t < LA_W; t++) {
+        const float *const row = a + 16 * (t < count ? t : count - 1);
+        la_vec x[LA_PANEL_VECS];
+        LA_EACH_VEC for (i = 0; i < LA_PANEL_VECS; i++) x[i] = la_load(row + i * LA_W);
+        LINATTN__UNROLL for (half = LA_PANEL_VECS / 2; half > 0; half /= 2)
+            LINATTN__UNROLL for (i = 0; i < half; i++) x[i] = la_add(x[i], x[i + half]);
+        b[t] = x[0];
+    }
+    la_transpose(b);
+    for (half = LA_W / 2; half > 0; half /= 2)
+        for (i = 0; i < half; i++) b[i] = la_add(b[i], b[i + half]);
+    return b[0];
+}
+#endif
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
    a time, as a load of numbers that were just stored one by one is long to wait for. */
@@ -7300,6 +7260,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_STAGE_VECS
 #undef LA_STEP
 #undef LA_STORE_LANE
+#undef LA_SUMS16
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_W

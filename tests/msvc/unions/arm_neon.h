@@ -45,7 +45,6 @@ __n128 vcvt_f64_f32(__n64);
 
 __n128 vreinterpretq_f32_s32(__n128), vreinterpretq_f32_u32(__n128);
 __n128 vreinterpretq_f64_s64(__n128), vreinterpretq_f64_u64(__n128);
-__n128 vuzp1q_f32(__n128, __n128), vuzp2q_f32(__n128, __n128);
 __n128 vreinterpretq_s32_f32(__n128), vreinterpretq_s64_f64(__n128);
 __n128 vreinterpretq_u32_f32(__n128);
 __n128 vreinterpretq_u32_s32(__n128), vreinterpretq_u64_f64(__n128);
