@@ -134,6 +134,7 @@
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
 #define la_fold LA_NAME(fold)
+#define la_fold_vector LA_NAME(fold_vector)
 #define la_fold_vectors LA_NAME(fold_vectors)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
@@ -1702,6 +1703,13 @@ typedef struct la_chunk {
     size_t column, columns; /* and of which scores these are */
 } la_chunk;
 
+/* linattn__rescale for a vector. */
+LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
+{
+    const la_vec y = la_mul(la_mul(x, la_set1(factor[0])), la_set1(factor[1]));
+    return la_flush(y, la_set1(LINATTN__FLT_MIN));
+}
+
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
 static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, float *out, float delta)
 {
@@ -1712,9 +1720,7 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
     if (!out) return;
     for (c = s->column_begin; c < s->column_end && c < s->dv; c += LA_W) {
         const int lanes = la_lanes_left(s->dv, c);
-        const la_vec y = la_mul(la_load_part(out + c, lanes), la_set1(factor[0]));
-        la_store_part(out + c, la_flush(la_mul(y, la_set1(factor[1])), la_set1(LINATTN__FLT_MIN)),
-                      lanes);
+        la_store_part(out + c, la_rescale(la_load_part(out + c, lanes), factor), lanes);
     }
 }
 
@@ -2991,13 +2997,6 @@ static void la_update(const linattn__span *s)
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
-/* linattn__rescale for a vector. */
-LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
-{
-    const la_vec y = la_mul(la_mul(x, la_set1(factor[0])), la_set1(factor[1]));
-    return la_flush(y, la_set1(LINATTN__FLT_MIN));
-}
-
 LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shrink_dst,
                                   const float *shrink_src)
 {
@@ -3173,13 +3172,9 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     la_vec v[4], o[4], x[4];
     const int begun = f0 > 0 || LA_BEGUN(h);
     size_t f, j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        const int here = j + 1 < NR ? LA_W : lanes;
-        v[j] = o[j] = la_zero();
-        if (keys) v[j] = la_load_part(h->value + (u + j) * LA_W, here);
-        if (queries && begun) o[j] = la_load_part(h->out + (u + j) * LA_W, here);
-    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
+    if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
+    if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
     for (f = 0; f < count; f++, row += 16) {
         if (stream) { /* the tile's next columns, or the next head's */
             LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
@@ -3200,8 +3195,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (f1 == m) o[j] = la_mul(o[j], la_set1(w->scale));
-        la_store_part(h->out + (u + j) * LA_W, o[j], j + 1 < NR ? LA_W : lanes);
     }
+    la_store_columns(h->out + u * LA_W, o, lanes, NR);
 }
 
 /* All columns of this job. */
@@ -3499,16 +3494,18 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
     }
 }
 
-/* past += x, and x becomes what that lost. Sums that overflow lose nothing. */
+/* past = left + x, and x becomes what that lost, and `lost`. Sums that overflow lose nothing. */
+LINATTN__INLINE void la_fold_vector(float *past, float *x, la_vec left, la_vec lost)
+{
+    la_store(past, la_two_sum(left, la_load(x), &lost));
+    la_store(x, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
+}
+
 LINATTN__COLD static LINATTN__NOINLINE void la_fold_vectors(float *past, float *x, size_t count)
 {
     size_t i;
-    for (i = 0; i < count; i += LA_W) {
-        la_vec lost = la_zero();
-        const la_vec sum = la_two_sum(la_load(past + i), la_load(x + i), &lost);
-        la_store(past + i, sum);
-        la_store(x + i, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
-    }
+    for (i = 0; i < count; i += LA_W)
+        la_fold_vector(past + i, x + i, la_load(past + i), la_zero());
 }
 
 /* One head: moves what the sums hold to the past. */
@@ -4219,8 +4216,7 @@ LINATTN__INLINE void la_rule_fold_vector(float *past, float *sums, la_vec low, l
     const la_vec left = la_select(la_eq(hi, la_set1(1.0f)), y, la_flush(y, least));
     la_vec lost = la_fma(before, lo, la_fms(before, hi, y));
     lost = la_add(la_select(la_eq(left, y), lost, la_zero()), low);
-    la_store(past, la_two_sum(left, la_load(sums), &lost));
-    la_store(sums, la_select(la_unordered(la_sub(lost, lost)), la_zero(), lost));
+    la_fold_vector(past, sums, left, lost);
 }
 
 /* One head. */
@@ -6971,6 +6967,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fms
 #undef la_fnma
 #undef la_fold
+#undef la_fold_vector
 #undef la_fold_vectors
 #undef la_gather
 #undef la_group_columns

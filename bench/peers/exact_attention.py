@@ -15,6 +15,7 @@ import argparse
 import concurrent.futures
 import ctypes
 import datetime
+import importlib
 import json
 import os
 import re
@@ -115,16 +116,18 @@ class Linattn:
         return call, lambda: out
 
 
+def installed(package):
+    try:
+        return importlib.import_module(package)
+    except ImportError as missing:
+        raise Absent(str(missing)) from missing
+
+
 class OnnxRuntime:
     name = "onnxruntime"
 
     def __init__(self):
-        try:
-            import onnx
-            import onnxruntime
-        except ImportError as missing:
-            raise Absent(str(missing)) from missing
-        self.onnx, self.runtime = onnx, onnxruntime
+        self.onnx, self.runtime = installed("onnx"), installed("onnxruntime")
 
     def describe(self):
         return f"{self.runtime.__version__} (MultiHeadAttention)"
@@ -180,11 +183,7 @@ class Torch:
     name = "torch"
 
     def __init__(self):
-        try:
-            import torch
-        except ImportError as missing:
-            raise Absent(str(missing)) from missing
-        self.torch = torch
+        self.torch = installed("torch")
 
     def describe(self):
         found = re.search(r"Math Kernel Library Version (\S+)", self.torch.__config__.show())
@@ -212,10 +211,7 @@ class NumPy:
     block = 64
 
     def __init__(self):
-        try:
-            import threadpoolctl
-        except ImportError as missing:
-            raise Absent(str(missing)) from missing
+        threadpoolctl = installed("threadpoolctl")
         found = [x for x in threadpoolctl.threadpool_info() if "numpy" in x["filepath"]
                  or x["internal_api"] == "openblas"]
         self.products = found[0] if found else {}
