@@ -3504,8 +3504,7 @@ LINATTN__INLINE void la_fold_vector(float *past, float *x, la_vec left, la_vec l
 LINATTN__COLD static LINATTN__NOINLINE void la_fold_vectors(float *past, float *x, size_t count)
 {
     size_t i;
-    for (i = 0; i < count; i += LA_W)
-        la_fold_vector(past + i, x + i, la_load(past + i), la_zero());
+    for (i = 0; i < count; i += LA_W) la_fold_vector(past + i, x + i, la_load(past + i), la_zero());
 }
 
 /* One head: moves what the sums hold to the past. */
