@@ -5772,8 +5772,8 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 /* ---- Exact attention ------------------------------------------------------------------------- */
 
 #define LINATTN__EXACT_KEYS 64
-#define LINATTN__EXACT_LANES 48   /* queries at a time */
-#define LINATTN__EXACT_QUERIES 96 /* that share a block of converted keys and values */
+#define LINATTN__EXACT_LANES 48    /* queries at a time */
+#define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */

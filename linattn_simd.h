@@ -121,10 +121,15 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_factor LA_NAME(factor)
+#define la_fetch_row LA_NAME(fetch_row)
 #define la_fetch_rows LA_NAME(fetch_rows)
+#define la_few_adjust LA_NAME(few_adjust)
+#define la_few_keys LA_NAME(few_keys)
 #define la_few_outputs LA_NAME(few_outputs)
+#define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
 #define la_few_values LA_NAME(few_values)
+#define la_few_weigh LA_NAME(few_weigh)
 #define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
@@ -295,6 +300,7 @@
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
 #define la_scale_rows LA_NAME(scale_rows)
+#define la_scaled_row LA_NAME(scaled_row)
 #define la_scores LA_NAME(scores)
 #define la_scores_of LA_NAME(scores_of)
 #define la_scratch LA_NAME(scratch)
@@ -394,7 +400,7 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
-   la_transpose(a)        LA_W vectors as a square matrix, transposed in place
+   la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
    la_sqrt(x)             of one float, rounded once
@@ -553,7 +559,11 @@ LINATTN__INLINE float la_max16(const float *a)
     for (i = 1; i < 16; i++) m = la_max(m, a[i]);
     return m;
 }
-LINATTN__INLINE void la_transpose(float *a) { (void)a; }
+LINATTN__INLINE void la_transpose(const float *from, size_t stride, float *a)
+{
+    (void)stride;
+    a[0] = *from;
+}
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE float la_wide(const void *p, int bf)
 {
@@ -763,34 +773,33 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
     return _mm_cvtss_f32(_mm512_castps512_ps128(la_max(d, _mm512_permute_ps(d, 0xb1))));
 }
-static LINATTN__NOINLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
-    la_vec b[16];
     int i, j;
-    LINATTN__UNROLL for (i = 0; i < 16; i += 2)
-    {
-        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    /* Loads put fours of rows j, j + 4, j + 8, j + 12 side by side: that spares half the shuffles. */
+    for (i = 0; i < 16; i += 4) {
+        la_vec b[4], c[4];
+        LINATTN__UNROLL for (j = 0; j < 4; j++)
+        {
+            const float *const row = from + (size_t)j * stride + i, *const later = row + 8 * stride;
+            const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
+            b[j] =
+                _mm512_castps256_ps512(_mm256_insertf128_ps(x, _mm_loadu_ps(row + 4 * stride), 1));
+            b[j] = _mm512_insertf32x4(b[j], _mm_loadu_ps(later), 2);
+            b[j] = _mm512_insertf32x4(b[j], _mm_loadu_ps(later + 4 * stride), 3);
+        }
+        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
+        {
+            c[j] = _mm512_unpacklo_ps(b[j], b[j + 1]);
+            c[j + 1] = _mm512_unpackhi_ps(b[j], b[j + 1]);
+        }
+        LINATTN__UNROLL for (j = 0; j < 2; j++)
+        {
+            const __m512d low = _mm512_castps_pd(c[j]), high = _mm512_castps_pd(c[j + 2]);
+            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
     }
-    /* 4x4 blocks: a[4i + j] holds column j of each of the four in rows 4i and up */
-    LINATTN__UNROLL for (i = 0; i < 16; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
-    {
-        const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
-        a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-        a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-    }
-    LINATTN__UNROLL for (j = 0; j < 4; j++)
-    {
-        const la_vec even_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
-        const la_vec odd_low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
-        const la_vec even_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
-        const la_vec odd_high = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
-        b[j] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
-        b[8 + j] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
-        b[4 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
-        b[12 + j] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
-    }
-    LINATTN__UNROLL for (i = 0; i < 16; i++) a[i] = b[i];
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
@@ -963,27 +972,29 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
     return _mm_cvtss_f32(_mm256_castps256_ps128(la_max(d, _mm256_permute_ps(d, 0xb1))));
 }
-static LINATTN__NOINLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
-    la_vec b[8];
     int i, j;
-    LINATTN__UNROLL for (i = 0; i < 8; i += 2)
-    {
-        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-    }
-    /* 4x4 blocks: a[4i + j] holds column j of each of the two in rows 4i and up */
-    LINATTN__UNROLL for (i = 0; i < 8; i += 4) LINATTN__UNROLL for (j = 0; j < 2; j++)
-    {
-        const __m256d low = _mm256_castps_pd(b[i + j]), high = _mm256_castps_pd(b[i + j + 2]);
-        a[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
-        a[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
-    }
-    LINATTN__UNROLL for (j = 0; j < 4; j++)
-    {
-        const la_vec low = a[j], high = a[4 + j];
-        a[j] = _mm256_permute2f128_ps(low, high, 0x20);
-        a[4 + j] = _mm256_permute2f128_ps(low, high, 0x31);
+    /* Loads put fours of rows j and j + 4 side by side: that spares a third of the shuffles. */
+    for (i = 0; i < 8; i += 4) {
+        la_vec b[4], c[4];
+        LINATTN__UNROLL for (j = 0; j < 4; j++)
+        {
+            const float *const row = from + (size_t)j * stride + i;
+            const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
+            b[j] = _mm256_insertf128_ps(x, _mm_loadu_ps(row + 4 * stride), 1);
+        }
+        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
+        {
+            c[j] = _mm256_unpacklo_ps(b[j], b[j + 1]);
+            c[j + 1] = _mm256_unpackhi_ps(b[j], b[j + 1]);
+        }
+        LINATTN__UNROLL for (j = 0; j < 2; j++)
+        {
+            const __m256d low = _mm256_castps_pd(c[j]), high = _mm256_castps_pd(c[j + 2]);
+            a[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+            a[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+        }
     }
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
@@ -1117,9 +1128,10 @@ LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
 }
-static LINATTN__NOINLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
-    const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
+    const float32x4x2_t b = vtrnq_f32(la_load(from), la_load(from + stride));
+    const float32x4x2_t c = vtrnq_f32(la_load(from + 2 * stride), la_load(from + 3 * stride));
     a[0] = vcombine_f32(vget_low_f32(b.val[0]), vget_low_f32(c.val[0]));
     a[1] = vcombine_f32(vget_low_f32(b.val[1]), vget_low_f32(c.val[1]));
     a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
@@ -1275,12 +1287,14 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec c = la_max(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(la_max(c, wasm_i32x4_shuffle(c, c, 1, 0, 3, 2)), 0);
 }
-static LINATTN__NOINLINE void la_transpose(la_vec *a)
+static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
-    const v128_t b0 = wasm_i32x4_shuffle(a[0], a[1], 0, 4, 2, 6),
-                 b1 = wasm_i32x4_shuffle(a[0], a[1], 1, 5, 3, 7);
-    const v128_t c0 = wasm_i32x4_shuffle(a[2], a[3], 0, 4, 2, 6),
-                 c1 = wasm_i32x4_shuffle(a[2], a[3], 1, 5, 3, 7);
+    const v128_t r0 = la_load(from), r1 = la_load(from + stride);
+    const v128_t r2 = la_load(from + 2 * stride), r3 = la_load(from + 3 * stride);
+    const v128_t b0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 2, 6),
+                 b1 = wasm_i32x4_shuffle(r0, r1, 1, 5, 3, 7);
+    const v128_t c0 = wasm_i32x4_shuffle(r2, r3, 0, 4, 2, 6),
+                 c1 = wasm_i32x4_shuffle(r2, r3, 1, 5, 3, 7);
     a[0] = wasm_i32x4_shuffle(b0, c0, 0, 1, 4, 5);
     a[1] = wasm_i32x4_shuffle(b1, c1, 0, 1, 4, 5);
     a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
@@ -2020,6 +2034,7 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
    numbers in lanes beyond. */
 LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
 {
+    float folded[LA_W * LA_W];
     la_vec b[LA_W];
     size_t t, i, half;
     for (t = 0; t < LA_W; t++) {
@@ -2028,9 +2043,9 @@ LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
         LA_EACH_VEC for (i = 0; i < LA_PANEL_VECS; i++) x[i] = la_load(row + i * LA_W);
         LINATTN__UNROLL for (half = LA_PANEL_VECS / 2; half > 0; half /= 2)
             LINATTN__UNROLL for (i = 0; i < half; i++) x[i] = la_add(x[i], x[i + half]);
-        b[t] = x[0];
+        la_store(folded + t * LA_W, x[0]);
     }
-    la_transpose(b);
+    la_transpose(folded, LA_W, b);
     for (half = LA_W / 2; half > 0; half /= 2)
         for (i = 0; i < half; i++) b[i] = la_add(b[i], b[i + half]);
     return b[0];
@@ -5030,8 +5045,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
                 for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
                 continue;
             }
-            LINATTN__UNROLL for (i = 0; i < LA_W; i++) a[i] = la_load(from + i * LA_ROW);
-            la_transpose(a);
+            la_transpose(from, LA_ROW, a);
             for (i = 0; i < lanes; i++) la_store(to + (f + i) * 16, a[i]);
         }
         t += count;
@@ -6007,13 +6021,13 @@ LINATTN__INLINE la_vec la_tanh(la_vec x)
 
 /* Soft cap and slopes change the scores of a block of keys. */
 static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_scratch *w,
-                                        size_t count, size_t row)
+                                        float *scores, size_t count, size_t row)
 {
     const la_vec cap = la_set1(x->cap);
     size_t j, l;
     for (j = 0; j < count; j++) {
         const float ahead = (float)((double)w->place - (double)w->index[j]);
-        float *const p = w->p + j * row;
+        float *const p = scores + j * row;
         for (l = 0; l < row; l += LA_W) {
             la_vec y = la_load(p + l);
             if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
@@ -6028,12 +6042,11 @@ static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_
     }
 }
 
-/* a where lanes of vector u see key j, elsewhere b. */
-LINATTN__INLINE la_vec la_seen(const la_exact_scratch *w, size_t u, size_t j, la_vec a, la_vec b)
+/* a where a query of this limit sees a key of this order that leaves late, elsewhere b. */
+LINATTN__INLINE la_vec la_seen(la_vec limit, la_vec order, la_vec late, la_vec a, la_vec b)
 {
-    const la_vec limit = la_load(w->limit + u * LA_W);
-    a = la_select(la_gt(limit, la_set1(w->order[j])), a, b);
-    return la_select(la_gt(limit, la_set1(w->late[j])), b, a);
+    a = la_select(la_gt(limit, order), a, b);
+    return la_select(la_gt(limit, late), b, a);
 }
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
@@ -6045,10 +6058,12 @@ LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w,
     for (u = 0; u < row / LA_W; u++) {
         float *const p = w->p + u * LA_W;
         const la_vec before = la_load(w->maximum + u * LA_W);
+        const la_vec limit = la_load(w->limit + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
         for (j = 0; j < count; j++) {
+            const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
             la_vec y = la_load(p + j * row);
-            if (masked) y = la_seen(w, u, j, y, before);
+            if (masked) y = la_seen(limit, order, late, y, before);
             top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
@@ -6061,8 +6076,9 @@ LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w,
             la_store(w->maximum + u * LA_W, top);
         }
         for (j = 0; j < count; j++) {
+            const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            if (masked) y = la_seen(w, u, j, y, la_set1(-1.0f));
+            if (masked) y = la_seen(limit, order, late, y, la_set1(-1.0f));
             la_store(p + j * row, y);
             sum = la_add(sum, masked ? la_max(la_zero(), y) : y);
         }
@@ -6168,9 +6184,11 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     for (l = 0; l < LA_W; l++) q[l] = la_exact_query(x, i0 + (l < lanes ? l : lanes - 1));
     for (f = 0; f < x->d; f += LA_W) {
         const int part = la_lanes_left(x->d, f);
+        float rows[LA_W * LA_W];
         la_vec a[LA_W];
-        for (l = 0; l < LA_W; l++) a[l] = la_mul(la_elements(q[l], f, part, x->q_element), pre);
-        la_transpose(a);
+        for (l = 0; l < LA_W; l++)
+            la_store(rows + l * LA_W, la_mul(la_elements(q[l], f, part, x->q_element), pre));
+        la_transpose(rows, LA_W, a);
         for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
     }
 }
@@ -6193,6 +6211,17 @@ static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t 
     for (f = 0; f < x->dv * row; f += LA_W) la_store(w->o + f, la_zero());
 }
 
+/* to[c] = from[c] times *by. */
+LINATTN__INLINE void la_scaled_row(const float *from, const float *by, float *to, size_t count)
+{
+    const la_vec y = la_set1(*by);
+    size_t c;
+    for (c = 0; c < count; c += LA_W) {
+        const int part = la_lanes_left(count, c);
+        la_store_part(to + c, la_mul(la_load_part(from + c, part), y), part);
+    }
+}
+
 /* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
 static void la_exact_outputs(const linattn__exact *x, const float *o, const float *scale,
                              float *const *out, size_t row)
@@ -6201,16 +6230,18 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     size_t c, l;
     for (c = 0; c < x->dv; c += LA_W) {
         const int part = la_lanes_left(x->dv, c);
+        float rows[LA_W * LA_W];
         la_vec a[LA_W];
         for (l = 0; l < LA_W; l++)
-            a[l] = l < (size_t)part ? la_mul(la_load(o + (c + l) * row), by) : la_zero();
-        la_transpose(a);
+            la_store(rows + l * LA_W,
+                     l < (size_t)part ? la_mul(la_load(o + (c + l) * row), by) : la_zero());
+        la_transpose(rows, LA_W, a);
         for (l = 0; l < LA_W; l++)
             if (out[l]) la_store_part(out[l] + c, a[l], part);
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t row)
+static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t row, int few)
 {
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
@@ -6221,125 +6252,206 @@ static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, siz
             out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
         scale[l] = linattn__inverse(w->den[l]);
     }
-    for (l = 0; l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
+    for (l = 0; few && l < w->lanes; l++) la_scaled_row(w->o + l * x->dv, scale + l, out[l], x->dv);
+    for (l = 0; !few && l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
-/* Where only `few` lanes hold queries, in a decode step say, lanes are better used for keys in the
-   scores, and for columns in the outputs. The sums are those of the tiles. */
+/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
+   scores, and for columns in the outputs: P is [query][key], O is [query][column]. The sums are
+   those of the tiles. */
 #define LA_FEW (LA_W / 2)
 #define LA_FEW_GROUPS 4 /* vectors of keys */
 #define LA_FEW_VECS 4   /* of columns */
 
-/* As la_scores, for two lanes; the others are given the scores of the second. */
+/* Components [f, f + part) of LA_W of the keys listed, from j on, as `part` vectors; the last key
+   stands for those beyond it. */
+static LINATTN__NOINLINE void la_few_rows(const linattn__exact *x, const la_exact_scratch *w,
+                                          size_t j, size_t count, size_t f, la_vec *k)
+{
+    const int part = la_lanes_left(x->d, f);
+    float rows[LA_W * LA_W];
+    size_t r;
+    for (r = 0; r < LA_W; r++) {
+        const size_t key = w->index[j + r < count ? j + r : count - 1];
+        const float *const row = linattn__beyond(x->k, key * x->k_token, x->k_element);
+        la_store(rows + r * LA_W, la_elements(row, f, part, x->k_element));
+    }
+    la_transpose(rows, LA_W, k);
+}
+
+/* As la_scores. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
                                             size_t count)
 {
     const la_vec post = la_set1(x->post);
-    size_t j, f, g, r, c;
+    const size_t *const index = w->index;
+    size_t j, f, g, c, l;
     for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
-        const float *row[LA_FEW_GROUPS * LA_W];
-        la_vec acc[2 * LA_FEW_GROUPS];
-        float score[2][LA_FEW_GROUPS * LA_W];
-        for (r = 0; r < LA_FEW_GROUPS * LA_W; r++)
-            row[r] = linattn__beyond(x->k, w->index[j + r < count ? j + r : count - 1] * x->k_token,
-                                     x->k_element);
-        LINATTN__UNROLL for (g = 0; g < 2 * LA_FEW_GROUPS; g++) acc[g] = la_zero();
-        for (f = 0; f < x->d; f += LA_W) {
-            const int part = la_lanes_left(x->d, f);
-            const float *q = w->q + f * LA_W;
-            la_vec k[LA_FEW_GROUPS * LA_W];
-            for (g = 0; g < LA_FEW_GROUPS; g++) {
-                for (r = g * LA_W; r < (g + 1) * LA_W; r++)
-                    k[r] = la_elements(row[r], f, part, x->k_element);
-                la_transpose(k + g * LA_W);
-            }
-            for (c = 0; c < (size_t)part; c++, q += LA_W) {
-                const la_vec first = la_set1(q[0]), second = la_set1(q[1]);
-                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++)
-                {
-                    const la_vec y = k[g * LA_W + c];
-                    acc[g] = la_fma(y, first, acc[g]);
-                    acc[LA_FEW_GROUPS + g] = la_fma(y, second, acc[LA_FEW_GROUPS + g]);
-                }
-            }
+        const float *rows[LA_FEW_GROUPS]; /* in place, or NULL */
+        la_vec k[LA_FEW_GROUPS * LA_W];
+        for (g = 0; g < LA_FEW_GROUPS; g++) {
+            const size_t at = j + g * LA_W;
+            rows[g] = NULL;
+            if (x->k_element == LINATTN_F32 && at + LA_W <= count &&
+                index[at + LA_W - 1] - index[at] == LA_W - 1)
+                rows[g] = x->k + index[at] * x->k_token;
         }
-        for (g = 0; g < 2 * LA_FEW_GROUPS; g++)
-            la_store(score[g / LA_FEW_GROUPS] + g % LA_FEW_GROUPS * LA_W, la_mul(acc[g], post));
-        for (r = 0; r < LA_FEW_GROUPS * LA_W && j + r < count; r++) {
-            la_store(w->p + (j + r) * LA_W, la_set1(score[1][r]));
-            w->p[(j + r) * LA_W] = score[0][r];
+        for (f = 0; f < x->d; f += LA_W) {
+            const size_t part = (size_t)la_lanes_left(x->d, f);
+            for (g = 0; g < LA_FEW_GROUPS; g++) {
+                if (part == LA_W && rows[g])
+                    la_transpose(rows[g] + f, x->k_token, k + g * LA_W);
+                else
+                    la_few_rows(x, w, j + g * LA_W, count, f, k + g * LA_W);
+            }
+            for (l = 0; l < w->lanes; l++) {
+                const float *q = w->q + f * LA_W + l;
+                float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
+                la_vec acc[LA_FEW_GROUPS];
+                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
+                    f > 0 ? la_load(score + g * LA_W) : la_zero();
+                for (c = 0; c < part; c++, q += LA_W) {
+                    const la_vec y = la_set1(*q);
+                    LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
+                        la_fma(k[g * LA_W + c], y, acc[g]);
+                }
+                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++)
+                    la_store(score + g * LA_W, x->d - f > LA_W ? acc[g] : la_mul(acc[g], post));
+            }
         }
     }
 }
 
-/* Columns from c0 on of the outputs of one lane, NR vectors, of which the last has `part`:
+/* As la_adjust, which takes scores of [key][query]. */
+LINATTN__COLD static LINATTN__NOINLINE void la_few_adjust(const linattn__exact *x,
+                                                          const la_exact_scratch *w, size_t count)
+{
+    float *const turned = w->p + LA_W * LINATTN__EXACT_KEYS;
+    la_vec a[LA_W];
+    size_t j, l;
+    for (l = w->lanes * LINATTN__EXACT_KEYS; l < LA_W * LINATTN__EXACT_KEYS; l += LA_W)
+        la_store(w->p + l, la_zero());
+    for (j = 0; j < count; j += LA_W) {
+        la_transpose(w->p + j, LINATTN__EXACT_KEYS, a);
+        for (l = 0; l < LA_W; l++) la_store(turned + (j + l) * LA_W, a[l]);
+    }
+    la_adjust(x, w, turned, count, LA_W);
+    for (j = 0; j < count; j += LA_W) {
+        la_transpose(turned + j * LA_W, LA_W, a);
+        for (l = 0; l < w->lanes; l++) la_store(w->p + l * LINATTN__EXACT_KEYS + j, a[l]);
+    }
+}
+
+/* As la_weigh, of query l. */
+static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, la_exact_scratch *w,
+                                           size_t count, size_t l, int masked)
+{
+    const la_vec before = la_set1(w->maximum[l]), limit = la_set1(w->limit[l]);
+    float *const p = w->p + l * LINATTN__EXACT_KEYS, *const o = w->o + l * x->dv;
+    float lanes[LA_W], sum = w->den[l];
+    la_vec top = before, shrink;
+    size_t j;
+    for (j = 0; j < count; j += LA_W) {
+        la_vec y = la_load(p + j);
+        if (masked) y = la_seen(limit, la_load(w->order + j), la_load(w->late + j), y, before);
+        top = la_max(top, la_first(y, before, la_lanes_left(count, j)));
+    }
+    la_store(lanes, top);
+    for (j = 0; j < LA_W; j++) top = la_max(top, la_set1(lanes[j]));
+    if (la_any(la_gt(top, before))) {
+        shrink = la_exp_negative(la_sub(before, top));
+        la_store(lanes, shrink);
+        sum *= lanes[0];
+        la_scaled_row(o, lanes, o, x->dv);
+        la_store(lanes, top);
+        w->maximum[l] = lanes[0];
+    }
+    for (j = 0; j < count; j += LA_W) {
+        la_vec y = la_exp_negative(la_sub(la_load(p + j), top));
+        if (masked)
+            y = la_seen(limit, la_load(w->order + j), la_load(w->late + j), y, la_set1(-1.0f));
+        la_store(p + j, y);
+    }
+    for (j = 0; j < count; j++) {
+        if (masked && p[j] < 0.0f) continue;
+        sum += p[j];
+    }
+    w->den[l] = sum;
+}
+
+/* Columns from c0 on of the outputs of query l, NR vectors, of which the last has `part`:
    o[c] += sum over the keys of weight v[c]. */
 LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                                   size_t lane, size_t c0, int part, const size_t NR)
+                                   size_t l, size_t c0, int part, const size_t NR)
 {
-    const size_t columns = (NR - 1) * LA_W + (size_t)part;
-    float *const o = w->o + c0 * LA_W + lane;
-    float row[LA_FEW_VECS * LA_W];
+    const float *const p = w->p + l * LINATTN__EXACT_KEYS;
+    float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_VECS];
-    size_t j, c, r;
-    for (c = 0; c < columns; c++) row[c] = o[c * LA_W];
+    size_t j, r;
     LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
-        la_load_part(row + r * LA_W, NR > 1 ? LA_W : part);
+        la_load_part(o + r * LA_W, NR > 1 ? LA_W : part);
     for (j = 0; j < count; j++) {
         const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
-        const float *const weight = w->p + j * LA_W + lane;
-        const la_vec y = la_set1(*weight);
-        if (*weight < 0.0f) continue; /* not seen */
+        const la_vec y = la_set1(p[j]);
+        if (p[j] < 0.0f) continue; /* not seen */
         LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
             la_fma(la_elements(v, c0 + r * LA_W, NR > 1 ? LA_W : part, x->v_element), y, acc[r]);
     }
-    LINATTN__UNROLL for (r = 0; r < NR; r++) la_store(row + r * LA_W, acc[r]);
-    for (c = 0; c < columns; c++) o[c * LA_W] = row[c];
+    LINATTN__UNROLL for (r = 0; r < NR; r++)
+        la_store_part(o + r * LA_W, acc[r], NR > 1 ? LA_W : part);
 }
 
 static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_exact_scratch *w,
-                                             size_t count, size_t lanes)
+                                             size_t count, size_t l)
 {
-    size_t l, c;
-    for (l = 0; l < lanes; l++) {
-        for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
-            la_few_values(x, w, count, l, c, LA_W, LA_FEW_VECS);
-        for (; c < x->dv; c += LA_W) la_few_values(x, w, count, l, c, la_lanes_left(x->dv, c), 1);
+    size_t c;
+    for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
+        la_few_values(x, w, count, l, c, LA_W, LA_FEW_VECS);
+    for (; c < x->dv; c += LA_W) la_few_values(x, w, count, l, c, la_lanes_left(x->dv, c), 1);
+}
+
+/* As la_exact_keys. */
+static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count)
+{
+    size_t l;
+    int masked;
+    la_few_scores(x, w, count);
+    if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
+    masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
+    for (l = 0; l < w->lanes; l++) {
+        la_few_weigh(x, w, count, l, masked);
+        la_few_outputs(x, w, count, l);
     }
+}
+
+LINATTN__INLINE void la_fetch_row(const float *row, size_t dim, int element)
+{
+    const size_t bytes = dim * (element == LINATTN_F32 ? 4 : 2);
+    size_t i;
+    for (i = 0; i < bytes; i += 64) LINATTN__FETCH((const char *)row + i);
 }
 
 /* Fetches the keys and values that come next: rows of a cache may lie pages apart. */
 static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, size_t end)
 {
     const size_t stop = end - j < LINATTN__EXACT_KEYS ? end : j + LINATTN__EXACT_KEYS;
-    size_t f;
     for (; j < stop; j++) {
-        const float *const k = linattn__beyond(x->k, j * x->k_token, x->k_element);
-        const float *const v = linattn__beyond(x->v, j * x->v_token, x->v_element);
-        for (f = 0; f < x->d; f += x->k_element == LINATTN_F32 ? 16 : 32)
-            LINATTN__FETCH(linattn__beyond(k, f, x->k_element));
-        for (f = 0; f < x->dv; f += x->v_element == LINATTN_F32 ? 16 : 32)
-            LINATTN__FETCH(linattn__beyond(v, f, x->v_element));
+        la_fetch_row(linattn__beyond(x->k, j * x->k_token, x->k_element), x->d, x->k_element);
+        la_fetch_row(linattn__beyond(x->v, j * x->v_token, x->v_element), x->dv, x->v_element);
     }
 }
 
 /* One tile and one block of keys. */
 static void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                          linattn__outer *a, int few, size_t vectors)
+                          linattn__outer *a, size_t vectors)
 {
     int masked;
-    if (few && w->lanes <= 2)
-        la_few_scores(x, w, count);
-    else
-        la_scores(x, w, count, vectors);
-    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, vectors * LA_W);
+    la_scores(x, w, count, vectors);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, w->p, count, vectors * LA_W);
     masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
     la_weigh(x, w, count, vectors * LA_W, masked);
     a->c = w->o;
-    if (few)
-        la_few_outputs(x, w, count, w->lanes);
-    else
-        la_weighed(a, vectors, masked);
+    la_weighed(a, vectors, masked);
 }
 
 /* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads
@@ -6365,7 +6477,7 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
         j = la_gather(x, w, j, low, end, &count);
         if (count == 0) continue;
         if (few) la_fetch_rows(x, j, end);
-        if (x->k_element != LINATTN_F32 && !(few && w->lanes <= 2))
+        if (x->k_element != LINATTN_F32 && !few)
             la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
         if (!few) a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
@@ -6373,10 +6485,11 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
             a.count = count; /* but for what lies beyond all that the tile sees */
             while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
                 a.count--;
-            if (a.count) la_exact_keys(x, w + i, a.count, &a, few, vectors);
+            if (a.count && few) la_few_keys(x, w + i, a.count);
+            if (a.count && !few) la_exact_keys(x, w + i, a.count, &a, vectors);
         }
     }
-    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, few);
 }
 
 /* How many queries the next tile has, of those that are left. */
@@ -6389,7 +6502,6 @@ LINATTN__INLINE size_t la_exact_lanes(size_t left)
 
 static void la_softmax(const linattn__exact *x)
 {
-    const int shared = x->k_element != LINATTN_F32 || x->v_element != LINATTN_F32;
     la_exact_scratch w[LA_EXACT_TILES];
     size_t i, t, tiles;
     w->index = (size_t *)(void *)x->scratch;
@@ -6408,7 +6520,7 @@ static void la_softmax(const linattn__exact *x)
         w->i0 = i;
         w->lanes = la_exact_lanes(x->end - i);
         tiles = 1;
-        while (shared && tiles < LA_EXACT_TILES && x->end - i >= (tiles + 1) * LA_EXACT_LANES) {
+        while (tiles < LA_EXACT_TILES && x->end - i >= (tiles + 1) * LA_EXACT_LANES) {
             w[tiles].i0 = i + tiles * LA_EXACT_LANES;
             w[tiles++].lanes = LA_EXACT_LANES;
         }
@@ -6953,10 +7065,15 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
+#undef la_fetch_row
 #undef la_fetch_rows
+#undef la_few_adjust
+#undef la_few_keys
 #undef la_few_outputs
+#undef la_few_rows
 #undef la_few_scores
 #undef la_few_values
+#undef la_few_weigh
 #undef la_fill
 #undef la_finish
 #undef la_first
@@ -7127,6 +7244,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scalable
 #undef la_scale
 #undef la_scale_rows
+#undef la_scaled_row
 #undef la_scores
 #undef la_scores_of
 #undef la_scratch
