@@ -6485,8 +6485,11 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
             a.count = count; /* but for what lies beyond all that the tile sees */
             while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
                 a.count--;
-            if (a.count && few) la_few_keys(x, w + i, a.count);
-            if (a.count && !few) la_exact_keys(x, w + i, a.count, &a, vectors);
+            if (a.count == 0) continue;
+            if (few)
+                la_few_keys(x, w + i, a.count);
+            else
+                la_exact_keys(x, w + i, a.count, &a, vectors);
         }
     }
     for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, few);
