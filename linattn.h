@@ -5773,6 +5773,7 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 
 #define LINATTN__EXACT_KEYS 64
 #define LINATTN__EXACT_LANES 48    /* queries at a time */
+#define LINATTN__EXACT_NEAR 262144 /* floats of keys and values that stay in caches */
 #define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
@@ -6877,6 +6878,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_LISTS
+#undef LINATTN__EXACT_NEAR
 #undef LINATTN__EXACT_P
 #undef LINATTN__EXACT_QUERIES
 #undef LINATTN__EXPDEF

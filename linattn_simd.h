@@ -121,9 +121,8 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_factor LA_NAME(factor)
-#define la_fetch_row LA_NAME(fetch_row)
-#define la_fetch_rows LA_NAME(fetch_rows)
 #define la_few_adjust LA_NAME(few_adjust)
+#define la_few_fetch LA_NAME(few_fetch)
 #define la_few_keys LA_NAME(few_keys)
 #define la_few_outputs LA_NAME(few_outputs)
 #define la_few_rows LA_NAME(few_rows)
@@ -6279,9 +6278,19 @@ static LINATTN__NOINLINE void la_few_rows(const linattn__exact *x, const la_exac
     la_transpose(rows, LA_W, k);
 }
 
-/* As la_scores. */
+/* Fetches LA_W components of LA_W keys from `key` on: rows of a cache may lie pages apart. */
+LINATTN__INLINE void la_few_fetch(const linattn__exact *x, size_t key, size_t f)
+{
+    const size_t size = x->k_element == LINATTN_F32 ? 4 : 2, step = x->k_token * size;
+    const char *row = (const char *)x->k + key * step + f * size;
+    size_t r;
+    if (f * size % 64) return;
+    for (r = 0; r < LA_W; r++, row += step) LINATTN__FETCH(row);
+}
+
+/* As la_scores. What is `ahead` keys later is fetched meanwhile, and likewise below, if not 0. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
-                                            size_t count)
+                                            size_t count, size_t ahead)
 {
     const la_vec post = la_set1(x->post);
     const size_t *const index = w->index;
@@ -6299,6 +6308,8 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_ex
         for (f = 0; f < x->d; f += LA_W) {
             const size_t part = (size_t)la_lanes_left(x->d, f);
             for (g = 0; g < LA_FEW_GROUPS; g++) {
+                if (ahead && j + (g + 1) * LA_W <= count)
+                    la_few_fetch(x, index[j + g * LA_W] + ahead, f);
                 if (part == LA_W && rows[g])
                     la_transpose(rows[g] + f, x->k_token, k + g * LA_W);
                 else
@@ -6382,8 +6393,9 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, la_exact_scr
 /* Columns from c0 on of the outputs of query l, NR vectors, of which the last has `part`:
    o[c] += sum over the keys of weight v[c]. */
 LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                                   size_t l, size_t c0, int part, const size_t NR)
+                                   size_t l, size_t ahead, size_t c0, int part, const size_t NR)
 {
+    const size_t next = ahead * x->v_token + c0;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_VECS];
@@ -6393,6 +6405,10 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scrat
     for (j = 0; j < count; j++) {
         const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
         const la_vec y = la_set1(p[j]);
+        if (ahead) {
+            LINATTN__UNROLL for (r = 0; r < NR; r++)
+                LINATTN__FETCH(linattn__beyond(v, next + r * LA_W, x->v_element));
+        }
         if (p[j] < 0.0f) continue; /* not seen */
         LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
             la_fma(la_elements(v, c0 + r * LA_W, NR > 1 ? LA_W : part, x->v_element), y, acc[r]);
@@ -6402,42 +6418,26 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scrat
 }
 
 static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_exact_scratch *w,
-                                             size_t count, size_t l)
+                                             size_t count, size_t l, size_t ahead)
 {
     size_t c;
     for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
-        la_few_values(x, w, count, l, c, LA_W, LA_FEW_VECS);
-    for (; c < x->dv; c += LA_W) la_few_values(x, w, count, l, c, la_lanes_left(x->dv, c), 1);
+        la_few_values(x, w, count, l, ahead, c, LA_W, LA_FEW_VECS);
+    for (; c < x->dv; c += LA_W)
+        la_few_values(x, w, count, l, ahead, c, la_lanes_left(x->dv, c), 1);
 }
 
 /* As la_exact_keys. */
-static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count)
+static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count, size_t ahead)
 {
     size_t l;
     int masked;
-    la_few_scores(x, w, count);
+    la_few_scores(x, w, count, ahead);
     if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
     masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
     for (l = 0; l < w->lanes; l++) {
         la_few_weigh(x, w, count, l, masked);
-        la_few_outputs(x, w, count, l);
-    }
-}
-
-LINATTN__INLINE void la_fetch_row(const float *row, size_t dim, int element)
-{
-    const size_t bytes = dim * (element == LINATTN_F32 ? 4 : 2);
-    size_t i;
-    for (i = 0; i < bytes; i += 64) LINATTN__FETCH((const char *)row + i);
-}
-
-/* Fetches the keys and values that come next: rows of a cache may lie pages apart. */
-static LINATTN__NOINLINE void la_fetch_rows(const linattn__exact *x, size_t j, size_t end)
-{
-    const size_t stop = end - j < LINATTN__EXACT_KEYS ? end : j + LINATTN__EXACT_KEYS;
-    for (; j < stop; j++) {
-        la_fetch_row(linattn__beyond(x->k, j * x->k_token, x->k_element), x->d, x->k_element);
-        la_fetch_row(linattn__beyond(x->v, j * x->v_token, x->v_element), x->dv, x->v_element);
+        la_few_outputs(x, w, count, l, l == 0 ? ahead : 0);
     }
 }
 
@@ -6463,7 +6463,7 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
     const size_t row = vectors * LA_W;
     const int few = LA_FEW > 0 && vectors == 1 && w->lanes <= LA_FEW;
     const la_exact_scratch *const final = w + tiles - 1;
-    size_t i, j = 0, low, end, count;
+    size_t i, j = 0, low, end, count, ahead;
     linattn__outer a;
     for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, row);
     low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
@@ -6476,7 +6476,8 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
     while (j < end) {
         j = la_gather(x, w, j, low, end, &count);
         if (count == 0) continue;
-        if (few) la_fetch_rows(x, j, end);
+        ahead = end - j < LINATTN__EXACT_KEYS ? 0 : LINATTN__EXACT_KEYS;
+        if ((end - low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
         if (x->k_element != LINATTN_F32 && !few)
             la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
         if (!few) a.a = la_values(x, w, count, &a.a_row);
@@ -6487,7 +6488,7 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
                 a.count--;
             if (a.count == 0) continue;
             if (few)
-                la_few_keys(x, w + i, a.count);
+                la_few_keys(x, w + i, a.count, ahead);
             else
                 la_exact_keys(x, w + i, a.count, &a, vectors);
         }
@@ -7068,9 +7069,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
-#undef la_fetch_row
-#undef la_fetch_rows
 #undef la_few_adjust
+#undef la_few_fetch
 #undef la_few_keys
 #undef la_few_outputs
 #undef la_few_rows
