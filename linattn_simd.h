@@ -775,7 +775,8 @@ LINATTN__INLINE float la_max16(const la_vec *a)
 static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
     int i, j;
-    /* Loads put fours of rows j, j + 4, j + 8, j + 12 side by side: that spares half the shuffles. */
+    /* Loads put fours of rows j, j + 4, j + 8, j + 12 side by side, which spares half the
+       shuffles. */
     for (i = 0; i < 16; i += 4) {
         la_vec b[4], c[4];
         LINATTN__UNROLL for (j = 0; j < 4; j++)
