@@ -869,14 +869,16 @@ static void streams_without_end(void **state)
     for (size_t i = 0; i < COUNT_OF(maps); i++) {
         size_t mark = pool_mark(), tokens;
         linattn_config config = {.dim_key = 1, .map = maps[i]};
-        double plain = (double)share_of_the_new(config, &tokens);
+        if (maps[i] == LINATTN_MAP_ELU1) {
+            double plain = (double)share_of_the_new(config, &tokens);
+            check(fabs(plain - share) > 0.02 * share,
+                  "plain sums have become as good: %.9g, expected %.9g", plain, share);
+        }
         config.precision = LINATTN_PRECISION_COMPENSATED;
         double compensated = (double)share_of_the_new(config, &tokens);
         check(tokens == MORE + ((size_t)1 << DOUBLINGS), "%zu tokens", tokens);
         check(fabs(compensated - share) < 1e-5 * share, "%.9g, expected %.9g, %s", compensated,
               share, config_name(&config));
-        check(maps[i] != LINATTN_MAP_ELU1 || fabs(plain - share) > 0.02 * share,
-              "plain sums have become as good: %.9g, expected %.9g", plain, share);
         pool_release(mark);
     }
 }

@@ -1373,7 +1373,7 @@ static void streams_without_end(void **state)
 {
     (void)state;
     static const float decays[] = {1, 1 - 0x1p-24f, 1 - 0x1p-22f, 1 - 0x1p-20f};
-    for (size_t i = 0; i < 2 * COUNT_OF(decays) * COUNT_OF(rule_maps); i++) {
+    for (size_t i = 0; i < 2 * COUNT_OF(decays) * COUNT_OF(rule_maps); i += test_quick() ? 7 : 1) {
         size_t mark = pool_mark();
         float a = decays[i / 2 % COUNT_OF(decays)];
         double past = 1, old = (double)a, recent = 0, now = 1;
@@ -1385,15 +1385,16 @@ static void streams_without_end(void **state)
         for (int d = 0; d < DOUBLINGS; d++, old *= old) past += past * old;
         for (size_t t = 0; t < MORE; t++, now *= (double)a) recent += now;
         double expected = recent / (recent + past * now);
-        double plain = share_of_the_new(config, a, i % 2);
+        if (config.map == LINATTN_MAP_ELU1) {
+            double plain = share_of_the_new(config, a, i % 2);
+            check(fabs(plain - expected) > 1e-3 * expected,
+                  "plain sums have become as good: %.9g, expected %.9g, decay %.9g", plain,
+                  expected, (double)a);
+        }
         config.precision = LINATTN_PRECISION_COMPENSATED;
         double share = share_of_the_new(config, a, i % 2);
         check(fabs(share - expected) < 1e-5 * expected, "%.9g, expected %.9g, decay %.9g, %s",
               share, expected, (double)a, config_name(&config));
-        if (config.map == LINATTN_MAP_ELU1)
-            check(fabs(plain - expected) > 1e-3 * expected,
-                  "plain sums have become as good: %.9g, expected %.9g, decay %.9g", plain,
-                  expected, (double)a);
         pool_release(mark);
     }
 }
