@@ -224,12 +224,13 @@ declare -A most_stack_vector=([maps]=49152 [features]=55296 [window]=69632 [othe
 most_stack_scalar_alone=10240 # of `halves`, in a build of scalar code alone
 
 little_stack() { # VARIANT COMPILER LINK_FLAGS
-    local program=$work/bin/$1/stack isa kind used limit too_much=0
+    local program=$work/bin/$1/stack isa kind used limit lines too_much=0
     await "$work/lib/$1.o"
     mkdir -p "${program%/*}"
     # bound at once: the dynamic linker takes 3 KiB at a first call of memcpy
     "$2" -std=gnu99 -O1 $warnings -Wno-pedantic -I . tests/consumer/stack.c "$work/lib/$1.o" \
         -o "$program" $3 -Wl,-z,now
+    lines=$("$program")
     while read -r isa kind used; do
         limit=${most_stack_vector[$kind]}
         [[ $isa != scalar ]] || limit=${most_stack_scalar[$kind]}
@@ -237,7 +238,7 @@ little_stack() { # VARIANT COMPILER LINK_FLAGS
         ((used <= limit)) && continue
         echo "$isa, $kind: $used bytes of stack, at most $limit"
         too_much=1
-    done < <("$program")
+    done <<<"$lines"
     return $too_much
 }
 
