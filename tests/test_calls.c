@@ -737,13 +737,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 static void calls(void **state)
 {
     (void)state;
-    fuzz(fuzz_calls, 20000, 12);
+    fuzz(fuzz_calls, 20000, 6);
 }
 
 static void damaged_states(void **state)
 {
     (void)state;
-    fuzz(fuzz_damaged, 20000, 3);
+    fuzz(fuzz_damaged, 20000, 2);
 }
 
 /* A few times, for tools under which programs take long. */

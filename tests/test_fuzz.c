@@ -94,7 +94,7 @@ static void fuzz_valid(rng *r)
 static void valid_arguments(void **state)
 {
     (void)state;
-    fuzz(fuzz_valid, 20000, 12);
+    fuzz(fuzz_valid, 20000, 6);
 }
 
 /* ---- Exact attention ------------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static void fuzz_one_exact(rng *r)
 static void exact_attention(void **state)
 {
     (void)state;
-    fuzz(fuzz_one_exact, 20000, 8);
+    fuzz(fuzz_one_exact, 20000, 4);
 }
 
 /* ---- Rules ---------------------------------------------------------------------------------- */
@@ -219,7 +219,7 @@ static void fuzz_rule(rng *r)
 static void rules(void **state)
 {
     (void)state;
-    fuzz(fuzz_rule, 20000, 8);
+    fuzz(fuzz_rule, 20000, 4);
 }
 
 /* One operand that is missing, too many, the output or as long as the address space: refused, and
@@ -264,7 +264,7 @@ static void fuzz_refused(rng *r)
 static void refused_rules(void **state)
 {
     (void)state;
-    fuzz(fuzz_refused, 20000, 3);
+    fuzz(fuzz_refused, 20000, 2);
 }
 
 /* ---- Any arguments -------------------------------------------------------------------------- */
@@ -458,7 +458,7 @@ static void fuzz_config(rng *r)
 static void configs(void **state)
 {
     (void)state;
-    fuzz(fuzz_config, 100000, 2);
+    fuzz(fuzz_config, 100000, 1);
 }
 
 /* ---- Overlaps ------------------------------------------------------------------------------- */
@@ -695,13 +695,13 @@ static void fuzz_overlap_of_many(rng *r)
 static void overlaps_of_many(void **state)
 {
     (void)state;
-    fuzz(fuzz_overlap_of_many, 100000, 3);
+    fuzz(fuzz_overlap_of_many, 100000, 2);
 }
 
 static void overlaps(void **state)
 {
     (void)state;
-    fuzz(fuzz_overlap, 200000, 4);
+    fuzz(fuzz_overlap, 200000, 2);
 }
 
 #ifdef TEST_BYTES
