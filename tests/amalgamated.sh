@@ -5,15 +5,8 @@
 
 single=$work/amalgamated/linattn.h
 
-# With `-I .` behind it this directory's linattn.h comes first, and no linattn_simd.h is wanted. Not
-# optimised: to the optimiser it is the text of the two.
-amalgamated_library() { # OBJECT
-    await "$single"
-    cp tests/linattn.c "$work/amalgamated/"
-    gcc $warnings -std=c99 -O0 -I "$work/amalgamated" -c "$work/amalgamated/linattn.c" -o "$1"
-}
-
-# To the compiler, both are one text, but for empty lines.
+# To the compiler, both are one text, but for empty lines: with the same flags it makes the same
+# program of them. There is no `-I .` for the single file, so that no linattn_simd.h can be found.
 same_text() {
     local language place=$work/amalgamated/text
     await "$single"
@@ -43,8 +36,5 @@ EOF
 }
 
 target "$single" tools/amalgamate "$single"
-target "$work/lib/amalgamated.o" amalgamated_library "$work/lib/amalgamated.o"
 job 'amalgamated / the same text' same_text
 job 'amalgamated / renamed' renamed
-run_tests amalgamated gcc '' "$host_isas" dispatch LINATTN_TEST_QUICK=1
-run_tests amalgamated gcc '' "${host_isas/scalar /}" golden LINATTN_TEST_QUICK=1
