@@ -73,8 +73,8 @@ void rng_fill(rng *r, float *x, size_t n, float spread);
 void rng_fill_normal(rng *r, float *x, size_t n); /* as good as N(0, 1), but for its tails */
 
 /* Runs `one` with seeds in a row, from LINATTN_TEST_SEED or 1 on, for a number of rounds or of
-   seconds of the processor, whichever ends first; LINATTN_TEST_LONG multiplies both. The seed of the round that runs
-   is for messages. */
+   seconds of the processor, whichever ends first; LINATTN_TEST_LONG multiplies both. The seed of
+   the round that runs is for messages. */
 typedef void fuzz_function(rng *r);
 void fuzz(fuzz_function *one, uint64_t rounds, double seconds);
 uint64_t fuzz_seed(void);
