@@ -88,14 +88,18 @@ fuzz_verbs() {
         test_object gcc "$file"
         objects+=" $work/tests-gcc/$file.o"
     done
-    library gcc-c99-O2 gcc '-std=c99 -O2'
     # shellcheck disable=SC2086
-    target "$program" link_test "$program" gcc '' $objects "$work/lib/gcc-c99-O2.o"
+    target "$program" link_test "$program" gcc '' $objects "$work/lib/$plain.o"
     job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
 }
 
 # Every rounding, flushing, exceptions unmasked, a program linked with -ffast-math.
-run_hostile hostile gcc "$host_isas" 'golden exp verbs softmax nystrom laws recurrent range random'
+# Scalar code, which takes longest, where its own words are: calls enter and leave alike.
+plain_library
+run_hostile hostile "$plain_compiler" "$plain" "${host_isas/scalar /}" \
+    'golden exp verbs softmax nystrom laws recurrent range random'
+[[ $host_isas == scalar ]] ||
+    run_hostile hostile "$plain_compiler" "$plain" scalar 'golden exp softmax random'
 
 if [[ $compilers != *clang* ]]; then
     report_not_run fuzz 'clang is not installed'
@@ -114,7 +118,7 @@ else
 fi
 if ((long)); then
     time_limit=14400
-    library_of[long]=gcc-c99-O2
+    library_of[long]=$plain
     run_tests long gcc '' "$host_isas" 'laws fuzz calls' LINATTN_TEST_LONG=30
     wait_for_jobs
     time_limit=300
