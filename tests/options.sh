@@ -8,10 +8,11 @@ contradictions() { # FLAGS
     for cc in $compilers; do contradiction "$cc" "$1"; done
 }
 
-quiet() { # NAME FLAGS
+quiet() { # NAME FLAGS [COMPILED_BY]
     local cc
     for cc in $compilers; do
-        job "option-$1-$cc / no warnings, C99" compiles "$cc" "-std=c99 $2"
+        [[ " ${3-} " == *" $cc "* ]] ||
+            job "option-$1-$cc / no warnings, C99" compiles "$cc" "-std=c99 $2"
         job "option-$1-$cc / no warnings, C++11" compiles "$cc" "-x c++ -std=c++11 $2"
     done
 }
@@ -21,7 +22,7 @@ quiet() { # NAME FLAGS
 tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS]
     local cc name=$1 to_run=$2
     shift 2
-    quiet "$name" "$1"
+    quiet "$name" "$1" "$to_run"
     for cc in $to_run; do
         [[ " $compilers " != *" $cc "* ]] || option "option-$name-$cc" "$cc" "$@"
     done
@@ -119,7 +120,7 @@ case $host_isas in
     else
         report_not_run option-no-dispatch-native 'the CPU lacks avx512'
     fi
-    tested scalar-fast gcc -DLINATTN_SCALAR_FAST "$host_isas" scalar
+    tested scalar-fast gcc '-DLINATTN_SCALAR_FAST -DLINATTN_NO_AVX512' 'scalar avx2' scalar
     tested scalar-fast-fma gcc '-DLINATTN_SCALAR_FAST -DLINATTN_SCALAR_ONLY -mfma' scalar
     ;;
 *neon)
@@ -150,19 +151,18 @@ has_isa "${vectors%% *}" || one_set=
 target "$work/left-out" left_out_program "$work/left-out" gcc -O0
 for switch in $left_out_switches $left_out_together; do
     flags=-DLINATTN_${switch//,/ -DLINATTN_}
-    for cc in $compilers; do
-        job "option-left-out-$cc / no warnings $flags, C++11" compiles "$cc" \
+    job "option-left-out-gcc / no warnings $flags, C++11" compiles gcc "-x c++ -std=c++11 $flags"
+    [[ $compilers != *clang* ]] ||
+        job "option-left-out-clang / no warnings $flags, C++11" compiles clang \
             "-x c++ -std=c++11 -DLINATTN_SCALAR_ONLY $flags"
-    done
-    job "option-left-out-gcc / no warnings $flags, all instruction sets" compiles gcc \
-        "-std=c99 $flags"
     # A private copy differs by a word before each function, so that those that leave out most are
     # enough.
     [[ " $left_out_together " != *[[:space:]]"$switch"[[:space:]]* ]] ||
         job "option-left-out-gcc / refused $flags, static" left_out gcc \
             "-O0 -DLINATTN_SCALAR_ONLY $flags -DLINATTN_STATIC"
     # The last of the compilers, that is clang where there is one.
-    job "option-left-out-$cc / refused $flags, vectors" left_out "$cc" "-O0 $one_set $flags"
+    job "option-left-out-${compilers##* } / refused $flags, vectors" left_out "${compilers##* }" \
+        "-O0 $one_set $flags"
 done
 while read -r switch functions; do
     job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" \
@@ -178,16 +178,17 @@ NO_PREFILL
 ONLY_EXP
 EOF
 for cc in $compilers; do
-    job "option-causal-alone-$cc / static" causal_alone_static "$cc" -DLINATTN_SCALAR_ONLY
-    job "option-causal-alone-$cc / linked" causal_alone_linked "$cc" -DLINATTN_SCALAR_ONLY
+    flags=-DLINATTN_SCALAR_ONLY
+    [[ $cc != gcc ]] || flags= # all instruction sets
+    job "option-causal-alone-$cc / static" causal_alone_static "$cc" "$flags"
+    job "option-causal-alone-$cc / linked" causal_alone_linked "$cc" "$flags"
 done
-job 'option-causal-alone-gcc / static, all instruction sets' causal_alone_static gcc ''
-job 'option-causal-alone-gcc / linked, all instruction sets' causal_alone_linked gcc ''
 # Two that have nothing to do with each other are run as one.
 asserted='-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())'
 quiet assert "$asserted"
 quiet freestanding '-DLINATTN_FREESTANDING -ffreestanding'
-tested assert-freestanding gcc "$asserted -DLINATTN_FREESTANDING -ffreestanding" "$host_isas"
+option option-assert-freestanding-gcc gcc "$asserted -DLINATTN_FREESTANDING -ffreestanding" \
+    "$host_isas"
 # Whatever these reach keeps the invariants.
 run_tests option-assert-freestanding-gcc gcc '' "${vectors%% *}" 'fuzz recurrent' \
     LINATTN_TEST_QUICK=1
