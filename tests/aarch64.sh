@@ -64,7 +64,7 @@ EOF
 }
 
 aarch64() {
-    local cc flags laws
+    local cc flags laws rules
     target "$work/cmocka-aarch64.o" cmocka_object "$work/cmocka-aarch64.o" aarch64-linux-gnu-gcc
     aarch64_toolchain aarch64-gcc aarch64-linux-gnu-gcc ''
     aarch64_toolchain aarch64-clang clang "--target=aarch64-linux-gnu -isystem $sysroot/include"
@@ -73,13 +73,18 @@ aarch64() {
     # oracles again: those, too, would run on qemu; nor does a refused argument reach a kernel.
     library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
-        'golden exp softmax nystrom recurrent range fuzz calls dispatch' LINATTN_TEST_QUICK=1
+        'golden exp softmax nystrom range fuzz calls dispatch' LINATTN_TEST_QUICK=1
     # The laws that ask most of tiles and their edges.
     laws=instruction_sets,cuts,decode_steps,layouts,windows_forget,reach_of_windows
     laws+=,groups_of_every_size,windows_of_groups,nan_stays_in_its_head,masked_tokens_are_absent
     laws+=,merge_on_instruction_sets,many_states,crowds_of_states,single_tokens
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon laws LINATTN_TEST_QUICK=1 \
         LINATTN_TEST_ONLY=$laws
+    rules=instruction_sets,cuts,every_cut,layouts,inputs_of_16_bits,interleaved_operands
+    rules+=,states_are_copied,forms_of_gates,nan_stays_in_its_head,masked_tokens_are_absent
+    rules+=,many_sequences,merges_in_order,mlstm_with_wild_gates
+    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon recurrent LINATTN_TEST_QUICK=1 \
+        LINATTN_TEST_ONLY=$rules
     # Scalar code is that of every machine: one library of each compiler is enough.
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'golden exp dispatch' LINATTN_TEST_QUICK=1
 

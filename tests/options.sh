@@ -91,7 +91,7 @@ causal_alone_linked() { # COMPILER FLAGS
 # What scalar code does on a CPU without the instruction. Where the tests run, all else uses it.
 multiply_add() { # COMPILER
     local program=$work/multiply-add-$1
-    "$1" -std=c99 -O1 $warnings -DLINATTN_NO_DISPATCH -I . tests/consumer/multiply_add.c \
+    "$1" -std=c99 -O0 $warnings -DLINATTN_NO_DISPATCH -I . tests/consumer/multiply_add.c \
         -o "$program" -lm
     "$program"
 }
