@@ -139,8 +139,8 @@ left_out_together='NO_WINDOW,NO_FEATURES,ONLY_ELU1,NO_PREFILL ONLY_ELU1,ONLY_EXP
     NO_RECURRENT,NO_WINDOW,NO_FEATURES,ONLY_ELU1
     NO_WINDOW,NO_FEATURES,NO_EXACT,NO_NYSTROM,NO_MAPS,NO_RANDOM'
 
-# All kernels are one text, so that scalar code, which takes a third of the time to compile, is enough
-# to run; the others are checked for warnings: of functions that are not used or not defined, too.
+# All kernels are one text, so that scalar code, compiled in a third of the time, is enough to run;
+# the others are checked for warnings: of functions that are not used or not defined, too.
 vectors=${host_isas/scalar /}
 one_set=-DLINATTN_SCALAR_ONLY
 if [[ $host_isas == *avx2* ]] && has_isa avx2; then one_set+=' -mfma'; fi

@@ -12,8 +12,8 @@ thread_sanitizer_runs() {
 }
 
 # Not optimised: to optimise what the sanitizers add takes four times as long as to run it all. All
-# kernels are one text, so that the widest vectors of this machine take all, and for the others, scalar
-# code above all, which is the slowest here, their own words are enough.
+# kernels are one text, so that the widest vectors of this machine take all, and for the others,
+# scalar code above all, which is the slowest here, their own words are enough.
 library sanitized sanitized '-std=c99 -O0'
 vectors=
 for isa in ${host_isas#scalar}; do
