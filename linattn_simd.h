@@ -80,6 +80,7 @@
 #define la_clear_padding LA_NAME(clear_padding)
 #define la_column LA_NAME(column)
 #define la_columns LA_NAME(columns)
+#define la_coordinates LA_NAME(coordinates)
 #define la_copy LA_NAME(copy)
 #define la_current LA_NAME(current)
 #define la_dadd LA_NAME(dadd)
@@ -209,7 +210,10 @@
 #define la_peaks LA_NAME(peaks)
 #define la_phi_key LA_NAME(phi_key)
 #define la_phi_query LA_NAME(phi_query)
+#define la_pick LA_NAME(pick)
+#define la_picked LA_NAME(picked)
 #define la_place LA_NAME(place)
+#define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
 #define la_plain_factor LA_NAME(plain_factor)
 #define la_polynomials LA_NAME(polynomials)
@@ -399,6 +403,7 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
+   la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
    la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
@@ -800,6 +805,12 @@ static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_
             a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
         }
     }
+}
+#define LA_PICK
+LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
+{
+    return _mm512_permutex2var_ps(la_load(table), _mm512_castps_si512(la_load(places)),
+                                  la_load(table + 16));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
@@ -5759,48 +5770,111 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
 #define LA_LIST_ROW (LINATTN__LOWER + 2 * LA_W)
 
 typedef struct la_monomials {
-    float list[LA_LISTS * LA_LIST_ROW]; /* token by token */
+    float list[LA_LISTS * LA_LIST_ROW]; /* token by token, `row` apart */
     float product[9][LA_LISTS];         /* of so many coordinates */
     float weight[LA_ROW];
+    size_t row;
 } la_monomials;
 
-/* The lists of monomials of degrees 0 to base of `count` tokens: each from the one below, of the
-   last only what is taken. Writes up to LA_W - 1 floats more. */
-static void la_lists(const linattn__recipe *r, float *list, const float *x, size_t x_token,
-                     size_t count, float root)
+/* The lists of degree 1 of `count` tokens. */
+LINATTN__INLINE void la_coordinates(const linattn__recipe *r, la_monomials *w, const float *x,
+                                    size_t x_token, size_t count, float root)
+{
+    size_t t, f;
+    for (t = 0; t < count; t++)
+        for (f = 0; f < r->d; f += LA_W) {
+            const int lanes = la_lanes_left(r->d, f);
+            const la_vec in = la_load_part(x + t * x_token + f, lanes);
+            la_store_part(w->list + t * w->row + 1 + f, la_mul(in, la_set1(root)), lanes);
+        }
+}
+
+#ifdef LA_PICK
+/* Where lists are longer than the coordinates these are few enough to be picked from: `places` then
+   has what the monomials of the lists are products of, the last coordinate first, and so many ones
+   (place 0) that all have `base` factors. They lie behind the tokens' coordinates. */
+#define LA_TABLE 32
+#define LA_PLACE_ROW (LINATTN__LOWER + LA_W)
+
+LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
+{
+    size_t p, i, j, f;
+    for (f = 0; f < r->base * LA_PLACE_ROW; f += LA_W) la_store(places + f, la_zero());
+    for (i = 0; i < r->d; i++) places[1 + i] = linattn__from_bits((uint32_t)(1 + i));
+    for (p = 2; p <= r->base; p++) {
+        float *to = places + r->list[p];
+        for (i = 0; i < r->d; i++) {
+            const size_t first = linattn__leading(r, p - 1, i), length = r->size[p - 1] - first;
+            const float *const below = places + r->list[p - 1] + first;
+            for (f = 0; f < length; f += LA_W) {
+                for (j = 0; j + 1 < p; j++)
+                    la_store(to + j * LA_PLACE_ROW + f, la_load(below + j * LA_PLACE_ROW + f));
+                la_store(to + j * LA_PLACE_ROW + f, la_set1(places[1 + i]));
+            }
+            to += length;
+        }
+    }
+}
+
+/* la_segment of a list from `from` on, four tokens side by side. */
+LINATTN__INLINE void la_picked(const linattn__recipe *r, const la_monomials *w, size_t from,
+                               size_t length, const float *by, size_t by_row, const float *weights,
+                               size_t count, float *y, size_t y_row)
+{
+    const float *places = w->list + LA_LISTS * LA_TABLE + from;
+    size_t t, f, i, j;
+    for (f = 0; f < length; f += LA_W, places += LA_W)
+        for (t = 0; t < count; t += 4) {
+            const float *const table = w->list + t * LA_TABLE;
+            la_vec low[4];
+            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] = la_pick(table + i * LA_TABLE, places);
+            for (j = 1; j < r->base; j++)
+                LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
+                    la_mul(low[i], la_pick(table + i * LA_TABLE, places + j * LA_PLACE_ROW));
+            LINATTN__UNROLL for (i = 0; i < 4; i++)
+            {
+                if (t + i < count)
+                    la_store(y + (t + i) * y_row + f,
+                             la_mul(la_mul(low[i], la_set1(by[(t + i) * by_row])),
+                                    la_load(weights + f)));
+            }
+        }
+}
+#else
+/* The lists of degrees from 2 to base: each from the one below, of the last only what is taken. Of
+   LA_LISTS tokens, there or not. Writes up to LA_W - 1 floats more. */
+static void la_lists(const linattn__recipe *r, float *list)
 {
     size_t p, i, t, f;
-    for (t = 0; t < count; t++)
-        for (f = 0; f < r->d; f += LA_W)
-            la_store(
-                list + t * LA_LIST_ROW + 1 + f,
-                la_mul(la_load_part(x + t * x_token + f, la_lanes_left(r->d, f)), la_set1(root)));
     for (p = 2; p <= r->base; p++) {
         size_t to = r->list[p], length;
         for (i = 0; i < r->d; i++, to += length) {
             const size_t first = linattn__leading(r, p - 1, i);
             length = r->size[p - 1] - first;
             if (p == r->base && (to >= r->end || to + length <= r->begin)) continue;
-            for (t = 0; t < count; t++) {
-                float *const own = list + t * LA_LIST_ROW;
-                const float *const below = own + r->list[p - 1] + first;
-                for (f = 0; f < length; f += LA_W)
-                    la_store(own + to + f, la_mul(la_load(below + f), la_set1(own[1 + i])));
+            for (f = 0; f < length; f += LA_W) {
+                const float *const from = list + r->list[p - 1] + first + f;
+                float *const own = list + to + f;
+                LINATTN__UNROLL for (t = 0; t < LA_LISTS; t++)
+                    la_store(own + t * LA_LIST_ROW, la_mul(la_load(from + t * LA_LIST_ROW),
+                                                           la_set1(list[t * LA_LIST_ROW + 1 + i])));
             }
         }
     }
 }
+#endif
 
 /* y = part of a list times a product, with weights, for `count` tokens. */
-LINATTN__INLINE void la_segment(const float *part, size_t length, const float *by, size_t by_row,
-                                const float *weights, size_t count, float *y, size_t y_row)
+LINATTN__INLINE void la_segment(const float *part, size_t row, size_t length, const float *by,
+                                size_t by_row, const float *weights, size_t count, float *y,
+                                size_t y_row)
 {
     size_t t, f;
     for (f = 0; f < length; f += LA_W) {
         const la_vec weight = la_load(weights + f);
         const float *from = part + f, *times = by;
         float *to = y + f;
-        for (t = 0; t < count; t++, from += LA_LIST_ROW, times += by_row, to += y_row)
+        for (t = 0; t < count; t++, from += row, times += by_row, to += y_row)
             la_store(to, la_mul(la_mul(la_load(from), la_set1(*times)), weight));
     }
 }
@@ -5818,7 +5892,7 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
         size_t by_row = 1;
         if (g->prefix == 1 && !raw) {
             by = w->list + 1 + g->index[0];
-            by_row = LA_LIST_ROW;
+            by_row = w->row;
         } else {
             for (level = i ? g->unchanged : 0; level < g->prefix; level++)
                 for (t = 0; t < count; t++)
@@ -5829,12 +5903,17 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
             const int lanes = la_lanes_left(g->length, f);
             for (t = 0; t < count; t++)
                 la_store(
-                    w->list + t * LA_LIST_ROW + 16,
+                    w->list + t * w->row + 16,
                     la_mul(la_load_part(x + t * x_token + g->from - 1 + f, lanes), la_set1(root)));
-            la_segment(w->list + 16, LA_W, by, 1, weights + f, count, y + f, y_row);
+            la_segment(w->list + 16, w->row, LA_W, by, 1, weights + f, count, y + f, y_row);
         }
-        if (!raw || !g->from)
-            la_segment(w->list + g->from, g->length, by, by_row, weights, count, y, y_row);
+#ifdef LA_PICK
+        if (r->base > 1)
+            la_picked(r, w, g->from, g->length, by, by_row, weights, count, y, y_row);
+        else
+#endif
+            if (!raw || !g->from)
+            la_segment(w->list + g->from, w->row, g->length, by, by_row, weights, count, y, y_row);
         weights += g->length;
         y += g->length;
     }
@@ -5855,8 +5934,16 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
+    w.row = LA_LIST_ROW;
+#ifdef LA_PICK
+    if (r.base > 1) {
+        w.row = LA_TABLE;
+        end = LA_TABLE - LA_W;
+        la_places(&r, w.list + LA_LISTS * LA_TABLE);
+    }
+#endif
     for (t = 0; t < LA_LISTS; t++) {
-        float *const list = w.list + t * LA_LIST_ROW;
+        float *const list = w.list + t * w.row;
         for (f = 0; f < end + LA_W; f += LA_W) /* multiplied, too, and slow if it were denormal */
             la_store(list + f, la_zero());
         w.product[0][t] = list[0] = 1.0f;
@@ -5866,7 +5953,10 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
     la_store(w.weight + f, la_zero());
     for (t = 0; t < count; t += n, x += n * x_token, y += n * y_row) {
         n = count - t < LA_LISTS ? count - t : LA_LISTS;
-        if (!raw) la_lists(&r, w.list, x, x_token, n, root);
+        if (!raw) la_coordinates(&r, &w, x, x_token, n, root);
+#ifndef LA_PICK
+        if (!raw) la_lists(&r, w.list);
+#endif
         la_segments(&r, &w, x, x_token, n, root, raw, y, y_row);
     }
 }
@@ -7029,6 +7119,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_clear_padding
 #undef la_column
 #undef la_columns
+#undef la_coordinates
 #undef la_copy
 #undef la_current
 #undef la_dadd
@@ -7158,7 +7249,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_peaks
 #undef la_phi_key
 #undef la_phi_query
+#undef la_pick
+#undef la_picked
 #undef la_place
+#undef la_places
 #undef la_plain
 #undef la_plain_factor
 #undef la_polynomials
@@ -7364,6 +7458,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PLAIN_DELTA
 #undef LA_PART_ROW
 #undef LA_PART_TOKENS
+#undef LA_PICK
+#undef LA_PLACE_ROW
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
@@ -7379,6 +7475,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_STEP
 #undef LA_STORE_LANE
 #undef LA_SUMS16
+#undef LA_TABLE
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_W
