@@ -5886,6 +5886,7 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
 {
     const float *weights = w->weight;
     size_t i, t, f, level;
+    int left;
     for (i = 0; i < r->count; i++) {
         const linattn__segment *g = &r->segment[i];
         const float *by = w->product[g->prefix];
@@ -5907,12 +5908,14 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
                     la_mul(la_load_part(x + t * x_token + g->from - 1 + f, lanes), la_set1(root)));
             la_segment(w->list + 16, w->row, LA_W, by, 1, weights + f, count, y + f, y_row);
         }
+        left = !raw || !g->from;
 #ifdef LA_PICK
-        if (r->base > 1)
+        if (r->base > 1) {
             la_picked(r, w, g->from, g->length, by, by_row, weights, count, y, y_row);
-        else
+            left = 0;
+        }
 #endif
-            if (!raw || !g->from)
+        if (left)
             la_segment(w->list + g->from, w->row, g->length, by, by_row, weights, count, y, y_row);
         weights += g->length;
         y += g->length;
