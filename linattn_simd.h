@@ -1538,7 +1538,8 @@ LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int ma
         la_vec e;
         if (LA_W == 1 && !la_any(la_gt(la_zero(), y))) return la_add(y, la_set1(1.0f));
         e = la_exp_negative(y);
-        return la_select(la_gt(la_zero(), y), e, la_add(y, la_set1(1.0f)));
+        /* from -0 on: a sum under a mask is one operation for AVX-512 */
+        return la_select(la_gt(y, la_set1(-1.40129846e-45f)), la_add(y, la_set1(1.0f)), e);
     }
     return la_max(la_set1(p->floor), y);
 }
@@ -1935,9 +1936,12 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
                                       const int feature, const size_t NF)
 {
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
-    const size_t k_token = c->k.row, q_token = c->q.row, end = c->end, row0 = c->row0;
-    const float *x = c->q.at + (f - c->f0) + c->t * q_token;
-    const float *k = keys ? c->k.at + (f - c->f0) + c->t * k_token : x;
+    const size_t k_token = keys ? c->k.row : 0, q_token = c->q.row, at = f - c->f0;
+    const size_t row = c->row0 + c->t;
+    const float *x = c->q.at + at + c->t * q_token, *top_at = w->top + row;
+    const float *k = keys ? c->k.at + at + c->t * k_token : x;
+    float *phi_k = w->k + c->t * LA_ROW + at, *phi_q = w->q + row * LA_ROW + at;
+    float *den_at = w->den + row * 16 + f % 16, *lost_at = w->lost + row * 16 + f % 16;
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
@@ -1948,12 +1952,9 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
         e[j] = la_load(s->e + f + j * LA_W);
         low[j] = la_load(lows + j * LA_W);
     }
-    for (t = c->t; t < end; t++, k += keys ? k_token : 0, x += q_token) {
-        float *const den_at = w->den + (row0 + t) * 16 + f % 16;
-        float *const lost_at = w->lost + (row0 + t) * 16 + f % 16;
-        const size_t at = f - c->f0;
-        float top = w->top[row0 + t];
+    for (t = c->end - c->t; t > 0; t--) {
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
+        float top = *top_at++;
         if (LINATTN__IS_EXP(map) && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
@@ -1963,20 +1964,25 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             if (keys) {
-                phi = la_stage_key(p, k + j * LA_W, w->k + t * LA_ROW + at + j * LA_W, fresh, lanes,
-                                   e[j], map);
+                phi = la_stage_key(p, k + j * LA_W, phi_k + j * LA_W, fresh, lanes, e[j], map);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
             phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
             phi =
                 la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
-            la_store(w->q + (row0 + t) * LA_ROW + at + j * LA_W, phi);
+            la_store(phi_q + j * LA_W, phi);
         }
         LINATTN__UNROLL for (j = 0; j < slots; j++)
         {
             la_store(den_at + j * LA_W, den[j]);
             if (LINATTN__IS_SIGNED(map)) la_store(lost_at + j * LA_W, lost[j]);
         }
+        k += k_token;
+        x += q_token;
+        phi_k += LA_ROW;
+        phi_q += LA_ROW;
+        den_at += 16;
+        lost_at += 16;
     }
     if (!keys || !c->keep) return;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
