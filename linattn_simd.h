@@ -2447,7 +2447,7 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, 
 LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
                                     size_t u, const size_t G, const size_t T, const size_t NR)
 {
-    const size_t m = a->span->m, q_head = a->count * LA_ROW, features = a->f1 - a->f0;
+    const size_t m = a->span->m, q_head = a->count * LA_ROW;
     const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
     float *const start = la_column(a->span, u) + a->f0 * 16;
     const float *row = start;
@@ -2466,16 +2466,16 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
         la_load_columns(v + i * NR, x->v + i * x->v_token, x->lanes, NR);
-    for (f = 0; f < features; f++, row += 16, to += to_row) {
+    for (f = a->f1 - a->f0; f > 0; f--, k++, q++, row += 16, to += to_row) {
         la_vec s[LA_CAUSAL_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
-            const la_vec kf = la_set1(k[i * LA_ROW + f]);
+            const la_vec kf = la_set1(k[i * LA_ROW]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_fma(kf, v[i * NR + j], s[j]);
             LINATTN__UNROLL for (h = 0; h < G; h++)
             {
-                const la_vec qf = la_set1(q[h * q_head + i * LA_ROW + f]);
+                const la_vec qf = la_set1(q[h * q_head + i * LA_ROW]);
                 la_vec *const at = o + (h * T + i) * NR;
                 LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma(qf, s[j], at[j]);
             }
@@ -2493,18 +2493,18 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
 LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
                                    size_t u, const size_t T, const size_t NR)
 {
-    const size_t m = a->span->m, features = a->f1 - a->f0;
+    const size_t m = a->span->m;
     const float *q = a->q + (g * a->count + t) * LA_ROW;
     const float *row = la_column(a->span, u) + a->f0 * 16;
     la_vec o[LA_ACCUMULATORS];
     size_t f, i, j;
     la_tile_begin(a, x, 0, o, T, NR);
-    for (f = 0; f < features; f++, row += 16) {
+    for (f = a->f1 - a->f0; f > 0; f--, q++, row += 16) {
         la_vec s[LA_QUERY_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
-            const la_vec qf = la_set1(q[i * LA_ROW + f]);
+            const la_vec qf = la_set1(q[i * LA_ROW]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
                 la_fma(qf, s[j], o[i * NR + j]);
         }
