@@ -1387,6 +1387,7 @@ typedef struct linattn__params {
     int softmax;
 #if LINATTN__HAS_FEATURES
     int lowered;       /* projected: |x'|^2/2 is subtracted */
+    size_t signs;      /* not 0: feature `signs` + i is projected as i is, with the other sign */
     size_t degree;     /* of monomials */
     float source_root; /* sqrt(s) where it acts before the features are made */
 #endif
@@ -2791,6 +2792,7 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     p->source = s->source;
 #if LINATTN__HAS_FEATURES
     p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
+    p->signs = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC && s->features % 16 == 0 ? s->features : 0;
     p->degree = s->degree;
     p->source_root = 1.0f;
 #endif

@@ -67,6 +67,7 @@
 #define la_block LA_NAME(block)
 #define la_block_chunk LA_NAME(block_chunk)
 #define la_block_run LA_NAME(block_run)
+#define la_both_signs LA_NAME(both_signs)
 #define la_capped LA_NAME(capped)
 #define la_causal LA_NAME(causal)
 #define la_causal_run LA_NAME(causal_run)
@@ -74,6 +75,7 @@
 #define la_causal_tiles LA_NAME(causal_tiles)
 #define la_choose LA_NAME(choose)
 #define la_chunk LA_NAME(chunk)
+#define la_chunk_inputs LA_NAME(chunk_inputs)
 #define la_clamp LA_NAME(clamp)
 #define la_clear LA_NAME(clear)
 #define la_clear_columns LA_NAME(clear_columns)
@@ -153,6 +155,7 @@
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
 #define la_kept_alike LA_NAME(kept_alike)
+#define la_kept_signs LA_NAME(kept_signs)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
@@ -187,6 +190,7 @@
 #define la_merge_row LA_NAME(merge_row)
 #define la_min LA_NAME(min)
 #define la_monomials LA_NAME(monomials)
+#define la_most LA_NAME(most)
 #define la_moves LA_NAME(moves)
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
@@ -200,7 +204,9 @@
 #define la_part LA_NAME(part)
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
+#define la_part_inputs LA_NAME(part_inputs)
 #define la_part_middle LA_NAME(part_middle)
+#define la_part_signs LA_NAME(part_signs)
 #define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
 #define la_past_run LA_NAME(past_run)
@@ -2618,7 +2624,8 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 
 #if LINATTN__HAS_FEATURES
 static void la_project(const linattn__span *s, const float *x, size_t x_token, size_t count,
-                       size_t f0, size_t f1, float *y, size_t y_row);
+                       size_t f0, size_t f1, float *y, size_t y_row, float *other,
+                       size_t other_row);
 static void la_multiply(const linattn__span *s, const float *x, size_t x_token, size_t count,
                         size_t f0, size_t f1, float *y, size_t y_row);
 #endif
@@ -2644,7 +2651,7 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
     if (s->params->source == LINATTN__PROJECTED) {
         for (t = 0; t < count; t += n) {
             n = count - t < LA_BLOCK ? count - t : LA_BLOCK;
-            la_project(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row);
+            la_project(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row, NULL, 0);
         }
         return rows;
     }
@@ -2699,6 +2706,58 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
 #endif
 }
 
+LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; n - i >= LA_W; i += LA_W) la_store(to + i, la_load(from + i));
+    if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
+}
+
+/* Where projected features come with both signs, those of the first half are kept for the second,
+   behind the rows of so few tokens: the floats of each, or 0 where too few would be left. */
+LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
+{
+#if LINATTN__HAS_FEATURES
+    const size_t signs = s->params->signs;
+    if (LA_W > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= 6) return signs + 16;
+#endif
+    (void)s;
+    return 0;
+}
+
+/* Query heads times tokens of a block. */
+LINATTN__INLINE size_t la_most(const linattn__span *s)
+{
+    const size_t kept = la_kept_signs(s);
+    return kept ? LA_BLOCK * LA_ROW / (LA_ROW + kept) : LA_BLOCK;
+}
+
+/* The inputs of a chunk into y, of a head's tokens among `rows`. */
+static LINATTN__NOINLINE la_rows la_chunk_inputs(const linattn__span *s, const la_chunk *c,
+                                                 const float *x, size_t x_token, float *y,
+                                                 float *kept)
+{
+#if LINATTN__HAS_FEATURES && LA_W > 1
+    const size_t row = la_kept_signs(s), signs = s->params->signs;
+    const size_t middle = c->f0 > signs ? c->f0 : c->f1 < signs ? c->f1 : signs;
+    la_rows rows;
+    size_t t;
+    if (row) {
+        if (c->f0 < middle)
+            la_project(s, x, x_token, c->count, c->f0, middle, y, LA_ROW, kept + c->f0, row);
+        for (t = 0; t < c->count && middle < c->f1; t++)
+            la_copy(y + t * LA_ROW + (middle - c->f0), kept + t * row + (middle - signs),
+                    c->f1 - middle);
+        rows.at = y;
+        rows.row = LA_ROW;
+        return rows;
+    }
+#else
+    (void)kept;
+#endif
+    return la_inputs(s, x, x_token, c->count, c->f0, c->f1, y, LA_ROW);
+}
+
 /* One chunk of features: makes them, then takes run after run. */
 LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
                                     size_t g0, int keep, int own, const int keys)
@@ -2720,11 +2779,11 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     c.k.at = q;
     c.k.row = 0;
     if (keys)
-        c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, w->k, LA_ROW);
-    queries = la_inputs(s, q, s->q_token, count, c.f0, c.f1, w->q, LA_ROW);
-    for (g = 1; g < a->heads && s->params->source != LINATTN__DIRECT; g++)
-        (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
-                        w->q + g * count * LA_ROW, LA_ROW);
+        c.k =
+            la_chunk_inputs(s, &c, s->k + t0 * s->k_token, s->k_token, w->k, w->k + count * LA_ROW);
+    for (g = a->heads; g-- > 0;)
+        queries = la_chunk_inputs(s, &c, q + g * s->q_head, s->q_token, w->q + g * count * LA_ROW,
+                                  w->q + a->heads * count * LA_ROW + g * count * la_kept_signs(s));
     for (c.t = 0; c.t < count; c.t = c.end) {
         c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
         la_block_run(s, w, &c, a, &queries, g0, keep, keys);
@@ -2777,11 +2836,12 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
 
 static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
+    const size_t most = la_most(s);
     la_scratch w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
-        for (t = 0; t < s->n; t += LA_BLOCK)
-            la_query_block(s, &w, t, s->n - t < LA_BLOCK ? s->n - t : LA_BLOCK, g, 0);
+        for (t = 0; t < s->n; t += most)
+            la_query_block(s, &w, t, s->n - t < most ? s->n - t : most, g, 0);
 }
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. One by one, so that
@@ -2812,8 +2872,8 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
 static void la_causal(const linattn__span *s)
 {
     la_scratch w;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
-    size_t most = LA_BLOCK / chunk, t, g, count;
+    const size_t rows = la_most(s), chunk = s->group < rows ? s->group : rows;
+    size_t most = rows / chunk, t, g, count;
     if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
     for (t = 0; t < s->n; t += count) {
         int masked;
@@ -2997,20 +3057,62 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     }
 }
 
+/* Where both signs of projected features are this job's, they are made together, half a part of
+   each: how many. */
+LINATTN__INLINE size_t la_part_signs(const linattn__span *s)
+{
+#if LINATTN__HAS_FEATURES
+    if (LA_W > 1 && s->row_begin == 0 && s->row_end == s->m) return s->params->signs;
+#endif
+    (void)s;
+    return 0;
+}
+
+LINATTN__INLINE void la_part_inputs(const linattn__span *s, la_chunk *c, float *y)
+{
+#if LINATTN__HAS_FEATURES
+    size_t t, n;
+    for (t = 0; t < c->count; t += n) {
+        float *const at = y + t * LA_PART_ROW;
+        n = c->count - t < LA_BLOCK ? c->count - t : LA_BLOCK;
+        la_project(s, s->k + (c->t0 + t) * s->k_token, s->k_token, n, c->f0, c->f1, at, LA_PART_ROW,
+                   at + LA_PART / 2, LA_PART_ROW);
+    }
+#endif
+    (void)s;
+    c->k.at = y;
+    c->k.row = LA_PART_ROW;
+}
+
 static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
     const int exponents = LINATTN__IS_EXP(s->params->map);
-    float phi[LA_PART_TOKENS * LA_PART_ROW];
+    const size_t signs = la_part_signs(s), end = signs ? signs : s->row_end;
+    const size_t part = signs ? LA_PART / 2 : LA_PART, keys = t0 * s->k_token;
+    float scratch[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
+    size_t f;
     c.t0 = t0;
     c.count = count;
-    for (c.f0 = s->row_begin; c.f0 < s->row_end; c.f0 = c.f1) {
-        c.f1 = s->row_end - c.f0 < LA_PART ? s->row_end : c.f0 + LA_PART;
-        c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, phi, LA_PART_ROW);
-        for (c.t = 0; c.t < count; c.t = c.end) {
-            c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
-            la_keys(s, phi, &c);
-            la_update_run(s, phi, &c);
+    for (f = s->row_begin; f < end; f += part) {
+        float *phi = scratch;
+        c.f0 = f;
+        c.f1 = end - f < part ? end : f + part;
+        if (signs)
+            la_part_inputs(s, &c, scratch);
+        else
+            c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
+        for (;;) {
+            for (c.t = 0; c.t < count; c.t = c.end) {
+                c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
+                la_keys(s, phi, &c);
+                la_update_run(s, phi, &c);
+            }
+            if (c.f0 >= signs) break;
+            c.f0 += signs;
+            c.f1 += signs;
+            c.k.at += part;
+            phi += part;
         }
     }
 }
@@ -4955,13 +5057,6 @@ LINATTN__INLINE void la_fill(float *to, size_t count, float value)
     for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
 }
 
-LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
-{
-    size_t i;
-    for (i = 0; n - i >= LA_W; i += LA_W) la_store(to + i, la_load(from + i));
-    if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
-}
-
 static void la_part_clear(const linattn__span *s, float *part)
 {
     la_fill(part, s->band->part_floats, 0.0f);
@@ -5758,15 +5853,45 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 }
 #endif
 
-/* y[t][f - f0] = w_f.x' - |x'|^2/2. */
+#if LA_W > 1
+/* From y = w_f.x': y - lower, and -y - lower into `other`. */
+LINATTN__INLINE void la_both_signs(const float *lower, size_t count, size_t width, float *y,
+                                   size_t y_row, float *other, size_t other_row)
+{
+    size_t t, f;
+    for (t = 0; t < count; t++, y += y_row, other += other_row)
+        for (f = 0; f < width; f += LA_W) {
+            const la_vec x = la_load(y + f), less = la_set1(lower[t]);
+            la_store(other + f, la_sub(la_sub(la_zero(), x), less));
+            la_store(y + f, la_sub(x, less));
+        }
+}
+#endif
+
+/* y[t][f - f0] = w_f.x' - |x'|^2/2, and unless it is NULL other[t][f - f0] the same for -w_f. */
 static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
-                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+                                         size_t count, size_t f0, size_t f1, float *y, size_t y_row,
+                                         float *other, size_t other_row)
 {
     la_projection w;
+    float lower[LA_BLOCK];
     size_t t;
     const int huge = la_measure(s, &w, x, x_token, count);
+    for (t = 0; other && t < count; t++) {
+        lower[t] = w.lower[t];
+        w.lower[t] = 0.0f;
+    }
     la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
-    for (t = 0; huge && t < count; t++) la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
+#if LA_W > 1
+    if (other) la_both_signs(lower, count, f1 - f0, y, y_row, other, other_row);
+#else
+    (void)lower;
+    (void)other_row;
+#endif
+    for (t = 0; huge && t < count; t++) {
+        la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
+        if (other) la_untame(s, &w, x, x_token, t, f1 - f0, other + t * other_row);
+    }
 }
 
 #if LA_W > 1
@@ -7037,7 +7162,7 @@ static void la_map_features(const linattn__span *s)
         if (s->params->source == LINATTN__MONOMIALS)
             la_multiply(s, x, s->k_token, count, f0, f1, y, y_row);
         else
-            la_project(s, x, s->k_token, count, f0, f1, y, y_row);
+            la_project(s, x, s->k_token, count, f0, f1, y, y_row, NULL, 0);
         for (i = 0; i < count; i++) {
             const int masked = exponential && linattn__masked(x + i * s->k_token, s->d);
             for (f = 0; f < f1 - f0; f += LA_W) {
@@ -7115,6 +7240,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_block
 #undef la_block_chunk
 #undef la_block_run
+#undef la_both_signs
 #undef la_capped
 #undef la_causal
 #undef la_causal_run
@@ -7122,6 +7248,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_causal_tiles
 #undef la_choose
 #undef la_chunk
+#undef la_chunk_inputs
 #undef la_clamp
 #undef la_clear
 #undef la_clear_columns
@@ -7201,6 +7328,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_iterate
 #undef la_kept
 #undef la_kept_alike
+#undef la_kept_signs
 #undef la_key_exponent
 #undef la_key_rows
 #undef la_keys
@@ -7235,6 +7363,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_merge_row
 #undef la_min
 #undef la_monomials
+#undef la_most
 #undef la_moves
 #undef la_moving
 #undef la_mul
@@ -7248,7 +7377,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
+#undef la_part_inputs
 #undef la_part_middle
+#undef la_part_signs
 #undef la_past_divides
 #undef la_past_factors
 #undef la_past_run
