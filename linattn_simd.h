@@ -76,6 +76,7 @@
 #define la_choose LA_NAME(choose)
 #define la_chunk LA_NAME(chunk)
 #define la_chunk_inputs LA_NAME(chunk_inputs)
+#define la_chunk_made LA_NAME(chunk_made)
 #define la_clamp LA_NAME(clamp)
 #define la_clear LA_NAME(clear)
 #define la_clear_columns LA_NAME(clear_columns)
@@ -204,7 +205,6 @@
 #define la_part LA_NAME(part)
 #define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
-#define la_part_inputs LA_NAME(part_inputs)
 #define la_part_middle LA_NAME(part_middle)
 #define la_part_signs LA_NAME(part_signs)
 #define la_past_divides LA_NAME(past_divides)
@@ -2645,14 +2645,10 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
     }
 #endif
 #if LINATTN__HAS_FEATURES
-    size_t t, n;
     rows.at = y;
     rows.row = y_row;
     if (s->params->source == LINATTN__PROJECTED) {
-        for (t = 0; t < count; t += n) {
-            n = count - t < LA_BLOCK ? count - t : LA_BLOCK;
-            la_project(s, x + t * x_token, x_token, n, f0, f1, y + t * y_row, y_row, NULL, 0);
-        }
+        la_project(s, x, x_token, count, f0, f1, y, y_row, NULL, 0);
         return rows;
     }
     if (s->params->source == LINATTN__MONOMIALS) {
@@ -2719,7 +2715,8 @@ LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
 {
 #if LINATTN__HAS_FEATURES
     const size_t signs = s->params->signs;
-    if (LA_W > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= 6) return signs + 16;
+    const size_t least = s->k ? 12 : 8; /* tokens: with keys more work is done block by block */
+    if (LA_W > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= least) return signs + 16;
 #endif
     (void)s;
     return 0;
@@ -2732,15 +2729,14 @@ LINATTN__INLINE size_t la_most(const linattn__span *s)
     return kept ? LA_BLOCK * LA_ROW / (LA_ROW + kept) : LA_BLOCK;
 }
 
-/* The inputs of a chunk into y, of a head's tokens among `rows`. */
-static LINATTN__NOINLINE la_rows la_chunk_inputs(const linattn__span *s, const la_chunk *c,
-                                                 const float *x, size_t x_token, float *y,
-                                                 float *kept)
+#if LINATTN__HAS_FEATURES || LINATTN__HAS_UNIT
+/* The inputs of a chunk, made into y. */
+static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chunk *c,
+                                            const float *x, size_t x_token, float *y, float *kept)
 {
 #if LINATTN__HAS_FEATURES && LA_W > 1
     const size_t row = la_kept_signs(s), signs = s->params->signs;
     const size_t middle = c->f0 > signs ? c->f0 : c->f1 < signs ? c->f1 : signs;
-    la_rows rows;
     size_t t;
     if (row) {
         if (c->f0 < middle)
@@ -2748,14 +2744,33 @@ static LINATTN__NOINLINE la_rows la_chunk_inputs(const linattn__span *s, const l
         for (t = 0; t < c->count && middle < c->f1; t++)
             la_copy(y + t * LA_ROW + (middle - c->f0), kept + t * row + (middle - signs),
                     c->f1 - middle);
+        return;
+    }
+#endif
+    (void)kept;
+    (void)la_inputs(s, x, x_token, c->count, c->f0, c->f1, y, LA_ROW);
+}
+#endif
+
+/* The inputs of a chunk for one head, in place or made into y, where LA_ROW is their row. */
+LINATTN__INLINE la_rows la_chunk_inputs(const linattn__span *s, const la_chunk *c, const float *x,
+                                        size_t x_token, float *y, float *kept)
+{
+    la_rows rows;
+    rows.at = x + c->f0;
+    rows.row = x_token;
+    (void)kept;
+#if LINATTN__HAS_FEATURES || LINATTN__HAS_UNIT
+    if (s->params->source != LINATTN__DIRECT) {
+        la_chunk_made(s, c, x, x_token, y, kept);
         rows.at = y;
         rows.row = LA_ROW;
-        return rows;
     }
 #else
-    (void)kept;
+    (void)s;
+    (void)y;
 #endif
-    return la_inputs(s, x, x_token, c->count, c->f0, c->f1, y, LA_ROW);
+    return rows;
 }
 
 /* One chunk of features: makes them, then takes run after run. */
@@ -3068,22 +3083,6 @@ LINATTN__INLINE size_t la_part_signs(const linattn__span *s)
     return 0;
 }
 
-LINATTN__INLINE void la_part_inputs(const linattn__span *s, la_chunk *c, float *y)
-{
-#if LINATTN__HAS_FEATURES
-    size_t t, n;
-    for (t = 0; t < c->count; t += n) {
-        float *const at = y + t * LA_PART_ROW;
-        n = c->count - t < LA_BLOCK ? c->count - t : LA_BLOCK;
-        la_project(s, s->k + (c->t0 + t) * s->k_token, s->k_token, n, c->f0, c->f1, at, LA_PART_ROW,
-                   at + LA_PART / 2, LA_PART_ROW);
-    }
-#endif
-    (void)s;
-    c->k.at = y;
-    c->k.row = LA_PART_ROW;
-}
-
 static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
 {
     const int exponents = LINATTN__IS_EXP(s->params->map);
@@ -3098,9 +3097,14 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
         float *phi = scratch;
         c.f0 = f;
         c.f1 = end - f < part ? end : f + part;
+        c.k.at = scratch;
+        c.k.row = LA_PART_ROW;
+#if LINATTN__HAS_FEATURES
         if (signs)
-            la_part_inputs(s, &c, scratch);
-        else
+            la_project(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW,
+                       scratch + part, LA_PART_ROW);
+#endif
+        if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
@@ -5875,22 +5879,26 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
 {
     la_projection w;
     float lower[LA_BLOCK];
-    size_t t;
-    const int huge = la_measure(s, &w, x, x_token, count);
-    for (t = 0; other && t < count; t++) {
-        lower[t] = w.lower[t];
-        w.lower[t] = 0.0f;
-    }
-    la_project_tokens(s, &w, x, x_token, count, f0, f1, y, y_row);
+    size_t t, n;
+    for (; count > 0; count -= n, x += n * x_token, y += n * y_row) {
+        int huge;
+        n = count < LA_BLOCK ? count : LA_BLOCK;
+        huge = la_measure(s, &w, x, x_token, n);
+        for (t = 0; other && t < n; t++) {
+            lower[t] = w.lower[t];
+            w.lower[t] = 0.0f;
+        }
+        la_project_tokens(s, &w, x, x_token, n, f0, f1, y, y_row);
 #if LA_W > 1
-    if (other) la_both_signs(lower, count, f1 - f0, y, y_row, other, other_row);
+        if (other) la_both_signs(lower, n, f1 - f0, y, y_row, other, other_row);
 #else
-    (void)lower;
-    (void)other_row;
+        (void)lower;
 #endif
-    for (t = 0; huge && t < count; t++) {
-        la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
-        if (other) la_untame(s, &w, x, x_token, t, f1 - f0, other + t * other_row);
+        for (t = 0; huge && t < n; t++) {
+            la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
+            if (other) la_untame(s, &w, x, x_token, t, f1 - f0, other + t * other_row);
+        }
+        if (other) other += n * other_row;
     }
 }
 
@@ -7249,6 +7257,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_choose
 #undef la_chunk
 #undef la_chunk_inputs
+#undef la_chunk_made
 #undef la_clamp
 #undef la_clear
 #undef la_clear_columns
@@ -7377,7 +7386,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
-#undef la_part_inputs
 #undef la_part_middle
 #undef la_part_signs
 #undef la_past_divides
