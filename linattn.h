@@ -2282,13 +2282,21 @@ LINATTN__INLINE int linattn__is_small(const linattn__shape *s)
 }
 
 /* The floats of z, exponents and S in panels, of one head. */
+LINATTN__INLINE size_t linattn__floats_of(size_t m, size_t dv)
+{
+    return 2 * linattn__round16(m) + m * linattn__round16(dv);
+}
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 {
-    if (linattn__is_small(s)) return 2 * linattn__round16(s->m) + s->m * linattn__round16(s->dv);
+    if (linattn__is_small(s)) return linattn__floats_of(s->m, s->dv);
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
 
 /* What a rule other than the sum adds to a head: see the recurrences. */
+LINATTN__INLINE size_t linattn__rule_floats_of(size_t m, size_t dv)
+{
+    return 2 * linattn__round16(m) + 16 + linattn__round16(dv);
+}
 #if LINATTN__HAS_RECURRENT
 static size_t linattn__rule_floats(const linattn__shape *s);
 LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16);
@@ -2346,15 +2354,17 @@ LINATTN__HOT linattn_status linattn__check_heads(linattn__shape *s)
 }
 
 /* What a rule other than the sum goes with. */
+#define LINATTN__RULE_MAPS                                                                         \
+    (1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_IDENTITY | 1u << LINATTN_MAP_RELU |                \
+     1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT)
+
 static LINATTN__NOINLINE linattn_status linattn__check_rule(linattn__shape *s)
 {
-    const unsigned maps = 1u << LINATTN_MAP_ELU1 | 1u << LINATTN_MAP_IDENTITY |
-                          1u << LINATTN_MAP_RELU | 1u << LINATTN_MAP_EXP | 1u << LINATTN_MAP_UNIT;
     if ((unsigned)s->rule >= LINATTN_RULE_COUNT)
         return linattn__refuse(s, LINATTN__REFUSED_RULE, LINATTN_ERROR_CONFIG);
     if (!LINATTN__HAS_RECURRENT)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_RULE, LINATTN_ERROR_UNSUPPORTED);
-    if (!(maps >> s->map & 1))
+    if (!(LINATTN__RULE_MAPS >> s->map & 1))
         return linattn__refuse(s, LINATTN__REFUSED_RULE_MAP, LINATTN_ERROR_UNSUPPORTED);
     if (s->window)
         return linattn__refuse(s, LINATTN__REFUSED_RULE_WINDOW, LINATTN_ERROR_UNSUPPORTED);
@@ -2691,7 +2701,7 @@ static float linattn__exact_scale(const linattn__shape *s)
 #endif
 
 /* s of the map: 1 for those that act on each coordinate unless given. */
-static float linattn__scale(const linattn__shape *s)
+LINATTN__INLINE float linattn__scale(const linattn__shape *s)
 {
     if (linattn__to_bits(s->scale) << 1) return s->scale;
     if (linattn__is_direct(s->source)) return 1.0f;
@@ -2783,8 +2793,8 @@ LINATTN__INLINE void linattn__read_root(const linattn__shape *s, linattn__params
 }
 #endif
 
-/* Within enter and leave, so that its arithmetic is as there. */
-static void linattn__read_params(const linattn__shape *s, linattn__params *p)
+/* All but what needs a root: says whether that is to be read, too. */
+LINATTN__INLINE int linattn__set_params(const linattn__shape *s, linattn__params *p)
 {
     p->softmax = LINATTN__HAS_SOFTMAX && s->map == LINATTN_MAP_SOFTMAX;
     p->map = s->map;
@@ -2808,14 +2818,20 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
     /* the usual cases, in every decode step */
     if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u &&
         !LINATTN__IS_EXP(p->map))
-        return;
+        return 0;
     if (linattn__is_direct(s->source) && LINATTN__IS_SIGNED(p->map) && !linattn__scales_keys(s) &&
         s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
         if (s->source == LINATTN__UNIT) p->rest_root = p->rest;
-        return;
+        return 0;
     }
-    linattn__read_root(s, p);
+    return 1;
+}
+
+/* Within enter and leave, so that its arithmetic is as there. */
+static void linattn__read_params(const linattn__shape *s, linattn__params *p)
+{
+    if (linattn__set_params(s, p)) linattn__read_root(s, p);
 }
 
 /* ---- States ---------------------------------------------------------------------------------- */
@@ -3432,14 +3448,15 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
     span->e = span->z + m16;
     span->s = span->e + m16;
 #if LINATTN__HAS_RECURRENT
-    if (s->rule) span->s += linattn__rule_floats(s);
+    if (s->rule) span->s += linattn__rule_floats_of(s->m, s->dv);
 #endif
 }
 
-static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t seen, void *state)
+/* Everything but the params, and what they need. */
+LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape *s, uint64_t seen,
+                                         void *state)
 {
     linattn__span *const span = &w->span;
-    linattn__read_params(s, &w->params);
     linattn__use_state(span, s, state);
     span->params = &w->params;
 #if LINATTN__HAS_FEATURES
@@ -3474,6 +3491,12 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
 #if LINATTN__HAS_HALF
     span->elements = 0;
 #endif
+}
+
+static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t seen, void *state)
+{
+    linattn__read_params(s, &w->params);
+    linattn__start_span(w, s, seen, state);
 }
 
 LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__operands *x)
@@ -3813,6 +3836,7 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 #define LINATTN__KEYS 1
 #define LINATTN__QUERIES 2
 #define LINATTN__ELEMENTS 4 /* with 16-bit elements in rows of any length */
+#define LINATTN__RULES 8    /* of a rule other than the sum */
 
 #if LINATTN__HAS_RECURRENT
 /* The header of a call's state lies before what its heads share. */
@@ -3962,13 +3986,181 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
     return linattn__outside(x, block, bytes) || linattn__each_apart(x, verb, block, bytes);
 }
 
+#ifndef __OPTIMIZE_SIZE__
+/* A shorter way through the same checks, for what most calls are: a state with a feature for each
+   coordinate, without a window or compensated sums, and rows of floats of one token, or dense, that
+   lie apart from one another as wholes. What it does not take, for whatever reason, is looked at in
+   full after it. */
+#define LINATTN__USUAL 0x100000u /* no stride or number of tokens is above: no product overflows */
+
+/* Does the state of a rule other than the sum, or of the sum, go with its map and norm? */
+LINATTN__INLINE int linattn__usual_rule(const linattn__header *h, int rules)
+{
+    if (!rules) return h->rule == LINATTN_RULE_SUM && h->map < LINATTN_MAP_FAVOR;
+    return h->rule - 1 < LINATTN_RULE_COUNT - 1 && (LINATTN__RULE_MAPS >> h->map & 1) &&
+           (h->norm == LINATTN_NORM_NONE ||
+            (h->rule == LINATTN_RULE_GATED && h->norm != LINATTN_NORM_FEATURE));
+}
+
+/* Is this the header of such a state, one that linattn__read_state takes? */
+LINATTN__INLINE int linattn__usual_header(const linattn__header *h, int rules)
+{
+    uint32_t rest = h->window | h->key_heads;
+#if LINATTN__HAS_COMPENSATED
+    rest |= h->precision;
+#endif
+    return rest == 0 && h->map < LINATTN_MAP_COUNT && (LINATTN__MAPS >> h->map & 1) &&
+           h->norm - 1 < LINATTN_NORM_COUNT - 1 && h->scale - 1 < 0x7f7fffffu &&
+           h->epsilon < 0x7f800000u && linattn__usual_rule(h, rules);
+}
+
+/* Its sizes, from which nothing overflows. */
+LINATTN__INLINE int linattn__usual_sizes(const linattn__header *h, linattn__shape *s, int rules)
+{
+    s->heads = h->heads;
+    s->kv_heads = h->kv_heads;
+    s->d = s->m = h->d;
+    s->dv = h->dv;
+    s->group = 1;
+    if (((s->d - 1) | (s->dv - 1) | (s->heads - 1)) >= LINATTN_MAX_DIM) return 0;
+    if (s->heads != s->kv_heads) {
+        s->group = s->kv_heads ? s->heads / s->kv_heads : 0;
+        if (s->group * s->kv_heads != s->heads) return 0;
+    }
+    s->head_floats = linattn__floats_of(s->d, s->dv);
+    if (rules) s->head_floats += linattn__rule_floats_of(s->d, s->dv);
+    s->state_bytes = LINATTN__HEADER_BYTES + s->kv_heads * s->head_floats * sizeof(float);
+    return ((uint64_t)h->bytes_high << 32 | h->bytes_low) == s->state_bytes;
+}
+
+/* Are these such operands, whatever they span? */
+LINATTN__INLINE int linattn__usual_views(int verb, const linattn_view *q, const linattn_view *k,
+                                         const linattn_view *v, const linattn_output *out, size_t n)
+{
+    uintptr_t addresses = 0;
+    size_t strides = n - 1, tokens = 0;
+    unsigned elements = 0;
+    if (verb & LINATTN__KEYS) {
+        addresses |= (uintptr_t)k->data | (uintptr_t)v->data;
+        strides |= k->stride_head | v->stride_head;
+        elements |= (unsigned)k->element | (unsigned)v->element;
+        if (n > 1) tokens |= k->stride_token | v->stride_token;
+    }
+    if (verb & LINATTN__QUERIES) {
+        addresses |= (uintptr_t)q->data | (uintptr_t)out->data;
+        strides |= q->stride_head | out->stride_head;
+        elements |= (unsigned)q->element;
+        if (n > 1) tokens |= q->stride_token | out->stride_token;
+    }
+    return strides < LINATTN__USUAL && tokens == 0 && elements == LINATTN_F32 &&
+           addresses <= UINTPTR_MAX / 2;
+}
+
+/* What operands lie in. */
+typedef struct linattn__hull {
+    uintptr_t low, high;
+} linattn__hull;
+
+/* Returns the stride of an operand of so many rows. */
+LINATTN__INLINE size_t linattn__usual_rows(linattn__hull *hull, const float *data, size_t head,
+                                           size_t rows, size_t dim)
+{
+    const uintptr_t begin = (uintptr_t)data;
+    uintptr_t end;
+    if (!head) head = dim;
+    end = begin + (dim + (rows - 1) * head) * sizeof(float);
+    if (begin < hull->low) hull->low = begin;
+    if (end > hull->high) hull->high = end;
+    return head;
+}
+
+LINATTN__INLINE int linattn__hulls_apart(const linattn__hull *a, const linattn__hull *b)
+{
+    return a->high <= b->low || b->high <= a->low;
+}
+
+/* What the span of such a state has of its operands. Says whether they lie apart. */
+LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
+                                            const linattn_view *k, const linattn_view *v,
+                                            const linattn_output *out, size_t n,
+                                            const linattn__shape *x, const void *state)
+{
+    const size_t keys = n * x->kv_heads, queries = n * x->heads;
+    linattn__hull block, hull = {UINTPTR_MAX, 0};
+    block.low = (uintptr_t)state;
+    block.high = block.low + x->state_bytes;
+    s->n = n;
+    if (verb & LINATTN__KEYS) {
+        s->k = k->data;
+        s->v = v->data;
+        s->k_head = linattn__usual_rows(&hull, k->data, k->stride_head, keys, x->d);
+        s->v_head = linattn__usual_rows(&hull, v->data, v->stride_head, keys, x->dv);
+        s->k_token = x->kv_heads * s->k_head;
+        s->v_token = x->kv_heads * s->v_head;
+    }
+    if (verb & LINATTN__QUERIES) {
+        linattn__hull to = {UINTPTR_MAX, 0};
+        s->q = q->data;
+        s->out = out->data;
+        s->q_head = linattn__usual_rows(&hull, q->data, q->stride_head, queries, x->d);
+        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, queries, x->dv);
+        s->q_token = x->heads * s->q_head;
+        s->out_token = x->heads * s->out_head;
+        if (to.low == 0 || s->out_head < x->dv || !linattn__hulls_apart(&to, &hull) ||
+            !linattn__hulls_apart(&to, &block))
+            return 0;
+    }
+    return hull.low != 0 && linattn__hulls_apart(&hull, &block);
+}
+
+/* Where the scale is none of those that most states have. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *state,
+                                                                linattn__params *p)
+{
+    linattn__shape s;
+    if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_root(&s, p);
+}
+
+/* Checks a call, and has its span. */
+LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
+                                        const linattn_view *k, const linattn_view *v,
+                                        const linattn_output *out, size_t n, int verb,
+                                        const linattn_context *context)
+{
+    const linattn__header *const h = (const linattn__header *)state;
+    const int rules = verb & LINATTN__RULES;
+    linattn__shape s;
+    if (SIZE_MAX >> 31 >> 31 == 0 || linattn__find_header(state) != LINATTN_OK ||
+        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out, n) ||
+        !linattn__usual_header(h, rules) || !linattn__usual_sizes(h, &s, rules))
+        return 0;
+    s.shared_floats = s.window = s.degree = 0;
+#if LINATTN__HAS_COMPENSATED
+    s.precision = 0;
+#endif
+    s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
+    linattn__start_span(w, &s, linattn__seen(state), state);
+    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
+    w->environment = linattn__enter();
+    s.map = (int)h->map;
+    s.norm = (int)h->norm;
+    s.scale = linattn__from_bits(h->scale);
+    s.epsilon = linattn__from_bits(h->epsilon);
+    s.source = rules && s.map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
+    if (linattn__set_params(&s, &w->params)) linattn__usual_root(state, &w->params);
+    return 1;
+}
+#endif
+
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
    anything to do enters the environment. A function of its own, so that its locals are gone from
    the stack when kernels run. */
-LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const linattn_view *q,
-                                              const linattn_view *k, const linattn_view *v,
-                                              const linattn_output *out, size_t n,
-                                              const linattn_context *context, linattn__work *w)
+LINATTN__OPENING linattn_status linattn__open_any(void *state, linattn__work *w,
+                                                  const linattn_view *q, const linattn_view *k,
+                                                  const linattn_view *v, const linattn_output *out,
+                                                  size_t n, const int verb,
+                                                  const linattn_context *context)
 {
     linattn__shape s;
     linattn__operands x;
@@ -3991,6 +4183,22 @@ LINATTN__OPENING linattn_status linattn__open(void *state, const int verb, const
     return LINATTN_OK;
 }
 
+/* The same at once, if it may. Of the rules it takes no other calls. */
+#ifndef __OPTIMIZE_SIZE__
+static LINATTN__NOINLINE linattn_status linattn__open(void *state, linattn__work *w,
+                                                      const linattn_view *q, const linattn_view *k,
+                                                      const linattn_view *v,
+                                                      const linattn_output *out, size_t n, int verb,
+                                                      const linattn_context *context)
+{
+    if (linattn__open_usual(state, w, q, k, v, out, n, verb, context)) return LINATTN_OK;
+    if (verb & LINATTN__RULES) return LINATTN_ERROR_UNSUPPORTED;
+    return linattn__open_any(state, w, q, k, v, out, n, verb, context);
+}
+#else
+#define linattn__open linattn__open_any
+#endif
+
 /* Runs one of the three verbs on a state, or says why not. */
 LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
                                              const linattn_view *k, const linattn_view *v,
@@ -3998,7 +4206,7 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
                                              const linattn_context *context)
 {
     linattn__work w;
-    const linattn_status status = linattn__open(state, verb, q, k, v, out, n, context, &w);
+    const linattn_status status = linattn__open(state, &w, q, k, v, out, n, verb, context);
     if (status != LINATTN_OK || n == 0) return status;
     linattn__do_verb(&w, verb, context);
     linattn__leave(w.environment);
@@ -4547,7 +4755,7 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {
-    return 2 * linattn__round16(s->m) + 16 + linattn__round16(s->dv);
+    return linattn__rule_floats_of(s->m, s->dv);
 }
 
 /* From the first number of a head. */
@@ -4925,6 +5133,39 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     return LINATTN_OK;
 }
 
+#ifndef __OPTIMIZE_SIZE__
+/* As linattn__open_usual. */
+static LINATTN__NOINLINE int
+linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
+                         const linattn_view *k, const linattn_view *v, const linattn_output *out,
+                         size_t n, const linattn_gates *gates, const linattn_context *context,
+                         linattn__gating *gating)
+{
+    const linattn__header *const h = (const linattn__header *)state;
+    const int verb = linattn__rule_verb(q, out) | LINATTN__RULES;
+    const linattn__span *const span = &w->span;
+    linattn__extent e[LINATTN__GATES];
+    linattn__shape s;
+    size_t bytes, out_bytes = 0;
+    int i, usual;
+    if (linattn__open(state, w, q, k, v, out, n, verb, context) != LINATTN_OK) return 0;
+    s.kv_heads = span->heads;
+    s.group = span->group;
+    s.key_group = 1;
+    s.d = span->d;
+    s.dv = span->dv;
+    usual = linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
+            linattn__read_gates(&s, gates, 1, n, e, gating) == LINATTN_OK;
+    bytes = LINATTN__HEADER_BYTES + s.kv_heads * span->head_floats * sizeof(float);
+    if (span->q)
+        out_bytes = ((n * s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
+    for (i = 0; usual && i < gating->count; i++)
+        usual = linattn__apart(e + i, state, bytes) && linattn__apart(e + i, span->out, out_bytes);
+    if (!usual) linattn__leave(w->environment);
+    return usual;
+}
+#endif
+
 LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
                                              linattn_view v, const linattn_gates *gates,
                                              linattn_output out, size_t n,
@@ -4940,8 +5181,13 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
         return q.data || out.data ? linattn_causal(state, q, k, v, out, n, context)
                                   : linattn_update(state, k, v, n, context);
     }
-    status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
-    if (status != LINATTN_OK || n == 0) return status;
+#ifndef __OPTIMIZE_SIZE__
+    if (!linattn__usual_recurrent(state, &w, &q, &k, &v, &out, n, gates, context, &gating))
+#endif
+    {
+        status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
+        if (status != LINATTN_OK || n == 0) return status;
+    }
     linattn__do_recurrent(&w, &gating, context);
     linattn__leave(w.environment);
     linattn__set_tokens(state, w.span.seen + n);

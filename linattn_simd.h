@@ -153,6 +153,7 @@
 #define la_inverse LA_NAME(inverse)
 #define la_inverse_end LA_NAME(inverse_end)
 #define la_invert LA_NAME(invert)
+#define la_is_small LA_NAME(is_small)
 #define la_iterate LA_NAME(iterate)
 #define la_kept LA_NAME(kept)
 #define la_kept_alike LA_NAME(kept_alike)
@@ -321,6 +322,10 @@
 #define la_settle LA_NAME(settle)
 #define la_shift LA_NAME(shift)
 #define la_shrink LA_NAME(shrink)
+#define la_small_phi LA_NAME(small_phi)
+#define la_small_rows LA_NAME(small_rows)
+#define la_small_step LA_NAME(small_step)
+#define la_small_token LA_NAME(small_token)
 #define la_softmax LA_NAME(softmax)
 #define la_softmax_columns LA_NAME(softmax_columns)
 #define la_split LA_NAME(split)
@@ -334,6 +339,7 @@
 #define la_step_both LA_NAME(step_both)
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_finish LA_NAME(step_finish)
+#define la_step_heads LA_NAME(step_heads)
 #define la_step_map LA_NAME(step_map)
 #define la_step_part LA_NAME(step_part)
 #define la_step_parts LA_NAME(step_parts)
@@ -3240,10 +3246,9 @@ LINATTN__INLINE void la_step_phi(const la_head *h, size_t f, int lanes, la_vec e
 }
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
-LINATTN__INLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_t f1,
-                                 const int keys, const int queries)
+static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_t f1)
 {
-    const int map = h->map;
+    const int map = h->map, keys = h->key != NULL, queries = h->query != NULL;
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
     float top = 0.0f;
     size_t f, j;
@@ -3265,7 +3270,7 @@ LINATTN__INLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_
         if (h->feature > 1) low = la_load(w->k + (f - f0));
 #endif
         if (LA_CONSTANTS && LINATTN__HAS_ELU1 && keys && queries && map == LINATTN_MAP_ELU1)
-            la_step_phi(h, f, lanes, e, top, &k, &q, LINATTN_MAP_ELU1, keys, queries);
+            la_step_phi(h, f, lanes, e, top, &k, &q, LINATTN_MAP_ELU1, 1, 1);
         else
             la_step_phi(h, f, lanes, e, top, &k, &q, map, keys, queries);
         if (keys) {
@@ -3437,7 +3442,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_step_past(const linattn__span *s,
 LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_token *w, size_t f0,
                                   size_t f1, const int keys, const int queries)
 {
-    la_step_map(h, w, f0, f1, keys, queries);
+    la_step_map(h, w, f0, f1);
 #if LINATTN__HAS_COMPENSATED
     if (queries && s->past)
         w->scale = 1.0f;
@@ -3545,8 +3550,98 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
     }
 }
 
+/* What takes heads of one vector: AVX-512 leaves those of half a one to AVX2. */
+#if LINATTN__ISA == LINATTN__ISA_AVX512 && LINATTN__HAS_AVX2
+#define LA_SMALL_STEP(s)                                                                           \
+    ((s)->m <= 8 && (s)->dv <= 8 ? linattn__small_step_avx2(s) : la_small_step(s))
+#else
+#define LA_SMALL_STEP(s) la_small_step(s)
+#endif
+
+#if LA_W > 1 && LINATTN__HAS_PREFILL
+/* Has a head one vector of features and one of columns, and 1 / denominator for a factor? */
+LINATTN__INLINE int la_is_small(const linattn__span *s)
+{
+    const linattn__params *const p = s->params;
+    return s->m <= LA_W && s->dv <= LA_W && p->source == LINATTN__DIRECT && la_plain_factor(p) &&
+           !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(s);
+}
+
+/* phi of a vector of its features. */
+LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes)
+{
+    const la_vec x = la_mul(la_load_part(from, lanes), la_set1(p->root));
+    const la_vec phi = la_plain(x, p, p->map);
+    return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
+}
+
+/* Its rows take the key, if there is one, and are read by the query. */
+LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la_vec v,
+                                     const int keys)
+{
+    const float *const end = kq + s->m;
+    float *row = s->s;
+    la_vec o = la_zero();
+    for (; kq < end; kq++, row += 16) {
+        la_vec x = la_load(row);
+        if (keys) {
+            x = la_fma(la_set1(kq[0]), v, x);
+            la_store(row, x);
+        }
+        o = la_fma(la_set1(kq[LA_W]), x, o);
+    }
+    return o;
+}
+
+/* One token of it: what la_step_token does, with less between memory and registers. */
+LINATTN__INLINE void la_small_token(const linattn__span *s)
+{
+    const linattn__params *const p = s->params;
+    const int lanes = (int)s->m, columns = (int)s->dv;
+    const int keys = s->k && !linattn__masked(s->k, s->m);
+    const float *query = s->q;
+    float kq[2 * LA_W], *out = s->out;
+    la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
+    size_t g = 0, j;
+    if (keys) {
+        const la_vec key = la_small_phi(p, s->k, lanes);
+        la_store(kq, key);
+        z = la_add(z, key);
+        la_store(s->z, z);
+        v = la_load_part(s->v, columns);
+    }
+    do {
+        la_vec den[LA_PANEL_VECS];
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) den[j] = la_zero();
+        if (query) phi = la_small_phi(p, query, lanes);
+        la_store(kq + LA_W, phi);
+        if (keys && g == 0)
+            o = la_small_rows(s, kq, v, 1);
+        else
+            o = la_small_rows(s, kq, v, 0);
+        if (!query) break;
+        den[0] = la_fma(phi, z, den[0]);
+        o = la_mul(o, la_set1(linattn__inverse(la_sum16(den))));
+        la_store_part(out, o, columns);
+        query += s->q_head;
+        out += s->out_head;
+    } while (++g < s->group);
+    if (keys && columns < 16 && la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
+}
+
+static LINATTN__NOINLINE void la_small_step(linattn__span *s)
+{
+    size_t head;
+    for (head = s->heads;; head--) {
+        la_small_token(s);
+        if (head == 1) return;
+        linattn__move(s, 1);
+    }
+}
+#endif
+
 /* Tokens one by one; just one where there are other kernels. */
-static void la_step(linattn__span *s)
+static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 {
     la_token w;
     la_head h;
@@ -3594,6 +3689,16 @@ static void la_step(linattn__span *s)
         if (head == 1) return;
         linattn__move(s, 1);
     }
+}
+
+static void la_step(linattn__span *s)
+{
+#if LA_W > 1 && LINATTN__HAS_PREFILL
+    if (la_is_small(s))
+        LA_SMALL_STEP(s);
+    else
+#endif
+        la_step_heads(s);
 }
 
 #if LINATTN__HAS_COMPENSATED
@@ -7335,6 +7440,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_inverse
 #undef la_inverse_end
 #undef la_invert
+#undef la_is_small
 #undef la_iterate
 #undef la_kept
 #undef la_kept_alike
@@ -7503,6 +7609,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_settle
 #undef la_shift
 #undef la_shrink
+#undef la_small_phi
+#undef la_small_rows
+#undef la_small_step
+#undef la_small_token
 #undef la_softmax
 #undef la_softmax_columns
 #undef la_split
@@ -7516,6 +7626,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_both
 #undef la_step_chunk
 #undef la_step_finish
+#undef la_step_heads
 #undef la_step_map
 #undef la_step_part
 #undef la_step_parts
@@ -7620,6 +7731,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_TOKENS
 #undef LA_SLEEF
 #undef LA_SMALL
+#undef LA_SMALL_STEP
 #undef LA_STAGE_VECS
 #undef LA_STEP
 #undef LA_STORE_LANE
