@@ -4195,8 +4195,6 @@ static LINATTN__NOINLINE linattn_status linattn__open(void *state, linattn__work
     if (verb & LINATTN__RULES) return LINATTN_ERROR_UNSUPPORTED;
     return linattn__open_any(state, w, q, k, v, out, n, verb, context);
 }
-#else
-#define linattn__open linattn__open_any
 #endif
 
 /* Runs one of the three verbs on a state, or says why not. */
@@ -4206,7 +4204,11 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
                                              const linattn_context *context)
 {
     linattn__work w;
+#ifndef __OPTIMIZE_SIZE__
     const linattn_status status = linattn__open(state, &w, q, k, v, out, n, verb, context);
+#else
+    const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
+#endif
     if (status != LINATTN_OK || n == 0) return status;
     linattn__do_verb(&w, verb, context);
     linattn__leave(w.environment);
@@ -7234,6 +7236,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__Q
 #undef LINATTN__QUERIES
 #undef LINATTN__READ
+#undef LINATTN__RULES
+#undef LINATTN__RULE_MAPS
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SOME_MAPS
@@ -7246,6 +7250,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__UNIT
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED
+#undef LINATTN__USUAL
 #undef LINATTN__V
 #undef LINATTN__WIDE
 #undef LINATTN__WRITE
