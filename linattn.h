@@ -4815,6 +4815,33 @@ typedef struct linattn__gating {
 #endif
 } linattn__gating;
 
+/* Fetches what token t of a head brings: hardware alone does not keep up with streams that take
+   turns, strided ones least. gate: of the head. */
+static LINATTN__NOINLINE void linattn__fetch_token(const linattn__span *s, const linattn__gating *g,
+                                                   const float *const *gate, size_t t,
+                                                   size_t *fetched)
+{
+    const float *at[4 + LINATTN__GATES];
+    size_t floats[4 + LINATTN__GATES], f;
+    int count = 0, i;
+    at[count] = s->k + t * s->k_token;
+    floats[count++] = s->d;
+    at[count] = s->v + t * s->v_token;
+    floats[count++] = s->dv;
+    for (i = 0; s->q && i < 2; i++) {
+        at[count] = i ? s->out + t * s->out_token : s->q + t * s->q_token;
+        floats[count++] = i ? s->dv : s->d;
+    }
+    for (i = 0; g && i < g->count; i++) {
+        const int which = g->given[i], rows = which == LINATTN__READ || which == LINATTN__WRITE;
+        at[count] = gate[which] + t * g->gate[which].token;
+        floats[count++] = rows || (which == LINATTN__DECAY && g->per_feature) ? s->m : 1;
+    }
+    for (i = 0; i < count; i++)
+        for (f = 0; f < floats[i]; f += 16) LINATTN__FETCH(at[i] + f);
+    *fetched = t; /* a store, or compilers see no effect and leave out calls */
+}
+
 /* Some heads and columns of a call. */
 typedef struct linattn__recurrence {
     const linattn__span *span; /* of all heads */
@@ -5033,6 +5060,9 @@ static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linat
 {
     const linattn__header *const h = linattn__header_of(w);
     linattn__recurrence x;
+    const linattn__span *const s = &w->span;
+    const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
+    w->span.fetch = s->k_token > s->d && s->n > LINATTN__FETCH_FLOATS / 4 / floats;
     x.span = &w->span;
     x.gates = gates;
     x.rule = (int)h->rule;

@@ -247,14 +247,15 @@
 #define la_rule LA_NAME(rule)
 #define la_rule_afresh LA_NAME(rule_afresh)
 #define la_rule_alike LA_NAME(rule_alike)
-#define la_rule_apart LA_NAME(rule_apart)
 #define la_rule_begin LA_NAME(rule_begin)
 #define la_rule_block LA_NAME(rule_block)
 #define la_rule_chunk LA_NAME(rule_chunk)
 #define la_rule_columns LA_NAME(rule_columns)
+#define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_correct LA_NAME(rule_correct)
 #define la_rule_credit LA_NAME(rule_credit)
 #define la_rule_decay LA_NAME(rule_decay)
+#define la_rule_decay_rows LA_NAME(rule_decay_rows)
 #define la_rule_decays LA_NAME(rule_decays)
 #define la_rule_end LA_NAME(rule_end)
 #define la_rule_exponents LA_NAME(rule_exponents)
@@ -278,11 +279,12 @@
 #define la_rule_padding LA_NAME(rule_padding)
 #define la_rule_pair LA_NAME(rule_pair)
 #define la_rule_pair2 LA_NAME(rule_pair2)
-#define la_rule_pair3 LA_NAME(rule_pair3)
+#define la_rule_pair4 LA_NAME(rule_pair4)
 #define la_rule_pairs LA_NAME(rule_pairs)
 #define la_rule_past LA_NAME(rule_past)
 #define la_rule_past_end LA_NAME(rule_past_end)
 #define la_rule_powers LA_NAME(rule_powers)
+#define la_rule_prepare LA_NAME(rule_prepare)
 #define la_rule_queries LA_NAME(rule_queries)
 #define la_rule_quiet LA_NAME(rule_quiet)
 #define la_rule_read LA_NAME(rule_read)
@@ -304,7 +306,6 @@
 #define la_rule_tile3 LA_NAME(rule_tile3)
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
-#define la_rule_vector LA_NAME(rule_vector)
 #define la_rule_width LA_NAME(rule_width)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
@@ -3785,7 +3786,7 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 /* A block's tokens, and what is made for them; features are taken so many at a time where they do
    not fit. Operands that need no map are used where they lie. */
 #if LA_W > 1
-#define LA_RULE_TOKENS 64
+#define LA_RULE_TOKENS 32
 #define LA_RULE_ROWS 512
 #define LA_RULE_FLOATS 8192
 #else
@@ -3794,6 +3795,7 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #define LA_RULE_FLOATS 384
 #endif
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
+#define LA_DECAY_ROWS (LA_W > 1 ? 64 : 16) /* whose decays are made together, token by token */
 
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
    read for the next token, without a decay, with one, or with a product more; only read. */
@@ -3813,6 +3815,7 @@ typedef struct la_tokens {
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
+    size_t fetched;                                    /* the last token that was fetched ahead */
 } la_tokens;
 
 #define LA_ALL 2
@@ -3960,14 +3963,18 @@ LINATTN__INLINE int la_rule_spends(float *credit, float by)
     return 1;
 }
 
-/* A decay that all rows share: is it time to flush them? */
-static LINATTN__NOINLINE void la_rule_credit(la_rule *b, size_t t)
+/* Decays that all rows share: when is it time to flush them? */
+static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
 {
-    float *const kept = b->scalars + LINATTN__KEPT;
-    const float a = b->w->decay[t];
-    const int spent = la_rule_spends(b->scalars + LINATTN__CREDIT, a * b->w->share[t]);
-    b->w->any[t] = spent ? LA_ALL : 0;
-    if (b->keeps) *kept = linattn__flush(*kept * a);
+    const la_tokens *const w = b->w;
+    float credit = b->scalars[LINATTN__CREDIT], kept = b->scalars[LINATTN__KEPT];
+    size_t t;
+    for (t = 0; t < b->count; t++) {
+        b->w->any[t] = la_rule_spends(&credit, w->decay[t] * w->share[t]) ? LA_ALL : 0;
+        kept = linattn__flush(kept * w->decay[t]);
+    }
+    b->scalars[LINATTN__CREDIT] = credit;
+    if (b->keeps) b->scalars[LINATTN__KEPT] = kept;
 }
 
 /* Are the values of token t all so small that they do not make up for what its key reads? */
@@ -4016,10 +4023,8 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
     for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
         la_rule_powers(w->decay, b->count);
-    for (t = 0; t < b->count; t++) {
-        if (mlstm) la_rule_stabilise(b, t, g->logs);
-        if (!b->per_feature) la_rule_credit(b, t);
-    }
+    for (t = 0; t < b->count && mlstm; t++) la_rule_stabilise(b, t, g->logs);
+    if (!b->per_feature) la_rule_credit(b);
 }
 
 /* phi of a block's keys or queries, where the map is not what lies in the operands. */
@@ -4052,76 +4057,39 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
     }
 }
 
-/* One vector of rows over a block's tokens: logarithms become factors, r = a k is made for the
-   gated delta rule; *credit and *kept decay. Returns lanes of ones where a decay is not in [0, 1].
-   */
-LINATTN__INLINE la_vec la_rule_vector(const la_rule *b, size_t at, const int lanes, la_vec *credit,
-                                      la_vec *kept, const int logs, const int reads)
+/* Rows [f, end) over a block's tokens: logarithms become factors, r = a k is made for the gated
+   delta rule; credit and kept decay. Returns whether all decays are in [0, 1]. */
+LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, float *credit,
+                                       float *kept)
 {
     const la_vec one = la_set1(1.0f);
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
-    const float *a_at = b->a.at + at, *k_at = b->k.at + at;
-    float *a_to = logs ? b->a_made + at : NULL, *r_to = reads ? b->r_made + at : NULL;
+    const int keeps = b->keeps, logs = b->a_made != NULL, reads = b->r_made != NULL;
+    const float *a_at = b->a.at + (f - b->f0), *k_at = b->k.at + (f - b->f0);
+    float *a_to = logs ? b->a_made + (f - b->f0) : NULL;
+    float *r_to = reads ? b->r_made + (f - b->f0) : NULL;
     la_vec high = one, low = one;
-    size_t t;
+    size_t t, i;
     for (t = 0; t < count; t++, a_at += a_row, k_at += k_row) {
-        la_vec a = la_load_part(a_at, lanes);
-        if (logs) {
-            a = la_exp_full(a);
-            la_store(a_to, a);
-            a_to += row;
+        const la_vec by = la_set1(share[t]);
+        for (i = 0; i < end - f; i += LA_W) {
+            const int lanes = la_lanes_left(end, f + i);
+            la_vec a = la_load_part(a_at + i, lanes);
+            if (logs) {
+                a = la_exp_full(a);
+                la_store(a_to + i, a);
+            }
+            if (reads) la_store(r_to + i, la_mul(a, la_load_part(k_at + i, lanes)));
+            high = la_max(a, high);
+            low = la_min(a, low);
+            la_store(credit + i, la_mul(la_load(credit + i), la_mul(a, by)));
+            if (keeps) la_store(kept + i, la_mul(la_load(kept + i), a));
         }
-        if (reads) {
-            la_store(r_to, la_mul(a, la_load_part(k_at, lanes)));
-            r_to += row;
-        }
-        if (lanes < LA_W) a = la_first(a, one, lanes);
-        high = la_max(a, high);
-        low = la_min(a, low);
-        *credit = la_mul(*credit, la_mul(a, la_set1(share[t])));
-        *kept = la_mul(*kept, a);
+        if (logs) a_to += row;
+        if (reads) r_to += row;
     }
-    return la_select(la_gt(la_zero(), low), one, la_select(la_gt(high, one), one, la_zero()));
-}
-
-/* 16 rows, where they decay by numbers in (0, 1] and by so little that none is spent: that is the
-   rule. Returns whether it is so. */
-static LINATTN__NOINLINE int la_rule_decay(la_rule *b, size_t f)
-{
-    const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
-    const la_vec one = la_set1(1.0f);
-    const int keeps = b->keeps;
-    const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
-    la_vec credit[LA_PANEL_VECS], kept[LA_PANEL_VECS];
-    int good = 1;
-    size_t j;
-    for (j = 0; f + j * LA_W < end; j++) {
-        const size_t at = f + j * LA_W - b->f0;
-        const int lanes = la_lanes_left(end, f + j * LA_W);
-        const la_vec before = la_load(b->kept + f + j * LA_W);
-        la_vec bad;
-        credit[j] = la_load(b->credit + f + j * LA_W);
-        kept[j] = before;
-        if (LA_W > 1 && lanes == LA_W && b->a_made && b->r_made)
-            bad = la_rule_vector(b, at, LA_W, credit + j, kept + j, 1, 1);
-        else if (LA_W > 1 && lanes == LA_W && b->a_made)
-            bad = la_rule_vector(b, at, LA_W, credit + j, kept + j, 1, 0);
-        else
-            bad = la_rule_vector(b, at, lanes, credit + j, kept + j, b->a_made != NULL,
-                                 b->r_made != NULL);
-        bad = la_select(la_gt(credit[j], spent), bad, one);
-        if (keeps)
-            bad = la_select(la_gt(before, la_zero()), la_select(la_gt(least, kept[j]), one, bad),
-                            bad);
-        if (la_any(la_gt(la_first(bad, la_zero(), lanes), la_zero()))) good = 0;
-    }
-    for (j = 0; good && f + j * LA_W < end; j++) {
-        const int lanes = la_lanes_left(end, f + j * LA_W);
-        la_store_part(b->credit + f + j * LA_W, credit[j], lanes);
-        if (keeps) la_store_part(b->kept + f + j * LA_W, kept[j], lanes);
-    }
-    return good;
+    return !la_any(la_gt(la_zero(), low)) && !la_any(la_gt(high, one));
 }
 
 /* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
@@ -4181,6 +4149,41 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
     }
 }
 
+/* Rows [f, end), where they decay by numbers in (0, 1] and by so little that none is spent: that is
+   the rule. Else 16 at a time. */
+static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
+{
+    const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
+    const la_vec one = la_set1(1.0f);
+    const int keeps = b->keeps;
+    float credit[LA_DECAY_ROWS], kept[LA_DECAY_ROWS];
+    int usual;
+    size_t i, g;
+    for (i = 0; i < end - f; i += LA_W) {
+        la_store(credit + i, la_load(b->credit + f + i));
+        la_store(kept + i, la_load(b->kept + f + i));
+    }
+    usual = la_rule_decay_rows(b, f, end, credit, kept);
+    for (g = 0; f + g < end; g += 16) {
+        int good = usual;
+        for (i = g; i < g + 16 && f + i < end; i += LA_W) {
+            const la_vec x = la_load(kept + i), before = la_load(b->kept + f + i);
+            la_vec bad = la_select(la_gt(la_load(credit + i), spent), la_zero(), one);
+            if (keeps)
+                bad =
+                    la_select(la_gt(before, la_zero()), la_select(la_gt(least, x), one, bad), bad);
+            bad = la_first(bad, la_zero(), la_lanes_left(end, f + i));
+            if (la_any(la_gt(bad, la_zero()))) good = 0;
+        }
+        if (!good) la_rule_spend(b, f + g);
+        for (i = g; good && i < g + 16 && f + i < end; i += LA_W) {
+            const int lanes = la_lanes_left(end, f + i);
+            la_store_part(b->credit + f + i, la_load(credit + i), lanes);
+            if (keeps) la_store_part(b->kept + f + i, la_load(kept + i), lanes);
+        }
+    }
+}
+
 /* The decays of each row, and what becomes small of what they decay. */
 static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 {
@@ -4188,8 +4191,8 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
     size_t t, f;
     for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
     for (t = 0; t < b->count; t++) b->w->any[t] = 0;
-    for (f = b->f0; f < b->f1; f += 16)
-        if (!la_rule_decay(b, f)) la_rule_spend(b, f);
+    for (f = b->f0; f < b->f1; f += LA_DECAY_ROWS)
+        la_rule_decay(b, f, b->f1 - f < LA_DECAY_ROWS ? b->f1 : f + LA_DECAY_ROWS);
     if (!b->a_made) return;
     b->a.at = b->a_made;
     b->a.row = b->row;
@@ -4520,6 +4523,14 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u
     }
 }
 
+/* What precedes token t in a tile. */
+static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
+{
+    if (LA_W > 1 && b->s.fetch && u * LA_W == b->s.column_begin)
+        linattn__fetch_token(&b->s, b->x->gates, b->gate, b->t0 + b->count + t, &b->w->fetched);
+    if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
+}
+
 /* The rows of a tile for token t. v: what k multiplies; c: what was read, which p multiplies; o and
    next gather q S and r S. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la_vec *v,
@@ -4659,23 +4670,9 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
     }
 }
 
-/* Rows that queries read before they are flushed: then the token is as one of a rule that reads
-   after it has written, into nothing. */
-static LINATTN__NOINLINE void la_rule_apart(const la_rule *b, size_t t, size_t u, size_t NR,
-                                            float *out)
-{
-    size_t j;
-    for (j = 0; j < NR; j++) {
-        la_vec o = la_load(out + j * LA_W), none = la_zero(), v;
-        la_rule_read_rows(b, b->q.at + t * b->q.row, u + j, &o, 1);
-        la_store(out + j * LA_W, o);
-        la_rule_flush(b, t, u + j, 1);
-        la_rule_values(b, t, u + j, &none, &v, la_lanes_left(b->s.dv, (u + j) * LA_W), 0, 1);
-        la_rule_rows(b, t, u + j, &v, &none, &none, &none, LA_WRITE, 1);
-    }
-}
-
-/* NR vectors of columns from u, tokens [t, end) of the block one by one. */
+/* NR vectors of columns from u, tokens [t, end) of the block one by one. Rows that queries read
+   before they are flushed are read in a pass of their own; with vectors of 16, where tokens go two
+   by two but for those, all are. */
 LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t end, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W), kind = b->kind;
@@ -4687,27 +4684,26 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     if (b->reads && !b->whole) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end, flush = b->w->any[t];
+        const int apart = kind == LA_BEFORE && (LA_W == 16 || flush);
         la_vec o[4], v[4];
-        if (flush && kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
-        if (fresh || (here && flush)) { /* what is read is what is left */
-            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
-            la_rule_read_rows(b, b->r.at + t * b->r.row, u, next, NR);
+        if ((flush && kind != LA_BEFORE) || b->s.fetch) la_rule_prepare(b, t, u, NR);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
+        if (b->out && !b->first)
+            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+        if (fresh || (here && flush) || apart) { /* what is read is what is left */
+            const la_rows *const by = apart ? &b->q : &b->r;
+            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = o[j];
+            la_rule_read_rows(b, by->at + t * by->row, u, next, NR);
+            if (apart && flush) la_rule_flush(b, t, u, NR);
             fresh = 0;
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
             c[j] = next[j];
-            o[j] = next[j] = la_zero();
+            next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (b->out && !b->first)
-            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-        if (kind == LA_BEFORE && flush) {
-            float out[4 * LA_W];
-            LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(out + j * LA_W, o[j]);
-            la_rule_apart(b, t, u, NR, out);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_load(out + j * LA_W);
-        } else if (kind == LA_BEFORE) {
+        if (LA_W < 16 && kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
         } else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA) {
             la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
@@ -4717,6 +4713,9 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL, NR);
         } else {
             la_rule_rows(b, t, u, v, c, o, next, LA_WRITE, NR);
+        }
+        if (apart) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
         }
         if (b->out) la_rule_out(b, t, u, o, v, lanes, NR);
     }
@@ -4754,13 +4753,16 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
         la_vec o[8], v[8], *const none = v;
         if (t + 1 == b->count || any[t] || any[t + 1]) {
             const size_t end = t + 1 < b->count ? t + 2 : t + 1;
-            if (NR == 3)
-                la_rule_tile3(b, u, t, end);
+            if (NR == 4)
+                la_rule_tile4(b, u, t, end);
             else
                 la_rule_tile2(b, u, t, end);
             continue;
         }
-        for (i = 0; i < 2; i++) la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
+        for (i = 0; i < 2; i++) {
+            if (b->s.fetch) la_rule_prepare(b, t + i, u, NR);
+            la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
+        }
         for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
         if (b->before)
             la_rule_pair(b, t, u, v, o, 1, NR);
@@ -4771,7 +4773,7 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
     }
 }
 
-static LINATTN__NOINLINE void la_rule_pair3(const la_rule *b, size_t u) { la_rule_pairs(b, u, 3); }
+static LINATTN__NOINLINE void la_rule_pair4(const la_rule *b, size_t u) { la_rule_pairs(b, u, 4); }
 static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
 #endif
 
@@ -4792,12 +4794,36 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
    stays within one. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
-    const size_t most = LA_W == 16 && b->s.m > 160 ? 2
+    const size_t most = LA_W == 16 && b->s.m > 192 ? 2
                         : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
                                                    : 4;
     if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
     if (left == 3 && !(LA_W == 8 && most == 2)) return 3;
     return left < most ? (left < 2 ? 1 : 2) : most;
+}
+#endif
+
+#if LA_W > 1
+/* One tile, all tokens of the block. */
+LINATTN__INLINE void la_rule_columns_of(const la_rule *b, size_t u, size_t width)
+{
+#if LA_W == 16
+    if (!b->reads && b->count > 1 && width % 2 == 0) { /* 3 are rare: 8 % slower one by one */
+        if (width == 4)
+            la_rule_pair4(b, u);
+        else
+            la_rule_pair2(b, u);
+        return;
+    }
+#endif
+    if (width == 4)
+        la_rule_tile4(b, u, 0, b->count);
+    else if (width == 3)
+        la_rule_tile3(b, u, 0, b->count);
+    else if (width == 2)
+        la_rule_tile2(b, u, 0, b->count);
+    else
+        la_rule_tile1(b, u, 0, b->count);
 }
 #endif
 
@@ -4810,26 +4836,10 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
 #endif
     for (; b->kind == LA_READ && u < end; u++) la_rule_read1(b, u);
-#if LA_W == 16
-    while (!b->reads && b->count > 1 && end - u >= 2) {
-        if (end - u == 3)
-            la_rule_pair3(b, u);
-        else
-            la_rule_pair2(b, u);
-        u += end - u == 3 ? 3 : 2;
-    }
-#endif
     while (u < end) {
 #if LA_W > 1
         const size_t width = la_rule_width(b, end - u);
-        if (width == 4)
-            la_rule_tile4(b, u, 0, b->count);
-        else if (width == 3)
-            la_rule_tile3(b, u, 0, b->count);
-        else if (width == 2)
-            la_rule_tile2(b, u, 0, b->count);
-        else
-            la_rule_tile1(b, u, 0, b->count);
+        la_rule_columns_of(b, u, width);
         u += width;
 #else
         la_rule_tile1(b, u++, 0, b->count);
@@ -5022,6 +5032,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->s.m = m;
     b->s.dv = x->span->dv;
     b->s.seen = x->span->seen;
+    b->s.fetch = x->span->fetch;
     b->s.column_begin = x->begin;
     b->s.column_end = x->end;
     b->x = x;
@@ -5054,8 +5065,9 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     }
     if (b->per_feature && x->gates->logs) arrays++;
     if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(x->span) && b->in_place)) arrays++;
-    b->most = LA_RULE_TOKENS;
-    if (arrays * b->row * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / (arrays * b->row);
+    arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
+    b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
+    if (arrays * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / arrays;
     b->whole = m <= b->step;
     if (!b->whole || LINATTN__IS_EXP(p->map) || b->s.group > 1) b->most = 1;
     arrays = 0;
@@ -7534,14 +7546,15 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule
 #undef la_rule_afresh
 #undef la_rule_alike
-#undef la_rule_apart
 #undef la_rule_begin
 #undef la_rule_block
 #undef la_rule_chunk
 #undef la_rule_columns
+#undef la_rule_columns_of
 #undef la_rule_correct
 #undef la_rule_credit
 #undef la_rule_decay
+#undef la_rule_decay_rows
 #undef la_rule_decays
 #undef la_rule_end
 #undef la_rule_exponents
@@ -7565,11 +7578,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_padding
 #undef la_rule_pair
 #undef la_rule_pair2
-#undef la_rule_pair3
+#undef la_rule_pair4
 #undef la_rule_pairs
 #undef la_rule_past
 #undef la_rule_past_end
 #undef la_rule_powers
+#undef la_rule_prepare
 #undef la_rule_queries
 #undef la_rule_quiet
 #undef la_rule_read
@@ -7591,7 +7605,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile3
 #undef la_rule_tile4
 #undef la_rule_values
-#undef la_rule_vector
 #undef la_rule_width
 #undef la_run
 #undef la_scalable

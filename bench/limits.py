@@ -311,7 +311,7 @@ def rule_work(counter, name, d, dv):
     products, numbers, logarithms = RULES[name]
     vectors = counter.vectors(dv)
     reads = name in ["delta", "gated-delta", "kda", "general"]
-    vecs = 2 if counter.wide and (d > 160 or not reads) else 4
+    vecs = 2 if counter.wide and d > 192 else 4
     if name == "general":
         vecs = min(vecs, counter.tile["GENERAL_VECS"])
     tokens = 2 if counter.wide and not reads else 1
