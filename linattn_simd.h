@@ -4671,8 +4671,7 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
 }
 
 /* NR vectors of columns from u, tokens [t, end) of the block one by one. Rows that queries read
-   before they are flushed are read in a pass of their own; with vectors of 16, where tokens go two
-   by two but for those, all are. */
+   before they are flushed are read in a pass of their own. */
 LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t end, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W), kind = b->kind;
@@ -4684,7 +4683,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     if (b->reads && !b->whole) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end, flush = b->w->any[t];
-        const int apart = kind == LA_BEFORE && (LA_W == 16 || flush);
+        const int apart = kind == LA_BEFORE && flush;
         la_vec o[4], v[4];
         if ((flush && kind != LA_BEFORE) || b->s.fetch) la_rule_prepare(b, t, u, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
@@ -4703,7 +4702,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (LA_W < 16 && kind == LA_BEFORE && !flush) {
+        if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
         } else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA) {
             la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
