@@ -1083,6 +1083,16 @@ static void whole_part(const problem *p, const plan *how, operands in, part whic
                    problem_name(p));
 }
 
+void exact_draw(rng *r, linattn_config *c, size_t n_k)
+{
+    float *slopes = pool_floats(c->heads);
+    for (size_t h = 0; h < c->heads; h++) slopes[h] = rng_float(r, (float)(1 << rng_below(r, 8)));
+    c->window = rng_below(r, 2) ? window_draw(r, n_k + 10) : 0;
+    c->sinks = rng_below(r, 2) ? rng_below(r, n_k + 10) : rng_below(r, 5);
+    if (rng_below(r, 2)) c->soft_cap = (float)(1 + rng_below(r, 1000)) * 0.05f;
+    if (rng_below(r, 2)) c->alibi_slopes = slopes;
+}
+
 bool exact_applies(const problem *p, int causal)
 {
     const linattn_config *c = &p->config;

@@ -286,6 +286,9 @@ float *run_softmax(const problem *p, int causal, const linattn_context *context)
 float *run_exact(const problem *p, elements of, int causal, const plan *how);
 bool exact_applies(const problem *p, int causal); /* are the queries not too many? */
 
+/* What changes its scores: a window, sinks, a soft cap, slopes. */
+void exact_draw(rng *r, linattn_config *config, size_t n_k);
+
 void check_same_floats(const float *actual, const float *expected, size_t count, size_t width,
                        const char *format, ...) TEST_PRINTF(5, 6);
 void check_same_bytes(const void *actual, const void *expected, size_t count, const char *format,

@@ -344,14 +344,15 @@ static void check_untouched(const world *w, linattn_view view, const float *dens
                       message(w, what));
 }
 
-/* What comes out of placed rows is what was expected, or the pattern if the call was refused. */
+/* What comes out of placed rows is what was expected, or the pattern if the call was refused. gaps:
+   some of the rows are of no token. */
 static void check_output(const world *w, linattn_output out, axes e, layout where,
-                         const float *expected, bool refused, const char *what)
+                         const float *expected, bool refused, bool gaps, const char *what)
 {
     size_t count = e.tokens * e.heads * e.dim;
     float *actual = pool_floats(count), *nothing = pool_floats(count);
     collect_output(out, e.tokens, e.heads, e.dim, where, actual, message(w, what));
-    if (refused) pool_known(actual, count * sizeof *actual);
+    if (refused || gaps) pool_known(actual, count * sizeof *actual);
     pool_known(nothing, count * sizeof *nothing);
     check_same_floats(actual, refused ? nothing : expected, count, e.dim, "%s", message(w, what));
 }
@@ -450,6 +451,50 @@ static linattn_status run_states(world *w, call *c, const recurrence *x,
     return status;
 }
 
+/* Rows of sequences one after the other, and the same with rows of no token behind each. */
+static float *spread_rows(const float *dense, size_t sequences, size_t n, size_t gap, size_t width)
+{
+    size_t bytes = n * width * sizeof *dense;
+    float *to = pool_floats(sequences * (n + gap) * width);
+    pool_known(to, sequences * (n + gap) * width * sizeof *to);
+    for (size_t s = 0; s < sequences; s++)
+        memcpy(to + s * (n + gap) * width, dense + s * n * width, bytes);
+    return to;
+}
+
+static recurrence spread_sequences(const recurrence *x, size_t sequences, size_t gap)
+{
+    recurrence far = *x;
+    size_t n = x->n / sequences;
+    far.n = sequences * (n + gap);
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(&far, (rule_input)i);
+        if (x->in[i] && operand_is_of_tokens(x, (rule_input)i))
+            far.in[i] = spread_rows(x->in[i], sequences, n, gap, e.heads * e.dim);
+    }
+    return far;
+}
+
+/* From one sequence to the next; 0 where that is what 0 means. */
+static size_t sequence_stride(size_t tokens, size_t gap, size_t stride_token, axes e)
+{
+    return gap ? (tokens + gap) * (stride_token ? stride_token : e.heads * e.dim) : 0;
+}
+
+/* x: as spread_sequences has it. */
+static void place_sequences(const world *w, const recurrence *x, const linattn_element of[OPERANDS],
+                            size_t n, size_t gap, linattn_view all[OPERANDS])
+{
+    for (int i = 0; i < OPERANDS; i++) {
+        axes e = operand_axes(x, (rule_input)i);
+        all[i] = linattn_rows(NULL);
+        if (!x->in[i]) continue;
+        all[i] = place_elements(x->in[i], of[i], e.tokens, e.heads, e.dim, draw_layout(w));
+        if (operand_is_of_tokens(x, (rule_input)i))
+            all[i].stride_sequence = sequence_stride(n, gap, all[i].stride_token, e);
+    }
+}
+
 /* Queries and keys of tokens in a row, for one state or all of them at once. */
 static void step_tokens(world *w, verb which)
 {
@@ -472,22 +517,23 @@ static void step_tokens(world *w, verb which)
     c.states = many ? w->state : NULL;
     c.count = STATES;
     linattn_view all[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) {
-        axes e = operand_axes(&x, (rule_input)i);
-        all[i] = linattn_rows(NULL);
-        if (x.in[i])
-            all[i] = place_elements(x.in[i], of[i], e.tokens, e.heads, e.dim, draw_layout(w));
-    }
+    size_t gap = many && rng_below(r, 2) ? rng_below(r, 4) : 0;
+    recurrence far = spread_sequences(&x, sequences, gap);
+    place_sequences(w, &far, of, n, gap, all);
     layout of_out = w->placed || rng_below(r, 4) ? draw_layout(w) : dense;
-    axes rows = {x.n, w->config.heads, w->config.dim_value};
+    axes rows = {far.n, w->config.heads, w->config.dim_value};
     linattn_output out = linattn_output_rows(NULL);
     if (!silent) out = place_output(rows.tokens, rows.heads, rows.dim, of_out);
+    out.stride_sequence = sequence_stride(n, gap, out.stride_token, rows);
     status = run_states(w, &c, &x, all, out, !many && rng_below(r, 2));
 
     check_status(status, wanted, "%s", message(w, name));
     for (int i = 0; i < OPERANDS; i++)
-        check_untouched(w, all[i], x.in[i], operand_axes(&x, (rule_input)i), name);
-    if (!silent) check_output(w, out, rows, of_out, expected, wanted != LINATTN_OK, name);
+        check_untouched(w, all[i], far.in[i], operand_axes(&far, (rule_input)i), name);
+    if (!silent) {
+        float *spread = spread_rows(expected, sequences, n, gap, recurrence_width(&x));
+        check_output(w, out, rows, of_out, spread, wanted != LINATTN_OK, gap > 0, name);
+    }
     for (size_t s = first; s < first + sequences; s++) {
         w->tame[s] = w->tame[s] && (tame || n == 0 || which == QUERY);
         if (expected && wanted == LINATTN_OK && w->tame[s] && tame)
@@ -520,8 +566,10 @@ static void step_whole(world *w, verb which)
                              : which == NYSTROM     ? LINATTN_WORKSPACE_NYSTROM
                                                     : LINATTN_WORKSPACE_SOFTMAX;
     float *expected = pool_floats(n_q * output_width(&p));
-    call c = {.which = which, .config = &w->config, .n = n_q, .n_k = n_k};
-    c.workspace_bytes = linattn_workspace_size(&w->config, kind, NULL);
+    linattn_config config = w->config;
+    if (kind == LINATTN_WORKSPACE_SOFTMAX && rng_below(r, 2)) exact_draw(r, &config, n_k);
+    call c = {.which = which, .config = &config, .n = n_q, .n_k = n_k};
+    c.workspace_bytes = linattn_workspace_size(&config, kind, NULL);
     c.workspace = pool_take(c.workspace_bytes);
     for (int i = 0; i <= IN_V; i++) c.in[i] = linattn_rows(in[i]);
     c.out = linattn_output_rows(expected);
@@ -530,7 +578,7 @@ static void step_whole(world *w, verb which)
     guard side = w->placed ? w->side : (guard)rng_below(r, 3);
     size_t offset = w->placed ? 4 * w->offset + rng_below(r, 4) : rng_below(r, 64);
     c.context = rng_below(r, 2) ? &context : NULL;
-    c.workspace_bytes = linattn_workspace_size(&w->config, kind, c.context);
+    c.workspace_bytes = linattn_workspace_size(&config, kind, c.context);
     c.workspace = (unsigned char *)pool_take_guarded(c.workspace_bytes + offset, side) + offset;
     for (int i = 0; i <= IN_V; i++)
         c.in[i] = place_elements(in[i], element[i], of[i].tokens, of[i].heads, of[i].dim, where[i]);
@@ -538,7 +586,7 @@ static void step_whole(world *w, verb which)
     if (wanted == LINATTN_OK && rng_below(r, 3) == 0) check_refused(w, &c, pool_floats(64));
     check_status(perform_hostile(w, &c), wanted, "%s", message(w, name));
     for (int i = 0; i <= IN_V; i++) check_untouched(w, c.in[i], in[i], of[i], name);
-    check_output(w, c.out, rows, of_out, expected, wanted != LINATTN_OK, name);
+    check_output(w, c.out, rows, of_out, expected, wanted != LINATTN_OK, false, name);
     /* Exact attention is finite where the products are: wild keys are not for it. */
     if (tame && wanted == LINATTN_OK && which == BIDIRECTIONAL)
         check_finite(w, expected, n_q * output_width(&p), name);

@@ -99,17 +99,6 @@ static void valid_arguments(void **state)
 
 /* ---- Exact attention ------------------------------------------------------------------------ */
 
-/* What changes its scores. */
-static void draw_exact(rng *r, linattn_config *c, size_t n_k)
-{
-    float *slopes = pool_floats(c->heads);
-    for (size_t h = 0; h < c->heads; h++) slopes[h] = rng_float(r, (float)(1 << rng_below(r, 8)));
-    c->window = rng_below(r, 2) ? window_draw(r, n_k + 10) : 0;
-    c->sinks = rng_below(r, 2) ? rng_below(r, n_k + 10) : rng_below(r, 5);
-    if (rng_below(r, 2)) c->soft_cap = (float)(1 + rng_below(r, 1000)) * 0.05f;
-    if (rng_below(r, 2)) c->alibi_slopes = slopes;
-}
-
 /* Operands of any element, placed at random, on any number of threads: the bits of scalar code on
    the same numbers as floats; what is finite stays so. */
 static void fuzz_one_exact(rng *r)
@@ -118,7 +107,7 @@ static void fuzz_one_exact(rng *r)
     const elements floats = {LINATTN_F32, LINATTN_F32, LINATTN_F32};
     bool finite;
     problem p = draw_problem(r, &finite);
-    draw_exact(r, &p.config, p.n_k);
+    exact_draw(r, &p.config, p.n_k);
     elements of = {(linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT),
                    (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT),
                    (linattn_element)rng_below(r, LINATTN_ELEMENT_COUNT)};
@@ -324,10 +313,15 @@ static linattn_config draw_any_config(rng *r)
                              .key_heads = rng_below(r, 4) ? 0 : draw_size(r, 1 + rng_below(r, 4)),
                              .sinks = rng_below(r, 8) ? 0 : draw_size(r, rng_below(r, 20)),
                              .soft_cap = rng_below(r, 8) ? 0 : draw_parameter(r)};
+    static float slopes[LINATTN_MAX_HEADS];
+    slopes[0] = bits_draw(r);
+    if (rng_below(r, 8) == 0) config.alibi_slopes = slopes;
     draw_projection(r, &config);
     int map = draw_enumerator(r, LINATTN_MAP_COUNT);
     int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
     int rule = rng_below(r, 2) ? 0 : draw_enumerator(r, LINATTN_RULE_COUNT);
+    int precision = rng_below(r, 4) ? 0 : draw_enumerator(r, LINATTN_PRECISION_COUNT);
+    memcpy(&config.precision, &precision, sizeof precision);
     memcpy(&config.map, &map, sizeof map);
     memcpy(&config.normaliser, &normaliser, sizeof normaliser);
     memcpy(&config.rule, &rule, sizeof rule);
@@ -364,15 +358,25 @@ static int rule_of(const linattn_config *c)
    address space are left to the library. */
 static bool config_is_good(const linattn_config *c)
 {
-    int map, normaliser;
+    int map, normaliser, precision;
     memcpy(&map, &c->map, sizeof map);
     memcpy(&normaliser, &c->normaliser, sizeof normaliser);
+    memcpy(&precision, &c->precision, sizeof precision);
     if (is_map(c, map_is_monomial) && c->degree > 8) return false;
     return c->dim_key >= 1 && c->dim_key <= LINATTN_MAX_DIM && c->dim_value <= LINATTN_MAX_DIM &&
            heads_are_good(c) && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
-           normaliser < LINATTN_NORM_COUNT && rule_of(c) >= 0 && rule_of(c) < LINATTN_RULE_COUNT &&
-           float_is_finite(c->scale) && c->scale >= 0 && float_is_finite(c->epsilon) &&
-           c->epsilon >= 0;
+           normaliser < LINATTN_NORM_COUNT && precision >= 0 &&
+           precision < LINATTN_PRECISION_COUNT && rule_of(c) >= 0 &&
+           rule_of(c) < LINATTN_RULE_COUNT && float_is_finite(c->scale) && c->scale >= 0 &&
+           float_is_finite(c->epsilon) && c->epsilon >= 0;
+}
+
+/* Compensated sums. */
+static bool precision_is_supported(const linattn_config *c)
+{
+    int rule = rule_of(c);
+    if (rule == LINATTN_RULE_GATED && c->map == LINATTN_MAP_EXP) return false;
+    return !c->window && rule <= LINATTN_RULE_GATED;
 }
 
 /* Do the parts of a good config go together? */
@@ -381,7 +385,8 @@ static bool config_is_supported(const linattn_config *c)
     int rule = rule_of(c);
     bool of_maps = false;
     size_t kv_heads = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
-    if (c->sinks || float_bits(c->soft_cap) << 1) return false; /* of exact attention */
+    bool exact = c->sinks || float_bits(c->soft_cap) << 1 || c->alibi_slopes;
+    if (exact || (c->precision && !precision_is_supported(c))) return false;
     if (rule == LINATTN_RULE_SUM) return !c->key_heads || c->key_heads == kv_heads;
     for (size_t i = 0; i < COUNT_OF(rule_maps); i++)
         of_maps = of_maps || memcmp(&c->map, &rule_maps[i], sizeof c->map) == 0;
@@ -442,7 +447,7 @@ static void fuzz_config(rng *r)
     check((status == LINATTN_OK) == (bytes > 0), "status %d, %zu bytes, seed %" PRIu64 ", %s",
           (int)status, bytes, fuzz_seed(), name);
     linattn_context context = {parallel_reverse, NULL, draw_size(r, rng_below(r, 9))};
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind <= LINATTN_WORKSPACE_NYSTROM; kind++) {
         size_t workspace = linattn_workspace_size(&config, (linattn_workspace)kind, &context);
         if (kind == LINATTN_WORKSPACE_BIDIRECTIONAL) /* the other verb ignores much of it */
             check(status == LINATTN_OK || workspace == 0, "%zu bytes, %s", workspace, name);
@@ -709,8 +714,9 @@ static void overlaps(void **state)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-    static fuzz_function *const all[] = {fuzz_valid,  fuzz_rule,    fuzz_refused,
-                                         fuzz_config, fuzz_overlap, fuzz_overlap_of_many};
+    static fuzz_function *const all[] = {fuzz_valid,    fuzz_rule,    fuzz_refused,
+                                         fuzz_config,   fuzz_overlap, fuzz_overlap_of_many,
+                                         fuzz_one_exact};
     fuzz_bytes(all, COUNT_OF(all), bytes, size);
     return 0;
 }
