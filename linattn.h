@@ -2381,8 +2381,7 @@ static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape 
 {
     if ((unsigned)s->precision >= LINATTN_PRECISION_COUNT)
         return linattn__refuse(s, LINATTN__REFUSED_PRECISION, LINATTN_ERROR_CONFIG);
-    if (s->window || s->rule > LINATTN_RULE_GATED ||
-        (s->rule == LINATTN_RULE_GATED && s->map == LINATTN_MAP_EXP))
+    if (s->window || (s->rule > LINATTN_RULE_GATED && s->rule != LINATTN_RULE_MLSTM))
         return linattn__refuse(s, LINATTN__REFUSED_PRECISION_RULE, LINATTN_ERROR_UNSUPPORTED);
     return LINATTN_OK;
 }
@@ -2983,6 +2982,42 @@ LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
             s->source == LINATTN__PROJECTED);
 }
 
+/* What rules add where exponents move and sums have a past: those that it is relative to, as its own
+   place has low parts of kept; and before the sums by how much they were lowered since. */
+LINATTN__INLINE size_t linattn__moving_floats(const linattn__shape *s)
+{
+#if LINATTN__HAS_COMPENSATED
+    if (s->precision && linattn__has_exponents(s)) return linattn__round16(s->m);
+#else
+    (void)s;
+#endif
+    return 0;
+}
+
+#if LINATTN__HAS_COMPENSATED
+/* The exponential map: a past is relative to the exponents that its sums had when they were last
+   folded, or less where all was lowered; they have only risen since. What takes a row to them. */
+static LINATTN__NOINLINE float linattn__past_shift(const float *past, const float *e)
+{
+    const float n = *past - *e;
+    if (!(*past >= LINATTN__LOWEST)) return 1.0f; /* of nothing yet */
+    return n > -126.0f && n <= 0.0f ? linattn__pow2((int)n) : 0.0f;
+}
+
+static LINATTN__NOINLINE void linattn__past_shifts(const float *past, const float *e, float *shift,
+                                                   size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i++) shift[i] = linattn__past_shift(past + i, e + i);
+}
+
+/* Those of a head's past lie before its S. */
+static float *linattn__past_exponents(float *head, const linattn__shape *s)
+{
+    return head + s->head_floats - s->m * linattn__round16(s->dv) - linattn__round16(s->m);
+}
+#endif
+
 /* An empty state: zeros, and exponents of -inf ("no key yet"). */
 LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
                                          const linattn__header *h)
@@ -3001,8 +3036,8 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
         if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
 #if LINATTN__HAS_COMPENSATED
-        if (s->precision && linattn__has_exponents(s))
-            for (i = 0; i < m16; i++) p[floats / 2 + m16 + i] = -LINATTN__INF;
+        for (i = 0; s->precision && linattn__has_exponents(s) && i < m16; i++)
+            linattn__past_exponents(p, s)[i] = -LINATTN__INF;
 #endif
 #if LINATTN__HAS_RECURRENT
         if (s->rule) linattn__clear_rule(p, m16);
@@ -3088,7 +3123,8 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__heads_valid(const linattn__s
         float *const at = linattn__head(state, s, head);
         if (!linattn__exponents_valid(at + m16, m16)) return 0;
 #if LINATTN__HAS_COMPENSATED
-        if (s->precision && !linattn__exponents_valid(at + s->head_floats / 2 + m16, m16)) return 0;
+        if (s->precision && !linattn__exponents_valid(linattn__past_exponents(at, s), m16))
+            return 0;
 #endif
 #if LINATTN__HAS_WINDOW
         if (s->window && !linattn__band_valid(s, at)) return 0;
@@ -3448,7 +3484,7 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
     span->e = span->z + m16;
     span->s = span->e + m16;
 #if LINATTN__HAS_RECURRENT
-    if (s->rule) span->s += linattn__rule_floats_of(s->m, s->dv);
+    if (s->rule) span->s += linattn__rule_floats_of(s->m, s->dv) + linattn__moving_floats(s);
 #endif
 }
 
@@ -4751,13 +4787,14 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
 #define LINATTN__IMPORTED 6
+#define LINATTN__KEPT_LOW 7           /* of KEPT_FACTOR, with a past */
 #define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
 #define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
 
 static size_t linattn__rule_floats(const linattn__shape *s)
 {
-    return linattn__rule_floats_of(s->m, s->dv);
+    return linattn__rule_floats_of(s->m, s->dv) + linattn__moving_floats(s);
 }
 
 /* From the first number of a head. */
@@ -5313,6 +5350,137 @@ LINATTN__COLD static int linattn__imported(const void *state, const linattn__sha
     return 0;
 }
 
+#if LINATTN__HAS_COMPENSATED
+/* hi + lo, times a factor of two floats, as the kernels' la_times. */
+static void linattn__decay_pair(float *pair, const float *by)
+{
+    const float y = pair[0] * by[0], error = linattn__fma(pair[0], by[0], -y);
+    const float rest = linattn__fma(pair[1], by[0], linattn__fma(pair[0], by[1], error));
+    const float sum = y + rest;
+    pair[1] = rest - (sum - y);
+    pair[0] = linattn__flush(sum);
+    if (pair[0] == 0.0f) pair[1] = 0.0f;
+}
+
+/* The factor of mLSTM that all has decayed by, times one of two floats. */
+static LINATTN__NOINLINE void linattn__decay_kept(float *scalars, const float *by,
+                                                  const float *by_low)
+{
+    float pair[2], factor[2];
+    factor[0] = *by;
+    factor[1] = *by_low;
+    pair[0] = scalars[LINATTN__KEPT_FACTOR];
+    pair[1] = scalars[LINATTN__KEPT_LOW];
+    linattn__decay_pair(pair, factor);
+    scalars[LINATTN__KEPT_FACTOR] = pair[0];
+    scalars[LINATTN__KEPT_LOW] = pair[1];
+}
+
+/* Both parts *= 2^n. */
+static LINATTN__NOINLINE void linattn__scale_pair(float *pair, const float *n)
+{
+    linattn__saturating_ldexp(pair, *n);
+    linattn__saturating_ldexp(pair + 1, *n);
+}
+
+/* Of row f: what it has decayed by since it was folded; and what its past is to be multiplied by,
+   which differs where exponents have moved. */
+static LINATTN__NOINLINE void linattn__decayed(const linattn__span *s, size_t f, float *decayed,
+                                               float *by)
+{
+    const size_t m16 = linattn__round16(s->m);
+    const float *const since = s->z + s->past + 2 * m16 + f;
+    float shift, lowered;
+    decayed[0] = by[0] = since[0];
+    decayed[1] = by[1] = since[m16];
+    if (!LINATTN__IS_EXP(s->params->map)) return;
+    lowered = -s->s[f - m16];
+    linattn__scale_pair(decayed, &lowered);
+    shift = linattn__past_shift(s->s + s->past + f - m16, s->e + f);
+    by[0] = linattn__flush(by[0] * shift);
+    by[1] = linattn__flush(by[1] * shift);
+}
+
+/* The exponential map, row f before it is folded: kept follows, and what it is multiplied by is
+   made relative to the exponent of its sums. */
+static void linattn__settle_past(const linattn__span *s, size_t f)
+{
+    const size_t m16 = linattn__round16(s->m);
+    float *const past = s->z + s->past + f, *const kept = s->z + 2 * m16 + f;
+    float decayed[2], by[2], own[2];
+    linattn__decayed(s, f, decayed, by);
+    own[0] = *kept;
+    own[1] = past[m16];
+    linattn__decay_pair(own, decayed);
+    *kept = own[0];
+    past[m16] = own[1];
+    past[2 * m16] = by[0];
+    past[3 * m16] = by[1];
+    s->s[s->past + f - m16] = s->e[f];
+    s->s[f - m16] = 0.0f;
+}
+
+/* *z of row f, plus that of its past. */
+static LINATTN__NOINLINE void linattn__add_past(const linattn__span *s, size_t past, size_t f,
+                                                float *z)
+{
+    const size_t m16 = linattn__round16(s->m);
+    const float y = s->z[past + f] * s->z[past + 2 * m16 + f];
+    const float sum = *z + y * linattn__past_shift(s->s + past + f - m16, s->e + f);
+    *z = linattn__flush(sum);
+}
+
+/* Row f was lowered, which made it 2^up times as large, or is gone: then factor is 0. */
+static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t past, size_t f,
+                                                  float factor, float up)
+{
+    const size_t m16 = linattn__round16(s->m);
+    float *const since = s->z + past + 2 * m16 + f, *const e = s->s + past + f - m16;
+    size_t c;
+    if (factor == 0.0f) {
+        for (c = 0; c < s->dv; c++) s->s[past + (c / 16 * s->m + f) * 16 + c % 16] = 0.0f;
+        s->z[past + f] = 0.0f;
+        *e = -LINATTN__INF;
+        return;
+    }
+    since[0] = since[0] * factor;
+    since[m16] = since[m16] * factor;
+    *e = *e - up;
+    s->s[f - m16] = s->s[f - m16] + up;
+}
+#endif
+
+/* The exponential map under decays: a row whose z has become small is brought back to what new
+   keys are near, and one that is gone starts anew. Without decays no row is. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *s, size_t past,
+                                                           size_t f0, size_t f1)
+{
+    size_t f, c, i;
+    for (f = f0; f < f1; f++) {
+        float z = s->z[f], up, factor;
+        if (!(z < 5.421010862e-20f) || !(s->e[f] > LINATTN__LOWEST)) continue; /* 2^-64 */
+#if LINATTN__HAS_COMPENSATED
+        if (past) linattn__add_past(s, past, f, &z);
+        if (!(z < 5.421010862e-20f)) continue;
+#endif
+        up = -24.0f - linattn__exponent_of(linattn__to_bits(z));
+        if (z > 0.0f && s->e[f] - up < -2097152.0f) continue;
+        factor = z > 0.0f ? linattn__pow2((int)up) : 0.0f;
+        s->z[f] = s->z[f] * factor;
+        s->e[f] = z > 0.0f ? s->e[f] - up : -LINATTN__INF;
+        for (c = s->column_begin; c < s->column_end; c += 16)
+            for (i = 0; i < 16; i++) {
+                float *const at = s->s + c * s->m + f * 16 + i;
+                *at = *at * factor;
+            }
+#if LINATTN__HAS_COMPENSATED
+        if (past) linattn__lower_past(s, past, f, factor, up);
+#else
+        (void)past;
+#endif
+    }
+}
+
 /* Keeps the factor that all has decayed by near 1. Within range, whatever the gates. */
 static void linattn__normalise_kept(float *scalars)
 {
@@ -5323,6 +5491,10 @@ static void linattn__normalise_kept(float *scalars)
     n = linattn__exponent_of(linattn__to_bits(*factor));
     *factor = *factor * linattn__pow2((int)-n / 2);
     *factor = *factor * linattn__pow2((int)-n - (int)-n / 2);
+#if LINATTN__HAS_COMPENSATED
+    scalars[LINATTN__KEPT_LOW] = scalars[LINATTN__KEPT_LOW] * linattn__pow2((int)-n / 2);
+    scalars[LINATTN__KEPT_LOW] = scalars[LINATTN__KEPT_LOW] * linattn__pow2((int)-n - (int)-n / 2);
+#endif
     *exponent = *exponent + n;
     if (*exponent < LINATTN__LOWEST) *exponent = LINATTN__LOWEST;
     if (*exponent > -LINATTN__LOWEST) *exponent = -LINATTN__LOWEST;
@@ -5358,17 +5530,6 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
 }
 
 #if LINATTN__HAS_COMPENSATED
-/* hi + lo, times a factor of two floats, as the kernels' la_times. */
-static void linattn__decay_pair(float *pair, float by, float by_low)
-{
-    const float y = pair[0] * by, error = linattn__fma(pair[0], by, -y);
-    const float rest = linattn__fma(pair[1], by, linattn__fma(pair[0], by_low, error));
-    const float sum = y + rest;
-    pair[1] = rest - (sum - y);
-    pair[0] = linattn__flush(sum);
-    if (pair[0] == 0.0f) pair[1] = 0.0f;
-}
-
 /* *past by a factor of two floats, and what that loses added to *lost. */
 static float linattn__decay_past(const float *past, const float *by, float *lost)
 {
@@ -5378,14 +5539,19 @@ static float linattn__decay_past(const float *past, const float *by, float *lost
     return y;
 }
 
-/* One number, and its past. by: what those of dst decay by, since they were folded, and what those
-   of src did. */
-static void linattn__merge_folded(float *dst, const float *src, size_t past, float all,
-                                  const float *by, const float *by_src)
+/* What the sums of a row of dst and src are multiplied by, and their pasts. */
+typedef struct linattn__merging {
+    float all[2], theirs[2], by[2], by_src[2];
+    float e; /* the exponent that they become relative to */
+} linattn__merging;
+
+/* One number, and its past. */
+static void linattn__merge_folded(float *dst, const float *src, size_t past,
+                                  const linattn__merging *x)
 {
-    float lost = linattn__fma(*dst, all, *src);
-    const float a = linattn__decay_past(dst + past, by, &lost);
-    const float b = linattn__decay_past(src + past, by_src, &lost);
+    float lost = linattn__fma(*dst, x->all[0], *src * x->theirs[0]);
+    const float a = linattn__decay_past(dst + past, x->by, &lost);
+    const float b = linattn__decay_past(src + past, x->by_src, &lost);
     const float sum = a + b, part = sum - a;
     lost = lost + ((a - (sum - part)) + (b - part));
     dst[past] = sum;
@@ -5393,37 +5559,91 @@ static void linattn__merge_folded(float *dst, const float *src, size_t past, flo
     *dst = linattn__flush(lost);
 }
 
-/* GATED with compensated sums: dst is folded into its past, and src is added; where one of them is
-   empty the other one stays as it is. */
-LINATTN__COLD static void linattn__merge_gated(const linattn__span *dst, const linattn__span *src)
+/* Both become relative to the larger one of two exponents. */
+static void linattn__merge_exponents(linattn__merging *x, const float *e_dst, const float *e_src)
+{
+    float n_dst = LINATTN__LOWEST, n_src = LINATTN__LOWEST;
+    x->e = *e_src;
+    if (*e_dst > *e_src) x->e = *e_dst;
+    if (*e_dst > LINATTN__LOWEST) n_dst = *e_dst - x->e;
+    if (*e_src > LINATTN__LOWEST) n_src = *e_src - x->e;
+    linattn__scale_pair(x->all, &n_dst);
+    linattn__scale_pair(x->by, &n_dst);
+    linattn__scale_pair(x->theirs, &n_src);
+    linattn__scale_pair(x->by_src, &n_src);
+}
+
+/* Row f of GATED. decayed, lately: of dst and of src, since they were folded. */
+static void linattn__merge_kept(linattn__merging *x, const linattn__span *dst,
+                                const linattn__span *src, size_t f, float *decayed,
+                                const float *lately)
+{
+    const size_t m16 = linattn__round16(dst->m), past = dst->past;
+    float *const kept = dst->z + 2 * m16 + f, *const kept_low = dst->z + past + m16 + f;
+    float own[2];
+    x->all[0] = src->z[2 * m16 + f];
+    x->all[1] = src->z[past + m16 + f];
+    linattn__decay_pair(x->all, lately);
+    linattn__decay_pair(decayed, x->all);
+    own[0] = *kept;
+    own[1] = *kept_low;
+    linattn__decay_pair(own, decayed);
+    *kept = own[0];
+    *kept_low = own[1];
+    kept[m16] = LINATTN__SPENT; /* the credit */
+}
+
+/* GATED and MLSTM with compensated sums: dst is folded into its past, and src is added; where one
+   of them is empty the other one stays as it is. */
+LINATTN__COLD static void linattn__merge_pasts(const linattn__span *dst, const linattn__span *src,
+                                               int rule)
 {
     const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16, past = dst->past;
-    float *const kept = dst->z + 2 * m16, *const since = dst->z + past + 2 * m16;
-    const int empty = dst->seen == 0 && kept[2 * m16 + LINATTN__IMPORTED] == 0.0f;
-    const float *const theirs = src->z + 2 * m16, *const lately = src->z + past + 2 * m16;
+    float *const since = dst->z + past + 2 * m16, *const to = dst->z + 4 * m16;
+    const float *const from = src->z + 4 * m16;
+    const int exponents = LINATTN__IS_EXP(dst->params->map);
+    const int empty = dst->seen == 0 && to[LINATTN__IMPORTED] == 0.0f;
+    float e_dst = to[LINATTN__EXPONENT] + from[LINATTN__KEPT_EXPONENT];
     size_t f, c, i;
     if (empty) linattn__copy(dst->z, src->z, dst->head_floats * sizeof(float));
     if (empty || src->seen == 0) return;
+    if (!(e_dst > -2097152.0f)) e_dst = -LINATTN__INF; /* nothing is left */
     for (f = 0; f < dst->m; f++) {
-        float all[2] = {theirs[f], src->z[past + m16 + f]}, own[2] = {kept[f], since[f - m16]};
-        float by[2] = {since[f], since[m16 + f]};
-        const float by_src[2] = {lately[f], lately[m16 + f]};
-        linattn__decay_pair(all, by_src[0], by_src[1]);
-        linattn__decay_pair(by, all[0], all[1]);
-        linattn__decay_pair(own, by[0], by[1]);
-        kept[f] = own[0];
-        since[f - m16] = own[1];
+        linattn__merging x = {{0.0f, 0.0f}, {1.0f, 0.0f}, {0.0f, 0.0f}, {0.0f, 0.0f}, 0.0f};
+        float decayed[2], lately[2];
+        linattn__decayed(dst, f, decayed, x.by);
+        linattn__decayed(src, f, lately, x.by_src);
+        x.all[0] = from[LINATTN__KEPT_FACTOR];
+        x.all[1] = from[LINATTN__KEPT_LOW];
+        if (rule == LINATTN_RULE_GATED) linattn__merge_kept(&x, dst, src, f, decayed, lately);
+        linattn__decay_pair(x.by, x.all);
+        if (exponents) {
+            e_dst = dst->e[f];
+            if (x.all[0] == 0.0f) e_dst = -LINATTN__INF;
+            linattn__merge_exponents(&x, &e_dst, src->e + f);
+            dst->e[f] = dst->s[past + f - m16] = x.e;
+            dst->s[f - m16] = 0.0f;
+        } else if (rule == LINATTN_RULE_MLSTM) {
+            linattn__merge_exponents(&x, &e_dst, from + LINATTN__EXPONENT);
+        } else {
+            dst->e[f] = linattn__flush(linattn__fma(dst->e[f], x.all[0], src->e[f]));
+        }
         since[f] = 1.0f;
         since[m16 + f] = 0.0f;
-        kept[m16 + f] = LINATTN__SPENT; /* the credit */
-        dst->e[f] = linattn__flush(linattn__fma(dst->e[f], all[0], src->e[f]));
-        linattn__merge_folded(dst->z + f, src->z + f, past, all[0], by, by_src);
+        linattn__merge_folded(dst->z + f, src->z + f, past, &x);
         for (c = 0; c < panels; c++)
             for (i = 0; i < 16 && c * 16 + i < dst->dv; i++) { /* what lies beyond stays zero */
                 const size_t at = (c * dst->m + f) * 16 + i;
-                linattn__merge_folded(dst->s + at, src->s + at, past, all[0], by, by_src);
+                linattn__merge_folded(dst->s + at, src->s + at, past, &x);
             }
     }
+    if (rule == LINATTN_RULE_GATED) return;
+    if (e_dst < from[LINATTN__EXPONENT]) e_dst = from[LINATTN__EXPONENT];
+    to[LINATTN__EXPONENT] = e_dst;
+    to[LINATTN__DRIFT] = 1.0f;
+    linattn__decay_kept(to, from + LINATTN__KEPT_FACTOR, from + LINATTN__KEPT_LOW);
+    to[LINATTN__KEPT_EXPONENT] = to[LINATTN__KEPT_EXPONENT] + from[LINATTN__KEPT_EXPONENT];
+    linattn__normalise_kept(to);
 }
 #endif
 
@@ -5437,16 +5657,16 @@ LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const lin
     const float *const by = src->z + 2 * m16;
     const float all = by[2 * m16 + LINATTN__KEPT];
     size_t f, c, i;
+#if LINATTN__HAS_COMPENSATED
+    if (dst->past) {
+        linattn__merge_pasts(dst, src, rule);
+        return 1;
+    }
+#endif
     if (rule == LINATTN_RULE_MLSTM) {
         linattn__merge_mlstm(dst, src);
         return 1;
     }
-#if LINATTN__HAS_COMPENSATED
-    if (dst->past) {
-        linattn__merge_gated(dst, src);
-        return 1;
-    }
-#endif
     for (f = 0; f < dst->m; f++) {
         const float factor = by[f] * all;
         kept[f] = linattn__flush(kept[f] * by[f]);
@@ -5536,29 +5756,37 @@ LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, s
     return transposed ? c * x->s.m + f : f * x->s.dv + c;
 }
 
-/* Writes row f as plain numbers; with `past`, adds that of the sums so far behind. */
-LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f, size_t past,
-                                              int transposed, float *sums, float *z)
+/* The plain number of row f that lies at `at`, with what its past has, which is multiplied by
+   `since`. low: what a z of both signs adds. */
+LINATTN__COLD static void linattn__export_one(const linattn__plain *x, size_t f, const float *at,
+                                              const float *low, float since, float *to)
 {
-    const int decayed = past && x->s.rule; /* since it was folded */
-    const float factor =
-        decayed ? x->factor * x->z[past + 2 * linattn__round16(x->s.m) + f] : x->factor;
-    float power = x->bias;
+    float y = *at, power = x->bias;
+    if (x->exponents) power = x->e[f] > LINATTN__LOWEST ? x->e[f] + x->bias : 0.0f;
+    if (low) y = y + *low;
+    y = y * x->factor;
+    if (x->past) y = y + at[x->past] * since;
+    if (power != 0.0f) linattn__saturating_ldexp(&y, power);
+    *to = y;
+}
+
+/* Writes row f as plain numbers. */
+LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f, int transposed,
+                                              float *sums, float *z)
+{
+    const int has_low = LINATTN__IS_SIGNED(x->p.map);
+    float since = x->factor;
     size_t c;
-    if (x->exponents) power = x->e[past + f] > LINATTN__LOWEST ? x->e[past + f] + x->bias : 0.0f;
-    for (c = 0; c < x->s.dv; c++) {
-        float *const to = sums + linattn__plain_index(x, f, c, transposed);
-        float y = linattn__element(x, f, c)[past] * factor;
-        if (power != 0.0f) linattn__saturating_ldexp(&y, power);
-        *to = past ? *to + y : y;
-    }
-    if (z) {
-        float y = x->z[past + f];
-        if (LINATTN__IS_SIGNED(x->p.map) && !decayed) y = y + x->e[past + f];
-        y = y * factor;
-        if (power != 0.0f) linattn__saturating_ldexp(&y, power);
-        z[f] = past ? z[f] + y : y;
-    }
+#if LINATTN__HAS_COMPENSATED
+    const size_t m16 = linattn__round16(x->s.m);
+    if (x->past && x->s.rule) since = since * x->z[x->past + 2 * m16 + f];
+    if (x->past && x->exponents)
+        since = since * linattn__past_shift(x->sums + x->past + f - m16, x->e + f);
+#endif
+    for (c = 0; c < x->s.dv; c++)
+        linattn__export_one(x, f, linattn__element(x, f, c), NULL, since,
+                            sums + linattn__plain_index(x, f, c, transposed));
+    if (z) linattn__export_one(x, f, x->z + f, has_low ? x->e + f : NULL, since, z + f);
 }
 
 LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
@@ -5569,10 +5797,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state,
     size_t f;
     const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
     if (status != LINATTN_OK) return status;
-    for (f = 0; f < x.s.m; f++) {
-        linattn__export_row(&x, f, 0, transposed, sums, z);
-        if (x.past) linattn__export_row(&x, f, x.past, transposed, sums, z);
-    }
+    for (f = 0; f < x.s.m; f++) linattn__export_row(&x, f, transposed, sums, z);
     linattn__leave(environment);
     return LINATTN_OK;
 }
@@ -5610,8 +5835,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
 #endif
     if (x.exponents) x.bias = LINATTN__BIAS;
     for (c = 0; c < x.past; c++) x.z[x.past + c] = 0.0f;
-    for (f = 0; x.past && x.exponents && f < linattn__round16(x.s.m); f++)
-        x.e[x.past + f] = -LINATTN__INF;
+    for (f = 0; x.past && x.exponents && f < linattn__round16(x.s.m); f++) {
+        x.sums[x.past + f - linattn__round16(x.s.m)] = -LINATTN__INF;
+        if (x.s.rule) x.sums[f - linattn__round16(x.s.m)] = 0.0f;
+    }
     for (f = 0; x.past && x.s.rule && f < linattn__round16(x.s.m); f++)
         x.z[x.past + 2 * linattn__round16(x.s.m) + f] = 1.0f;
     for (f = 0; f < x.s.m; f++) {

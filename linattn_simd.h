@@ -271,7 +271,6 @@
 #define la_rule_ldexp LA_NAME(rule_ldexp)
 #define la_rule_lead LA_NAME(rule_lead)
 #define la_rule_left LA_NAME(rule_left)
-#define la_rule_lower LA_NAME(rule_lower)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_normalise LA_NAME(rule_normalise)
 #define la_rule_open LA_NAME(rule_open)
@@ -307,6 +306,7 @@
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
 #define la_rule_width LA_NAME(rule_width)
+#define la_rule_z_map LA_NAME(rule_z_map)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
@@ -3834,7 +3834,8 @@ typedef struct la_rule {
     size_t most, step;       /* tokens of a block, features at a time */
     size_t row;              /* of what is made */
     float *k_made, *q_made, *a_made, *r_made;
-    int keeps; /* by what each row decays, token by token */
+    int keeps;   /* by what each row decays, token by token */
+    int settled; /* exponents have moved for this key, and rows are as small as it leaves them */
 #if LINATTN__HAS_COMPENSATED
     size_t past;           /* as in linattn__span */
     float *since, *p_made; /* by what rows of the past have decayed; weights that read them */
@@ -3903,6 +3904,9 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
     float n_f, n_i, e = before, drift, factor, shift;
     const float f = la_rule_split(b->w->decay[t], logs, &n_f);
     const float i = la_rule_split(b->w->gain[t], 1, &n_i);
+#if LINATTN__HAS_COMPENSATED
+    const float none = 0.0f;
+#endif
     factor = f;
     drift = scalars[LINATTN__DRIFT] * f;
     if (n_f < LINATTN__LOWEST) { /* all is forgotten */
@@ -3936,7 +3940,12 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
     scalars[LINATTN__EXPONENT] = e;
     scalars[LINATTN__DRIFT] = drift;
     b->w->top[t] = e;
-    scalars[LINATTN__KEPT_FACTOR] = scalars[LINATTN__KEPT_FACTOR] * f;
+#if LINATTN__HAS_COMPENSATED
+    if (b->past)
+        linattn__decay_kept(scalars, &f, &none);
+    else
+#endif
+        scalars[LINATTN__KEPT_FACTOR] = scalars[LINATTN__KEPT_FACTOR] * f;
     if (n_f < LINATTN__LOWEST) n_f = LINATTN__LOWEST;
     scalars[LINATTN__KEPT_EXPONENT] = scalars[LINATTN__KEPT_EXPONENT] + n_f;
     linattn__normalise_kept(scalars);
@@ -4223,10 +4232,16 @@ static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
         }
 }
 
+/* As what map z is summed: mLSTM's needs no low parts. */
+LINATTN__INLINE int la_rule_z_map(const la_rule *b)
+{
+    return b->rule == LINATTN_RULE_MLSTM ? LINATTN__MAP_POSITIVE : b->s.params->map;
+}
+
 /* z follows the keys, if there are any, and denominators gather over 16 virtual lanes. */
 static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int queries)
 {
-    const int map = b->rule == LINATTN_RULE_MLSTM ? LINATTN__MAP_POSITIVE : b->s.params->map;
+    const int map = la_rule_z_map(b);
     const la_vec least = la_set1(LINATTN__FLT_MIN);
     size_t t, f;
     for (f = b->f0; f < b->f1; f += LA_W) {
@@ -4280,32 +4295,11 @@ static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
     }
 }
 
-/* The exponential map under decays: a row whose z has become small is brought back to what new
-   keys are near, and one that is gone starts anew. Without decays no row is. */
-LINATTN__COLD static LINATTN__NOINLINE void la_rule_lower(la_rule *b)
-{
-    size_t f, c, i;
-    for (f = b->f0; f < b->f1; f++) {
-        const float z = b->s.z[f], up = -24.0f - linattn__exponent_of(linattn__to_bits(z));
-        float factor;
-        if (!(z < 5.421010862e-20f) || !(b->s.e[f] > LINATTN__LOWEST)) continue; /* 2^-64 */
-        if (z > 0.0f && b->s.e[f] - up < -2097152.0f) continue;
-        factor = z > 0.0f ? linattn__pow2((int)up) : 0.0f;
-        b->s.z[f] = z * factor;
-        b->s.e[f] = z > 0.0f ? b->s.e[f] - up : -LINATTN__INF;
-        for (c = b->s.column_begin; c < b->s.column_end; c += 16)
-            for (i = 0; i < 16; i++) {
-                float *const at = b->s.s + c * b->s.m + f * 16 + i;
-                *at = *at * factor;
-            }
-    }
-}
-
 /* Features [f0, f1) of the block: exponents and peaks of the exponential map, */
 static void la_rule_exponents(la_rule *b, const float *key)
 {
     if (key) {
-        la_rule_lower(b);
+        if (!b->settled) linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1);
         la_settle(&b->s, b->f0, b->f1, key + b->f0);
     }
     if (b->out) {
@@ -4421,13 +4415,20 @@ static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
 {
     const size_t m16 = linattn__round16(b->s.m);
     const float *const z_past = b->since - 2 * m16;
-    const int map = b->s.params->map;
+    const int map = la_rule_z_map(b);
     size_t t, f;
     for (f = b->f0; f < b->f1; f += LA_W) {
         const int lanes = la_lanes_left(b->f1, f);
         const size_t at = f - b->f0;
-        const la_vec z = la_load(z_past + f);
-        la_vec hi = la_load(b->since + f), lo = la_load(b->since + m16 + f);
+        la_vec z, hi, lo, shift = la_set1(1.0f);
+        if (LINATTN__IS_EXP(map)) {
+            float by[LA_W];
+            linattn__past_shifts(b->s.s + b->past + f - m16, b->s.e + f, by, LA_W);
+            shift = la_load(by);
+        }
+        z = la_load(z_past + f);
+        hi = la_load(b->since + f);
+        lo = la_load(b->since + m16 + f);
         for (t = 0; t < b->count; t++) {
             float *const den_at = b->w->den + t * 16 + f % 16;
             float *const lost_at = b->w->lost + t * 16 + f % 16;
@@ -4435,7 +4436,8 @@ static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
             if (keys && b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
             if (keys && !b->before) la_times(&hi, &lo, a, la_zero());
             if (b->out) {
-                y = la_mul(la_load_part(b->q.at + t * b->q.row + at, lanes), hi);
+                y = la_load_part(b->q.at + t * b->q.row + at, lanes);
+                y = la_mul(y, la_mul(hi, shift));
                 y = la_flush(y, la_set1(LINATTN__FLT_MIN));
                 la_store(b->p_made + t * b->row + at, y);
                 if (b->normal) {
@@ -4471,15 +4473,19 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
     const size_t m16 = linattn__round16(s->m), panels = (s->dv + 15) / 16;
     float *const z = s->z + s->past, *const since = z + 2 * m16;
     float *const kept = s->z + 2 * m16, *const kept_low = z + m16;
+    const int exponents = LINATTN__IS_EXP(s->params->map);
     size_t f, c, i;
+    for (f = 0; exponents && f < m16; f++) linattn__settle_past(s, f);
     for (f = 0; f < m16; f += LA_W) {
-        const la_vec hi = la_load(since + f), lo = la_load(since + m16 + f);
-        la_vec all = la_load(kept + f), all_low = la_load(kept_low + f);
-        la_rule_fold_vector(z + f, s->z + f, la_load(s->e + f), hi, lo);
-        la_store(s->e + f, la_zero());
-        la_times(&all, &all_low, hi, lo);
-        la_store(kept + f, all);
-        la_store(kept_low + f, all_low);
+        la_vec all = la_load(kept + f), all_low = la_load(kept_low + f), low = la_zero();
+        if (!exponents) {
+            la_times(&all, &all_low, la_load(since + f), la_load(since + m16 + f));
+            la_store(kept + f, all);
+            la_store(kept_low + f, all_low);
+            low = la_load(s->e + f);
+            la_store(s->e + f, la_zero());
+        }
+        la_rule_fold_vector(z + f, s->z + f, low, la_load(since + f), la_load(since + m16 + f));
     }
     for (c = 0; c < panels; c++)
         for (f = 0; f < s->m; f++) {
@@ -4994,8 +5000,11 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     size_t g, c;
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
     la_rule_gates(b);
-    for (g = 1; b->before && b->s.q && g < b->s.group; g++)
+    b->settled = 0;
+    for (g = 1; b->before && b->s.q && g < b->s.group; g++) {
         la_rule_read(b, t0, count, g, seen, 1, 1);
+        b->settled = LINATTN__PAST(b) != 0;
+    }
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
     if (b->reads && !b->whole) la_rule_correct(b);
     for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
@@ -7569,7 +7578,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_left
-#undef la_rule_lower
 #undef la_rule_map
 #undef la_rule_normalise
 #undef la_rule_open
@@ -7605,6 +7613,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile4
 #undef la_rule_values
 #undef la_rule_width
+#undef la_rule_z_map
 #undef la_run
 #undef la_scalable
 #undef la_scale

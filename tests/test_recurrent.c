@@ -62,12 +62,14 @@ static size_t draw_length(rng *r, const linattn_config *config, double limit)
     return 2;
 }
 
+static bool has_compensated(rule_form form) { return form <= FORM_BONUS || form == FORM_MLSTM; }
+
 /* Where the rule has compensated sums, one in three has them, and so many tokens more that they are
    folded. From numbers of their own, so that other draws stay as they were. */
 static size_t draw_precision(linattn_config *config, rule_form form, uint64_t seed)
 {
     rng r = {seed};
-    if (form > FORM_BONUS || config->map == LINATTN_MAP_EXP || rng_below(&r, 3)) return 0;
+    if (!has_compensated(form) || rng_below(&r, 3)) return 0;
     config->precision = LINATTN_PRECISION_COMPENSATED;
     return config->dim_key * config->dim_value < 2000 ? rng_below(&r, 4) * 48 : 0;
 }
@@ -227,8 +229,9 @@ static void long_sequences(void **state)
 {
     (void)state;
     rng r = {3};
-    for (int i = 0; i < FORM_COUNT + FORM_DELTA; i++) {
+    for (int i = 0; i < 2 * FORM_COUNT; i++) {
         int form = i % FORM_COUNT;
+        if (i >= FORM_COUNT && !has_compensated((rule_form)form)) continue;
         size_t mark = pool_mark(), dim = test_quick() ? 24 : 64, n = test_quick() ? 1500 : 4096;
         linattn_config config = {.dim_key = dim, .map = LINATTN_MAP_IDENTITY};
         if (form % 2) config.map = LINATTN_MAP_UNIT;
@@ -1264,7 +1267,9 @@ static void merge_of_endless_decays_law(const recurrence *x, rng *r)
     const linattn_config *c = &x->config;
     size_t m16 = (c->dim_key + 15) / 16 * 16, dv16 = (c->dim_value + 15) / 16 * 16;
     size_t sums = c->dim_key * dv16, before = 4 * m16 + 16 + dv16;
-    size_t parts = c->kv_heads * (c->precision == LINATTN_PRECISION_COMPENSATED ? 2 : 1);
+    bool twice = c->precision == LINATTN_PRECISION_COMPENSATED;
+    size_t parts = c->kv_heads * (twice ? 2 : 1);
+    if (twice && c->rule == LINATTN_RULE_GATED && c->map == LINATTN_MAP_EXP) before += m16;
     recurrence endless = recurrence_copy(x);
     for (size_t i = 0; i < operand_floats(x, IN_DECAY); i++)
         if (rng_below(r, 2)) endless.in[IN_DECAY][i] = rng_below(r, 2) ? test_infinity : test_nan;
@@ -1339,11 +1344,12 @@ enum { DOUBLINGS = 25, MORE = 1 << 20, CALL = 4096 };
    as many tokens as a day has, of value 1: the share of these. */
 static double share_of_the_new(linattn_config config, float decay, bool per_feature)
 {
-    static float keys[CALL], values[CALL];
+    static float keys[CALL], values[CALL], inputs[CALL];
     const float query = 0.25f, zero = 0;
     float out;
     linattn_gates gates = {.decay = linattn_rows(&decay), .decay_fixed = 1};
     gates.decay_per_feature = per_feature;
+    if (config.rule == LINATTN_RULE_MLSTM) gates.input = linattn_rows(inputs);
     for (size_t i = 0; i < CALL; i++) {
         keys[i] = 0.3f;
         values[i] = 1;
@@ -1373,26 +1379,26 @@ static void streams_without_end(void **state)
 {
     (void)state;
     static const float decays[] = {1, 1 - 0x1p-24f, 1 - 0x1p-22f, 1 - 0x1p-20f};
-    for (size_t i = 0; i < 2 * COUNT_OF(decays) * COUNT_OF(rule_maps); i += test_quick() ? 7 : 1) {
+    for (size_t i = 0; i < 3 * COUNT_OF(decays) * COUNT_OF(rule_maps); i += test_quick() ? 7 : 1) {
         size_t mark = pool_mark();
-        float a = decays[i / 2 % COUNT_OF(decays)];
+        bool mlstm = i % 3 == 2;
+        float a = decays[i / 3 % COUNT_OF(decays)];
         double past = 1, old = (double)a, recent = 0, now = 1;
         linattn_config config = {.dim_key = 1,
-                                 .rule = LINATTN_RULE_GATED,
-                                 .map = rule_maps[i / 2 / COUNT_OF(decays)],
-                                 .normaliser = LINATTN_NORM_SUM};
-        if (config.map == LINATTN_MAP_EXP) continue;
+                                 .rule = mlstm ? LINATTN_RULE_MLSTM : LINATTN_RULE_GATED,
+                                 .map = rule_maps[i / 3 / COUNT_OF(decays)],
+                                 .normaliser = mlstm ? LINATTN_NORM_NONE : LINATTN_NORM_SUM};
         for (int d = 0; d < DOUBLINGS; d++, old *= old) past += past * old;
         for (size_t t = 0; t < MORE; t++, now *= (double)a) recent += now;
         double expected = recent / (recent + past * now);
         if (config.map == LINATTN_MAP_ELU1) {
-            double plain = share_of_the_new(config, a, i % 2);
+            double plain = share_of_the_new(config, a, i % 3 == 1);
             check(fabs(plain - expected) > 1e-3 * expected,
                   "plain sums have become as good: %.9g, expected %.9g, decay %.9g", plain,
                   expected, (double)a);
         }
         config.precision = LINATTN_PRECISION_COMPENSATED;
-        double share = share_of_the_new(config, a, i % 2);
+        double share = share_of_the_new(config, a, i % 3 == 1);
         check(fabs(share - expected) < 1e-5 * expected, "%.9g, expected %.9g, decay %.9g, %s",
               share, expected, (double)a, config_name(&config));
         pool_release(mark);
@@ -1788,11 +1794,12 @@ static void mlstm_with_wild_gates(void **state)
     static const float factors[] = {0, 1, 0.999f, 0.5f, 1e-38f, 1e-45f};
     rng r = {42};
     for (size_t i = 0; i < (test_quick() ? 40 : 400); i++) {
-        size_t mark = pool_mark(), n = 1 + rng_below(&r, 60);
+        size_t mark = pool_mark(), n = 1 + rng_below(&r, i % 3 ? 60 : 250);
         linattn_config config = {.heads = 2,
                                  .dim_key = 1 + rng_below(&r, 20),
                                  .dim_value = 1 + rng_below(&r, 20),
                                  .map = rule_maps[i % COUNT_OF(rule_maps)]};
+        if (i % 3 == 0) config.precision = LINATTN_PRECISION_COMPENSATED;
         recurrence x = recurrence_new(config, FORM_MLSTM, n, &r);
         size_t kinds = 1 + rng_below(&r, COUNT_OF(inputs));
         for (size_t e = 0; e < operand_floats(&x, IN_INPUT); e++)
@@ -1819,7 +1826,7 @@ static void mlstm_across_scales(void **state)
     static const float heights[] = {20, 200, 1000};
     rng r = {43};
     for (size_t i = 0; i < (test_quick() ? 30 : 150); i++) {
-        size_t mark = pool_mark(), n = 40;
+        size_t mark = pool_mark(), n = i % 2 ? 40 : 140;
         linattn_feature_map map = rule_maps[i % COUNT_OF(rule_maps)];
         /* One stabiliser for all features of a head: where the largest token has none of one, what
            others have of it must be in the range of floats. */
@@ -1829,6 +1836,7 @@ static void mlstm_across_scales(void **state)
                                  .dim_key = 1 + rng_below(&r, 30),
                                  .dim_value = 1 + rng_below(&r, 30),
                                  .map = map};
+        if (i % 2 == 0) config.precision = LINATTN_PRECISION_COMPENSATED;
         recurrence x = recurrence_new(config, FORM_MLSTM, n, &r);
         for (size_t e = 0; e < operand_floats(&x, IN_INPUT); e++)
             x.in[IN_INPUT][e] = rng_float(&r, height) + slope * (float)(e / 2);
