@@ -255,9 +255,9 @@ typedef enum linattn_precision {
                                       added is moved to a second sum, and what rounding loses there
                                       is kept (Knuth's TwoSum). Masked tokens count among the 96, so
                                       that they may move last bits. Twice the state. For the rule
-                                      SUM, without windows, and for GATED, not with exp: the second
-                                      sum decays by a product of two floats, when it is moved to.
-                                      (The states of the other rules are multiplied by matrices.)
+                                      SUM, without windows, for GATED and for MLSTM: the second sum
+                                      decays by a product of two floats, when it is moved to. (The
+                                      states of the other rules are multiplied by matrices.)
                                       linattn_state_import leaves one float each */
     LINATTN_PRECISION_COUNT
 } linattn_precision;
@@ -2637,9 +2637,7 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("key_heads goes with rules other than the sum"),
         LINATTN__WHY("precision is none of linattn_precision"),
         LINATTN__WHY("precision is what this build leaves out"),
-        LINATTN__WHY(
-            "precision other than plain goes with the rule sum, without a window, and with "
-            "gated, without exp"),
+        LINATTN__WHY("precision other than plain goes with sum without a window, gated, mlstm"),
         LINATTN__WHY("sinks is larger than 2^30 - 1"),
         LINATTN__WHY("soft_cap is negative, infinite or NaN"),
         LINATTN__WHY("alibi_slopes holds a number that is infinite or NaN"),
@@ -5455,13 +5453,15 @@ static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t
 LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *s, size_t past,
                                                            size_t f0, size_t f1)
 {
+    /* 2^-64, 2^-40: sums of few tokens, beside a past, are not to be flushed */
+    const float least = past ? 9.094947018e-13f : 5.421010862e-20f;
     size_t f, c, i;
     for (f = f0; f < f1; f++) {
         float z = s->z[f], up, factor;
-        if (!(z < 5.421010862e-20f) || !(s->e[f] > LINATTN__LOWEST)) continue; /* 2^-64 */
+        if (!(z < least) || !(s->e[f] > LINATTN__LOWEST)) continue;
 #if LINATTN__HAS_COMPENSATED
         if (past) linattn__add_past(s, past, f, &z);
-        if (!(z < 5.421010862e-20f)) continue;
+        if (!(z < least)) continue;
 #endif
         up = -24.0f - linattn__exponent_of(linattn__to_bits(z));
         if (z > 0.0f && s->e[f] - up < -2097152.0f) continue;

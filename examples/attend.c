@@ -49,8 +49,8 @@ static const char general_help[] =
     "                      feature for --map softmax, else sum)\n"
     "  --eps X             added to the denominator of --norm sum (default: 0)\n"
     "  --precision KIND    plain (default) or compensated: sums of two floats, which do not\n"
-    "                      drift over millions of tokens. Without --window, under the rules sum\n"
-    "                      and, but for --map exp, gated\n"
+    "                      drift over millions of tokens. Without --window, under the rules sum,\n"
+    "                      gated and mlstm\n"
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
@@ -792,7 +792,7 @@ static const struct {
     {OPTION_MAP, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_NORM, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_EPS, {LINEAR, ALL_MAPS, ALL_RULES}},
-    {OPTION_PRECISION, {LINEAR, ALL_MAPS, SUM | GATED}},
+    {OPTION_PRECISION, {LINEAR, ALL_MAPS, SUM | GATED | MLSTM}},
     {OPTION_STATE_IN, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_STATE_OUT, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_WINDOW, {LINEAR | SOFTMAX, ALL_MAPS, SUM}},
@@ -864,9 +864,6 @@ static void check_rule(const options *given, const linattn_config *config)
     if (!(norm_rules[norm] & set)) {
         fail("--norm %s belongs to --rule %s, and what runs is %s", norm_names[norm],
              list_names(rule_names, LINATTN_RULE_COUNT, norm_rules[norm]).text, rule);
-    }
-    if (config->precision && (set & GATED) && config->map == LINATTN_MAP_EXP) {
-        fail("--precision compensated under --rule gated does not go with --map exp");
     }
     if (config->precision && config->window) {
         fail("--precision compensated does not go with --window");

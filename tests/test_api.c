@@ -2835,12 +2835,15 @@ static void configs_of_precisions_are_refused(void **state)
     for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++) {
         rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};
         refused.config.rule = (linattn_rule)rule;
-        if (rule == LINATTN_RULE_GATED) {
+        if (rule != LINATTN_RULE_GATED && rule != LINATTN_RULE_MLSTM) {
+            check_rule_config(&refused);
+            continue;
+        }
+        for (size_t map = 0; map < COUNT_OF(rule_maps); map++) {
+            refused.config.map = rule_maps[map];
             check_status(linattn_config_check(&refused.config), LINATTN_OK, "%s",
                          config_name(&refused.config));
-            refused.config.map = LINATTN_MAP_EXP;
         }
-        check_rule_config(&refused);
     }
     rule_refusal refused = {"precision", LINATTN_ERROR_UNSUPPORTED, good};
     refused.config.window = 7;

@@ -95,8 +95,8 @@ static world draw_world(rng *r)
     c->iterations = 1 + rng_below(r, 6);
     if (w.under_rule) draw_rule(r, &w);
     if (!w.under_rule && rng_below(r, 3) == 0) c->window = window_draw(r, 40);
-    if (!c->window && rng_below(r, 3) == 0 && c->rule <= LINATTN_RULE_GATED &&
-        !(c->rule == LINATTN_RULE_GATED && c->map == LINATTN_MAP_EXP))
+    bool compensated = c->rule <= LINATTN_RULE_GATED || c->rule == LINATTN_RULE_MLSTM;
+    if (!c->window && rng_below(r, 3) == 0 && compensated)
         c->precision = LINATTN_PRECISION_COMPENSATED;
     *c = problem_new(*c, 0, 0, r, 1).config;
     while ((w.bytes = linattn_state_size(c)) > LARGEST_STATE) {

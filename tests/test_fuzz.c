@@ -157,7 +157,7 @@ static recurrence draw_recurrence(rng *r, bool *finite)
         config.normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
         config.epsilon = (float)rng_below(r, 3) * 0.01f;
     }
-    if (form <= FORM_BONUS && config.map != LINATTN_MAP_EXP && rng_below(r, 3) == 0)
+    if ((form <= FORM_BONUS || form == FORM_MLSTM) && rng_below(r, 3) == 0)
         config.precision = LINATTN_PRECISION_COMPENSATED;
     double per_token = (double)(config.heads * config.dim_key * config.dim_value);
     size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
@@ -375,8 +375,7 @@ static bool config_is_good(const linattn_config *c)
 static bool precision_is_supported(const linattn_config *c)
 {
     int rule = rule_of(c);
-    if (rule == LINATTN_RULE_GATED && c->map == LINATTN_MAP_EXP) return false;
-    return !c->window && rule <= LINATTN_RULE_GATED;
+    return !c->window && (rule <= LINATTN_RULE_GATED || rule == LINATTN_RULE_MLSTM);
 }
 
 /* Do the parts of a good config go together? */

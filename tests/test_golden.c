@@ -17,6 +17,7 @@ static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
 static const uint64_t EXPECTED_RULES = UINT64_C(0xfde7b32996dcbd91);
 static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0xd0986e362ab7e47a);
 static const uint64_t EXPECTED_COMPENSATED_RULES = UINT64_C(0xe1498491e8f46359);
+static const uint64_t EXPECTED_COMPENSATED_EXPONENTS = UINT64_C(0x956069927685dc71);
 static const uint64_t EXPECTED_EXACT = UINT64_C(0x666392ec3df0d2ae);
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
@@ -250,8 +251,9 @@ static recurrence golden_recurrence(rng *r, linattn_config config, int form, siz
 }
 
 /* Every form of every rule with every map: outputs, the state, a merge where there is one, and the
-   sums that come out. With compensated sums, where a rule has them: long enough to fold them. */
-static uint64_t hash_rules_of(linattn_precision precision, bool print)
+   sums that come out. With compensated sums, where a rule has them: long enough to fold them;
+   `moving` those whose exponents move, or the others. */
+static uint64_t hash_rules_of(linattn_precision precision, bool moving, bool print)
 {
     static const size_t shapes[][6] = {
         /* heads, kv_heads, dim_key, dim_value, key_heads, n */
@@ -267,7 +269,8 @@ static uint64_t hash_rules_of(linattn_precision precision, bool print)
         const size_t *s = shapes[i % COUNT_OF(shapes)];
         int form = (int)(i % FORM_COUNT);
         linattn_feature_map map = rule_maps[i / FORM_COUNT % COUNT_OF(rule_maps)];
-        if (precision && (form > FORM_BONUS || map == LINATTN_MAP_EXP)) continue;
+        bool moves = form == FORM_MLSTM || (form <= FORM_BONUS && map == LINATTN_MAP_EXP);
+        if (precision && (moves != moving || (form > FORM_BONUS && !moves))) continue;
         linattn_config config = config_of(s, (int)map, 0);
         config.key_heads = s[4];
         config.scale = scales[i % COUNT_OF(scales)];
@@ -294,13 +297,19 @@ static uint64_t hash_rules_of(linattn_precision precision, bool print)
 static uint64_t hash_rules(const family *of, bool print)
 {
     (void)of;
-    return hash_rules_of(LINATTN_PRECISION_PLAIN, print);
+    return hash_rules_of(LINATTN_PRECISION_PLAIN, false, print);
 }
 
 static uint64_t hash_compensated_rules(const family *of, bool print)
 {
     (void)of;
-    return hash_rules_of(LINATTN_PRECISION_COMPENSATED, print);
+    return hash_rules_of(LINATTN_PRECISION_COMPENSATED, false, print);
+}
+
+static uint64_t hash_compensated_exponents(const family *of, bool print)
+{
+    (void)of;
+    return hash_rules_of(LINATTN_PRECISION_COMPENSATED, true, print);
 }
 
 static void hash_of_rules(void **state)
@@ -313,6 +322,7 @@ static void hash_of_compensated_rules(void **state)
 {
     (void)state;
     check_run(hash_compensated_rules, NULL, EXPECTED_COMPENSATED_RULES);
+    check_run(hash_compensated_exponents, NULL, EXPECTED_COMPENSATED_EXPONENTS);
 }
 
 /* Long enough for sums to be folded, once within a call and once between two. */

@@ -1845,6 +1845,39 @@ static void mlstm_across_scales(void **state)
     }
 }
 
+/* The exponential map, where keys fall as fast as what is older decays: exponents are lowered again
+   and again, between folds and across them; and raised where keys jump. */
+static void exponents_under_decays(void **state)
+{
+    (void)state;
+    static const float rates[] = {0.05f, 0.5f, 2, 4}; /* doubles hold e^-700 */
+    rng r = {45};
+    for (size_t i = 0; i < (test_quick() ? 30 : 150); i++) {
+        size_t mark = pool_mark(), n = 170;
+        linattn_config config = {.heads = 1 + rng_below(&r, 3),
+                                 .kv_heads = 1,
+                                 .dim_key = i % 10 ? 1 + rng_below(&r, 20) : 150,
+                                 .dim_value = 1 + rng_below(&r, 20),
+                                 .map = LINATTN_MAP_EXP};
+        rule_form form = (rule_form)(i % 3);
+        if (form != FORM_BONUS) config.normaliser = LINATTN_NORM_SUM;
+        if (rng_below(&r, 4)) config.precision = LINATTN_PRECISION_COMPENSATED;
+        recurrence x = recurrence_new(config, form, n, &r);
+        float rate = rates[i % COUNT_OF(rates)];
+        size_t jump = 80 + rng_below(&r, 40);
+        for (size_t e = 0; e < operand_floats(&x, IN_DECAY); e++)
+            x.in[IN_DECAY][e] = x.log ? -rate : expf(-rate);
+        for (size_t t = 0; t < n; t++)
+            for (size_t f = 0; f < config.dim_key; f++)
+                operand_row(&x, IN_K, t, 0)[f] -=
+                    rate * (float)t - (t > jump && i % 3 ? 10 * rate : 0);
+        accuracy_law(&x, &r);
+        cuts_law(&x, &r);
+        if (!test_inexact()) isa_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
 /* Nothing of a key that is masked counts, in one head as in all. */
 static void masked_in_one_head(void **state)
 {
@@ -1922,6 +1955,7 @@ int main(void)
         TEST(denominators_decay_to_zero),
         TEST(mlstm_with_wild_gates),
         TEST(mlstm_across_scales),
+        TEST(exponents_under_decays),
     };
     test_begin();
     return RUN_TESTS("recurrent", tests);
