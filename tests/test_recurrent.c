@@ -1664,6 +1664,33 @@ static void sums_saturate(void **state)
     }
 }
 
+/* Of two parts, each of which alone is beyond floats, and of either sign. */
+static void compensated_sums_saturate(void **state)
+{
+    (void)state;
+    enum { N = 197, DV = 40 };
+    static float k[N], v[N][DV];
+    const linattn_config config = {.dim_key = 1,
+                                   .dim_value = DV,
+                                   .map = LINATTN_MAP_EXP,
+                                   .precision = LINATTN_PRECISION_COMPENSATED};
+    rng r = {46};
+    float S[DV], z;
+    for (size_t t = 0; t < N; t++) {
+        k[t] = 150;
+        for (size_t i = 0; i < DV; i++) v[t][i] = 2 + rng_float(&r, 1);
+    }
+    for (size_t n = 96; n <= N; n += 96 + 5) { /* folded, and once more with tokens since then */
+        void *memory = run_init(&config);
+        check_status(linattn_update(memory, linattn_rows(k), linattn_rows(v[0]), n, NULL),
+                     LINATTN_OK, "update");
+        check_status(linattn_state_export(memory, 0, 0, S, &z), LINATTN_OK, "export");
+        for (size_t i = 0; i < DV; i++)
+            check(S[i] == FLT_MAX, "%zu tokens: S[%zu] is %g", n, i, (double)S[i]);
+        check(z == FLT_MAX, "%zu tokens: z is %g", n, (double)z);
+    }
+}
+
 /* ---- Finite, and no denormal numbers -------------------------------------------------------- */
 
 static void check_finite(const recurrence *x, const float *numbers, size_t count, const char *what)
@@ -1951,6 +1978,7 @@ int main(void)
         TEST(sums_of_the_sum),
         TEST(sequences_from_imported_sums),
         TEST(sums_saturate),
+        TEST(compensated_sums_saturate),
         TEST(states_decay_to_zero),
         TEST(denominators_decay_to_zero),
         TEST(mlstm_with_wild_gates),
