@@ -5392,7 +5392,7 @@ static LINATTN__NOINLINE void linattn__decayed(const linattn__span *s, size_t f,
     decayed[0] = by[0] = since[0];
     decayed[1] = by[1] = since[m16];
     if (!LINATTN__IS_EXP(s->params->map)) return;
-    lowered = -s->s[f - m16];
+    lowered = -(s->s - m16)[f];
     linattn__scale_pair(decayed, &lowered);
     shift = linattn__past_shift(s->s + s->past + f - m16, s->e + f);
     by[0] = linattn__flush(by[0] * shift);
@@ -5415,7 +5415,7 @@ static void linattn__settle_past(const linattn__span *s, size_t f)
     past[2 * m16] = by[0];
     past[3 * m16] = by[1];
     s->s[s->past + f - m16] = s->e[f];
-    s->s[f - m16] = 0.0f;
+    (s->s - m16)[f] = 0.0f;
 }
 
 /* *z of row f, plus that of its past. */
@@ -5444,7 +5444,7 @@ static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t
     since[0] = since[0] * factor;
     since[m16] = since[m16] * factor;
     *e = *e - up;
-    s->s[f - m16] = s->s[f - m16] + up;
+    (s->s - m16)[f] = (s->s - m16)[f] + up;
 }
 #endif
 
@@ -5622,7 +5622,7 @@ LINATTN__COLD static void linattn__merge_pasts(const linattn__span *dst, const l
             if (x.all[0] == 0.0f) e_dst = -LINATTN__INF;
             linattn__merge_exponents(&x, &e_dst, src->e + f);
             dst->e[f] = dst->s[past + f - m16] = x.e;
-            dst->s[f - m16] = 0.0f;
+            (dst->s - m16)[f] = 0.0f;
         } else if (rule == LINATTN_RULE_MLSTM) {
             linattn__merge_exponents(&x, &e_dst, from + LINATTN__EXPONENT);
         } else {
@@ -5837,7 +5837,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
     for (c = 0; c < x.past; c++) x.z[x.past + c] = 0.0f;
     for (f = 0; x.past && x.exponents && f < linattn__round16(x.s.m); f++) {
         x.sums[x.past + f - linattn__round16(x.s.m)] = -LINATTN__INF;
-        if (x.s.rule) x.sums[f - linattn__round16(x.s.m)] = 0.0f;
+        if (x.s.rule) (x.sums - linattn__round16(x.s.m))[f] = 0.0f;
     }
     for (f = 0; x.past && x.s.rule && f < linattn__round16(x.s.m); f++)
         x.z[x.past + 2 * linattn__round16(x.s.m) + f] = 1.0f;
