@@ -5423,9 +5423,10 @@ static LINATTN__NOINLINE void linattn__add_past(const linattn__span *s, size_t p
                                                 float *z)
 {
     const size_t m16 = linattn__round16(s->m);
-    const float y = s->z[past + f] * s->z[past + 2 * m16 + f];
-    const float sum = *z + y * linattn__past_shift(s->s + past + f - m16, s->e + f);
-    *z = linattn__flush(sum);
+    const float shift = linattn__past_shift(s->s + past + f - m16, s->e + f);
+    volatile float y = s->z[past + f] * s->z[past + 2 * m16 + f]; /* as in linattn__product */
+    y = y * shift;
+    *z = linattn__flush(*z + y);
 }
 
 /* Row f was lowered, which made it 2^up times as large, or is gone: then factor is 0. */
@@ -5765,7 +5766,10 @@ LINATTN__COLD static void linattn__export_one(const linattn__plain *x, size_t f,
     if (x->exponents) power = x->e[f] > LINATTN__LOWEST ? x->e[f] + x->bias : 0.0f;
     if (low) y = y + *low;
     y = y * x->factor;
-    if (x->past) y = y + at[x->past] * since;
+    if (x->past) {
+        volatile float recent = y, before = at[x->past] * since; /* as in linattn__product */
+        y = recent + before;
+    }
     if (power != 0.0f) linattn__saturating_ldexp(&y, power);
     *to = y;
 }
