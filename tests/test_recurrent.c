@@ -651,8 +651,8 @@ static void causality(void **state)
 }
 
 /* x with masked tokens between its own: some[i] is where its token i went. What else belongs to
-   them is of no use to anyone. Where sums are folded every 96 tokens, of which masked ones are some,
-   so many go before the others. */
+   them is of no use to anyone. Where sums are folded every 96 tokens, and masked ones are some of
+   these, so many go before the others. */
 static recurrence with_masked_tokens(const recurrence *x, rng *r, size_t *some)
 {
     bool anywhere = x->config.precision == LINATTN_PRECISION_PLAIN;
