@@ -313,7 +313,7 @@ def test_precision(work):
                  "mlstm, large gates"]:
         for map in ["identity", "elu1", "relu", "exp", "unit"]:
             case = rule_case(work / f"{map}-{name}", 7, LONG, map=map, **VARIANTS[name])
-            check_case(f"compensated: {name}, {map}", case, **given)
+            check_case(f"compensated: {name}, {map}", case, with_sums="large" not in name, **given)
             whole = case.both(**given)
             check(f"the same bytes in calls and threads: {name}, {map}",
                   all(case.both(*more, **given) == whole
