@@ -3196,7 +3196,7 @@ typedef struct linattn__span {
     uint64_t seen;                   /* tokens before this call */
     int stream;                      /* the states come from memory, each for one token */
     size_t lag;                      /* token t queries with q[t - lag], from t = lag on */
-#if LINATTN__HAS_PREFILL
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     int fetch; /* operands come from memory: fetch ahead */
 #endif
 #if LINATTN__HAS_WINDOW
@@ -3426,7 +3426,7 @@ static float *linattn__widen_span(linattn__span *s, float *scratch)
     linattn__as_floats(&s->v, &s->v_token, &s->v_head, keys, s->heads, s->dv,
                        (int)(e >> LINATTN__V & 3), &scratch);
     s->elements = 0;
-#if LINATTN__HAS_PREFILL
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     s->fetch = 0;
 #endif
     return scratch;
@@ -3511,7 +3511,7 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
     span->seen = seen;
     span->n = span->lag = 0;
     span->stream = 0;
-#if LINATTN__HAS_PREFILL
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     span->fetch = 0;
 #endif
 #if LINATTN__HAS_WINDOW
