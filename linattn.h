@@ -1031,6 +1031,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__OPENING static LINATTN__NOINLINE
 #endif
+/* A function of its own for all who call it; where size counts, it may be inline in the only one. */
+#ifdef __OPTIMIZE_SIZE__
+#define LINATTN__SHARED static LINATTN__UNUSED
+#else
+#define LINATTN__SHARED static LINATTN__NOINLINE
+#endif
 /* Inline where speed is wanted rather than size. */
 #if defined(__OPTIMIZE_SIZE__) && !defined(__FAST_MATH__)
 #define LINATTN__HOT static LINATTN__UNUSED
@@ -7501,6 +7507,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__RULE_MAPS
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
+#undef LINATTN__SHARED
 #undef LINATTN__SOME_MAPS
 #undef LINATTN__SPENT
 #undef LINATTN__STATE_VERSION

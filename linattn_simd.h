@@ -3247,7 +3247,7 @@ LINATTN__INLINE void la_step_phi(const la_head *h, size_t f, int lanes, la_vec e
 }
 
 /* Maps features [f0, f1): z follows with a key, the denominator with a query. */
-static LINATTN__NOINLINE void la_step_map(const la_head *h, la_token *w, size_t f0, size_t f1)
+LINATTN__SHARED void la_step_map(const la_head *h, la_token *w, size_t f0, size_t f1)
 {
     const int map = h->map, keys = h->key != NULL, queries = h->query != NULL;
     la_vec den[LA_PANEL_VECS], lost[LA_PANEL_VECS];
