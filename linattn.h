@@ -855,6 +855,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__COUNT                                                                             \
     (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_RELAXED +          \
      LINATTN__HAS_SIMD128 + LINATTN__HAS_SCALAR)
+#define LINATTN__BOTH (LINATTN__HAS_AVX512 && LINATTN__HAS_AVX2) /* then there is scalar, too */
 
 /* Methods in this build, and maps: those that LINATTN_ONLY_... name, or all. */
 #if defined(LINATTN_ONLY_ELU1) || defined(LINATTN_ONLY_IDENTITY) || defined(LINATTN_ONLY_RELU) ||  \
@@ -1555,6 +1556,18 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
              LINATTN__ON_RELAXED((isa) == LINATTN__ISA_RELAXED ? linattn__##name##_relaxed :)      \
                  LINATTN__ON_SIMD128((isa) == LINATTN__ISA_SIMD128 ? linattn__##name##_simd128 :)  \
                      linattn__##name##_scalar)
+#endif
+
+/* What AVX-512 has in common with AVX2. */
+#if LINATTN__BOTH
+#define LINATTN__DECLARE_COMMON(type, name)                                                        \
+    static type linattn__##name##_avx2;                                                            \
+    static type linattn__##name##_scalar;
+#define LINATTN__COMMON(name)                                                                      \
+    (linattn__isa() == LINATTN__ISA_SCALAR ? linattn__##name##_scalar : linattn__##name##_avx2)
+#else
+#define LINATTN__DECLARE_COMMON(type, name) LINATTN__DECLARE(type, name)
+#define LINATTN__COMMON(name) LINATTN__KERNEL(name)
 #endif
 
 #if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
@@ -3218,6 +3231,9 @@ typedef struct linattn__span {
 #if LINATTN__HAS_COMPENSATED
     size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
 #endif
+#if LINATTN__BOTH
+    int avx512; /* this call is AVX-512's: cold functions call its hot ones */
+#endif
 } linattn__span;
 
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernels' outer_tile. */
@@ -3253,12 +3269,12 @@ LINATTN__DECLARE(linattn__widen_kernel, widen)
 LINATTN__DECLARE(linattn__step_kernel, step)
 LINATTN__DECLARE(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
-LINATTN__DECLARE(linattn__span_kernel, update)
-LINATTN__DECLARE(linattn__span_kernel, query)
-LINATTN__DECLARE(linattn__span_kernel, causal)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, update)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, query)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, causal)
 #endif
 #if LINATTN__HAS_COMPENSATED
-LINATTN__DECLARE(linattn__span_kernel, fold)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, fold)
 #define LINATTN__PAST(span) ((span)->past)
 #define LINATTN__FOLD 96 /* tokens; their sums lose less than 2^-18 */
 #else
@@ -3531,6 +3547,9 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
 #if LINATTN__HAS_HALF
     span->elements = 0;
 #endif
+#if LINATTN__BOTH
+    span->avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+#endif
 }
 
 static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t seen, void *state)
@@ -3747,7 +3766,7 @@ LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_cont
         linattn__do_step(w, context);
         return;
     }
-    linattn__use_kernel(w, LINATTN__KERNEL(update));
+    linattn__use_kernel(w, LINATTN__COMMON(update));
     linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
 }
 
@@ -3757,7 +3776,7 @@ LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_cont
         linattn__do_step(w, context);
         return;
     }
-    linattn__use_kernel(w, LINATTN__KERNEL(causal));
+    linattn__use_kernel(w, LINATTN__COMMON(causal));
     w->span.fetch = linattn__from_memory(&w->span);
     if (context && context->parallel_for && context->threads > 1)
         linattn__causal_threads(w, context);
@@ -3818,7 +3837,7 @@ LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run
 {
 #if LINATTN__HAS_COMPENSATED
     if (w->span.past) {
-        w->fold = LINATTN__KERNEL(fold);
+        w->fold = LINATTN__COMMON(fold);
         linattn__folded_runs(w, run, context);
         return;
     }
@@ -3843,7 +3862,7 @@ LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *
         return;
     }
 #if LINATTN__HAS_PREFILL
-    linattn__use_kernel(w, LINATTN__KERNEL(query));
+    linattn__use_kernel(w, LINATTN__COMMON(query));
     linattn__do_parts(w, linattn__query_job, w->span.n, context);
 #endif
 }
@@ -4895,9 +4914,9 @@ typedef struct linattn__recurrence {
 } linattn__recurrence;
 
 typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
-LINATTN__DECLARE(linattn__recurrent_kernel, recurrent)
+LINATTN__DECLARE_COMMON(linattn__recurrent_kernel, recurrent)
 #if LINATTN__HAS_COMPENSATED
-LINATTN__DECLARE(linattn__span_kernel, rule_fold)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, rule_fold)
 #endif
 
 /* What a rule needs and takes. */
@@ -5034,7 +5053,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn_
             linattn__cut(&s, t, count);
             rest = linattn__widen_span(&s, scratch);
             if (x->gates) linattn__gates_from(x->gates, h, key, t, count, rest, &gates);
-            LINATTN__KERNEL(recurrent)(&own);
+            LINATTN__COMMON(recurrent)(&own);
         }
 }
 #endif
@@ -5047,7 +5066,7 @@ LINATTN__INLINE void linattn__recur(const linattn__recurrence *x)
         return;
     }
 #endif
-    LINATTN__KERNEL(recurrent)(x);
+    LINATTN__COMMON(recurrent)(x);
 }
 
 /* Columns of the heads that do not share out evenly, and whole heads of the others: as
@@ -5142,7 +5161,7 @@ static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w, const lina
 {
 #if LINATTN__HAS_COMPENSATED
     if (w->span.past && gates) {
-        w->fold = LINATTN__KERNEL(rule_fold);
+        w->fold = LINATTN__COMMON(rule_fold);
         w->gating = gates;
         linattn__folded_runs(w, linattn__rule_run, context);
         return;
@@ -5922,7 +5941,7 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->values = x->keys + b->ring * LINATTN__BAND * s->d;
 }
 
-LINATTN__DECLARE(linattn__span_kernel, band)
+LINATTN__DECLARE_COMMON(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */
 static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats, size_t window,
@@ -5984,7 +6003,7 @@ static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_c
     linattn__band band;
     linattn__measure_band(s->d, s->m, s->dv, sums, s->window, &band);
     w->span.band = &band;
-    linattn__use_kernel(w, LINATTN__KERNEL(band));
+    linattn__use_kernel(w, LINATTN__COMMON(band));
     w->jobs = linattn__threads(context, w->span.heads);
     if (w->jobs > 1)
         linattn__run_jobs(linattn__band_job, w, w->jobs, context);
@@ -6516,6 +6535,9 @@ typedef struct linattn__inverse_of {
     size_t rows, columns, d, dv; /* rows of q and bv, rows of k and w */
     size_t steps;
     double scale;
+#if LINATTN__BOTH
+    int avx512; /* as in linattn__span */
+#endif
 } linattn__inverse_of;
 
 /* Its scratch. Rows hold `wide` doubles, zero beyond the matrix's columns, and are `row` apart. */
@@ -6525,6 +6547,9 @@ typedef struct linattn__inverse_scratch {
     double *q, *k;       /* transposed: [d] */
     double *x, *y;       /* [rows or columns][dv_row] */
     size_t wide, row, dv_row;
+#if LINATTN__BOTH
+    int avx512; /* as in linattn__span */
+#endif
 } linattn__inverse_scratch;
 
 #define LINATTN__STEPS 12      /* of the pseudo-inverse by default */
@@ -6559,12 +6584,15 @@ static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inver
     w->k = w->q + x->d * row;
     w->x = w->k + x->d * row;
     w->y = w->x + landmarks * w->dv_row;
+#if LINATTN__BOTH
+    w->avx512 = x->avx512;
+#endif
 }
 
 typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
 typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
 LINATTN__DECLARE(linattn__means_kernel, means)
-LINATTN__DECLARE(linattn__inverse_kernel, inverse)
+LINATTN__DECLARE_COMMON(linattn__inverse_kernel, inverse)
 
 /* What a job of nystrom holds for one head, at the start of its part of the workspace. */
 typedef struct linattn__nystrom_head {
@@ -6612,6 +6640,9 @@ typedef struct linattn__nystrom_work {
     size_t jobs, whole; /* heads that are not split over the jobs */
     char *workspace;
     size_t job_bytes;
+#if LINATTN__BOTH
+    int avx512; /* as in linattn__span */
+#endif
 } linattn__nystrom_work;
 
 /* One job's part of the workspace, its header set: all but `columns`. */
@@ -6695,6 +6726,9 @@ LINATTN__COLD static void linattn__nystrom_values(const linattn__nystrom_work *w
     i.w = h.w;
     i.scratch = h.inverse;
     i.columns = h.columns;
+#if LINATTN__BOTH
+    i.avx512 = w->avx512;
+#endif
     i.d = x.d;
     i.dv = x.dv;
     i.steps = w->steps;
@@ -6796,7 +6830,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     w.head.scratch = NULL;
     w.means = LINATTN__KERNEL(means);
     w.softmax = LINATTN__KERNEL(softmax);
-    w.inverse = LINATTN__KERNEL(inverse);
+    w.inverse = LINATTN__COMMON(inverse);
+#if LINATTN__BOTH
+    w.avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+#endif
     w.heads = s.heads;
     w.group = s.group;
     w.n_q = n_q;
@@ -6938,6 +6975,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     row.params = &p;
     row.m = s.m;
     row.d = s.d;
+#if LINATTN__BOTH
+    row.avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+#endif
     (void)i;
     (void)row;
     (void)keys;
@@ -7326,6 +7366,85 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__ISA
 #endif
 
+#if LINATTN__BOTH
+/* What is hot in AVX-512, for the cold functions that it has in common with AVX2: declared here,
+   where clang's attribute is not in force. */
+#define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
+    static type linattn__##name##_avx512 parameters;
+struct linattn__scratch_avx2;
+struct linattn__chunk_avx2;
+struct linattn__rows_avx2;
+LINATTN__DECLARE_HOT(void, peaks,
+                     (const linattn__span *, struct linattn__scratch_avx2 *,
+                      const struct linattn__chunk_avx2 *))
+LINATTN__DECLARE_HOT(void, stage,
+                     (const linattn__span *, struct linattn__scratch_avx2 *,
+                      const struct linattn__chunk_avx2 *, int))
+LINATTN__DECLARE_HOT(void, finish,
+                     (const linattn__span *, struct linattn__scratch_avx2 *,
+                      const struct linattn__chunk_avx2 *))
+LINATTN__DECLARE_HOT(void, end_rows, (const linattn__span *, const float *, float *, size_t))
+LINATTN__DECLARE_HOT(size_t, run,
+                     (const linattn__span *, size_t, size_t, const struct linattn__rows_avx2 *,
+                      size_t, size_t))
+#if LINATTN__HAS_UNIT
+LINATTN__DECLARE_HOT(void, unit,
+                     (const linattn__span *, const float *, size_t, size_t, size_t, size_t, float *,
+                      size_t))
+#endif
+#if LINATTN__HAS_PREFILL
+struct linattn__tile_avx2;
+LINATTN__DECLARE_HOT(void, read_tiles, (const struct linattn__tile_avx2 *))
+LINATTN__DECLARE_HOT(void, causal_tiles, (const struct linattn__tile_avx2 *))
+LINATTN__DECLARE_HOT(void, keys,
+                     (const linattn__span *, float *, const struct linattn__chunk_avx2 *))
+LINATTN__DECLARE_HOT(void, update_run,
+                     (const linattn__span *, const float *, const struct linattn__chunk_avx2 *))
+#endif
+#if LINATTN__HAS_COMPENSATED
+struct linattn__head_avx2;
+struct linattn__token_avx2;
+LINATTN__DECLARE_HOT(void, step_read,
+                     (const struct linattn__head_avx2 *, const struct linattn__token_avx2 *, size_t,
+                      size_t))
+#endif
+#if LINATTN__HAS_RECURRENT
+struct linattn__rule_avx2;
+LINATTN__DECLARE_HOT(void, rule_map,
+                     (struct linattn__rule_avx2 *, const float *, size_t, float *, int))
+LINATTN__DECLARE_HOT(void, rule_decay, (struct linattn__rule_avx2 *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
+LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
+#endif
+#if LINATTN__HAS_WINDOW
+LINATTN__DECLARE_HOT(void, part_middle,
+                     (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
+LINATTN__DECLARE_HOT(void, put_columns,
+                     (const linattn__span *, float *, const struct linattn__chunk_avx2 *, size_t))
+LINATTN__DECLARE_HOT(int, all_finite, (const float *, size_t, size_t, size_t))
+LINATTN__DECLARE_HOT(size_t, band_settle,
+                     (const linattn__span *, linattn__span *, const linattn__band_parts *,
+                      const struct linattn__chunk_avx2 *, uint64_t, int))
+LINATTN__DECLARE_HOT(void, band_mask,
+                     (const linattn__span *, struct linattn__scratch_avx2 *, float *, size_t,
+                      size_t, size_t, size_t))
+LINATTN__DECLARE_HOT(void, band_keep,
+                     (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
+                      int))
+#endif
+#if LINATTN__HAS_FEATURES
+LINATTN__DECLARE_HOT(void, multiply,
+                     (const linattn__span *, const float *, size_t, size_t, size_t, size_t, float *,
+                      size_t))
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__DECLARE_HOT(void, product,
+                     (const double *, size_t, const double *, size_t, double *, size_t, size_t,
+                      size_t, int))
+LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, size_t))
+#endif
+#endif
+
 #if LINATTN__HAS_AVX2
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -7383,9 +7502,11 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__BETA
 #undef LINATTN__BIAS
 #undef LINATTN__BONUS
+#undef LINATTN__BOTH
 #undef LINATTN__BY_FLAGS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLUMNS
+#undef LINATTN__COMMON
 #undef LINATTN__CONVERGED
 #undef LINATTN__COUNT
 #undef LINATTN__CREDIT
@@ -7393,6 +7514,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #undef LINATTN__C_LINKAGE
 #undef LINATTN__DECAY
 #undef LINATTN__DECLARE
+#undef LINATTN__DECLARE_COMMON
+#undef LINATTN__DECLARE_HOT
 #undef LINATTN__DIRECT
 #undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT

@@ -4,7 +4,8 @@
        and the numbers that suit it. Intrinsics live only here. A new instruction set is a new
        block.
    (B) One kernel text, written in that vocabulary.
-   A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h.
+   A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h, or a
+   LINATTN__DECLARE_COMMON where it is cold: see LA_COLD.
 
    CONTENTS of (B), in the order of linattn.h
    exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
@@ -40,49 +41,44 @@
 #define LA_NAME(word) linattn__##word##_relaxed
 #endif
 
+/* Where there are both AVX2 and AVX-512, what is cold is compiled for AVX2 alone: the bits are the
+   same. AVX-512's kernels call that, and so do verbs (LINATTN__COMMON). A cold function calls hot
+   ones by LA_HOT: those of the set that its call began with. What both sides name is COMMON: types
+   that cross have one layout, and counts of vectors do not cross, but columns and features.
+   LA_COLD: this inclusion has the cold text. */
+#if LINATTN__BOTH && LINATTN__ISA == LINATTN__ISA_AVX512
+#define LA_COLD 0
+#define LA_COMMON(word) linattn__##word##_avx2
+#else
+#define LA_COLD 1
+#define LA_COMMON(word) LA_NAME(word)
+#endif
+#if LINATTN__BOTH && LINATTN__ISA == LINATTN__ISA_AVX2
+#define LA_EITHER(call, of_avx512, own) ((call)->avx512 ? (of_avx512) : (own))
+#define LA_HOT(call, word) LA_EITHER(call, linattn__##word##_avx512, LA_NAME(word))
+#else
+#define LA_EITHER(call, of_avx512, own) (own)
+#define LA_HOT(call, word) LA_NAME(word)
+#endif
+
 /* The names of this inclusion: all that begin with la_ get its suffix. */
 #define la_add LA_NAME(add)
-#define la_add_kept LA_NAME(add_kept)
 #define la_add_key LA_NAME(add_key)
 #define la_adjust LA_NAME(adjust)
-#define la_afresh LA_NAME(afresh)
-#define la_alike LA_NAME(alike)
 #define la_all_finite LA_NAME(all_finite)
-#define la_always_apart LA_NAME(always_apart)
 #define la_any LA_NAME(any)
-#define la_append LA_NAME(append)
-#define la_band LA_NAME(band)
-#define la_band_apart LA_NAME(band_apart)
-#define la_band_begin LA_NAME(band_begin)
-#define la_band_block LA_NAME(band_block)
-#define la_band_count LA_NAME(band_count)
-#define la_band_end LA_NAME(band_end)
 #define la_band_keep LA_NAME(band_keep)
 #define la_band_mask LA_NAME(band_mask)
-#define la_band_query LA_NAME(band_query)
-#define la_band_run LA_NAME(band_run)
 #define la_band_settle LA_NAME(band_settle)
-#define la_band_tokens LA_NAME(band_tokens)
 #define la_bits LA_NAME(bits)
-#define la_block LA_NAME(block)
-#define la_block_chunk LA_NAME(block_chunk)
-#define la_block_run LA_NAME(block_run)
-#define la_both_signs LA_NAME(both_signs)
 #define la_capped LA_NAME(capped)
-#define la_causal LA_NAME(causal)
 #define la_causal_run LA_NAME(causal_run)
 #define la_causal_tile LA_NAME(causal_tile)
 #define la_causal_tiles LA_NAME(causal_tiles)
 #define la_choose LA_NAME(choose)
-#define la_chunk LA_NAME(chunk)
-#define la_chunk_inputs LA_NAME(chunk_inputs)
-#define la_chunk_made LA_NAME(chunk_made)
 #define la_clamp LA_NAME(clamp)
 #define la_clear LA_NAME(clear)
-#define la_clear_columns LA_NAME(clear_columns)
-#define la_clear_padding LA_NAME(clear_padding)
 #define la_column LA_NAME(column)
-#define la_columns LA_NAME(columns)
 #define la_coordinates LA_NAME(coordinates)
 #define la_copy LA_NAME(copy)
 #define la_current LA_NAME(current)
@@ -136,28 +132,16 @@
 #define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
-#define la_first_column LA_NAME(first_column)
 #define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
-#define la_fold LA_NAME(fold)
-#define la_fold_vector LA_NAME(fold_vector)
-#define la_fold_vectors LA_NAME(fold_vectors)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
-#define la_head LA_NAME(head)
 #define la_high LA_NAME(high)
-#define la_inputs LA_NAME(inputs)
-#define la_inverse LA_NAME(inverse)
-#define la_inverse_end LA_NAME(inverse_end)
 #define la_invert LA_NAME(invert)
 #define la_is_small LA_NAME(is_small)
-#define la_iterate LA_NAME(iterate)
-#define la_kept LA_NAME(kept)
-#define la_kept_alike LA_NAME(kept_alike)
-#define la_kept_signs LA_NAME(kept_signs)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
@@ -166,7 +150,6 @@
 #define la_lanes_left LA_NAME(lanes_left)
 #define la_ldexp LA_NAME(ldexp)
 #define la_le LA_NAME(le)
-#define la_left_keys LA_NAME(left_keys)
 #define la_level LA_NAME(level)
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
@@ -179,7 +162,6 @@
 #define la_map_softmax LA_NAME(map_softmax)
 #define la_map_unit LA_NAME(map_unit)
 #define la_map_vector LA_NAME(map_vector)
-#define la_masked_tokens LA_NAME(masked_tokens)
 #define la_mass LA_NAME(mass)
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
@@ -187,32 +169,23 @@
 #define la_mean_row LA_NAME(mean_row)
 #define la_mean_vectors LA_NAME(mean_vectors)
 #define la_means LA_NAME(means)
-#define la_measure LA_NAME(measure)
 #define la_merge LA_NAME(merge)
 #define la_merge_row LA_NAME(merge_row)
 #define la_min LA_NAME(min)
 #define la_monomials LA_NAME(monomials)
-#define la_most LA_NAME(most)
 #define la_moves LA_NAME(moves)
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
-#define la_norms LA_NAME(norms)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_panels LA_NAME(panels)
-#define la_part LA_NAME(part)
-#define la_part_add LA_NAME(part_add)
 #define la_part_clear LA_NAME(part_clear)
 #define la_part_middle LA_NAME(part_middle)
-#define la_part_signs LA_NAME(part_signs)
 #define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
-#define la_past_run LA_NAME(past_run)
-#define la_past_weights LA_NAME(past_weights)
-#define la_past_z LA_NAME(past_z)
 #define la_peak LA_NAME(peak)
 #define la_peaks LA_NAME(peaks)
 #define la_phi_key LA_NAME(phi_key)
@@ -223,82 +196,35 @@
 #define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
 #define la_plain_factor LA_NAME(plain_factor)
-#define la_polynomials LA_NAME(polynomials)
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
-#define la_project LA_NAME(project)
 #define la_project_tokens LA_NAME(project_tokens)
-#define la_projection LA_NAME(projection)
 #define la_put_columns LA_NAME(put_columns)
-#define la_put_kept LA_NAME(put_kept)
 #define la_put_values LA_NAME(put_values)
-#define la_query LA_NAME(query)
-#define la_query_block LA_NAME(query_block)
 #define la_query_tile LA_NAME(query_tile)
 #define la_raise LA_NAME(raise)
 #define la_read_tiles LA_NAME(read_tiles)
-#define la_recurrent LA_NAME(recurrent)
 #define la_reduce LA_NAME(reduce)
 #define la_rescale LA_NAME(rescale)
 #define la_rescale_row LA_NAME(rescale_row)
-#define la_residual LA_NAME(residual)
-#define la_rows LA_NAME(rows)
-#define la_rule LA_NAME(rule)
-#define la_rule_afresh LA_NAME(rule_afresh)
-#define la_rule_alike LA_NAME(rule_alike)
-#define la_rule_begin LA_NAME(rule_begin)
-#define la_rule_block LA_NAME(rule_block)
-#define la_rule_chunk LA_NAME(rule_chunk)
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
-#define la_rule_correct LA_NAME(rule_correct)
-#define la_rule_credit LA_NAME(rule_credit)
 #define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
-#define la_rule_decays LA_NAME(rule_decays)
-#define la_rule_end LA_NAME(rule_end)
-#define la_rule_exponents LA_NAME(rule_exponents)
-#define la_rule_factors LA_NAME(rule_factors)
-#define la_rule_finish LA_NAME(rule_finish)
-#define la_rule_floor LA_NAME(rule_floor)
-#define la_rule_flush LA_NAME(rule_flush)
-#define la_rule_fold LA_NAME(rule_fold)
-#define la_rule_fold_vector LA_NAME(rule_fold_vector)
-#define la_rule_gates LA_NAME(rule_gates)
-#define la_rule_head LA_NAME(rule_head)
-#define la_rule_keys LA_NAME(rule_keys)
-#define la_rule_ldexp LA_NAME(rule_ldexp)
-#define la_rule_lead LA_NAME(rule_lead)
-#define la_rule_left LA_NAME(rule_left)
 #define la_rule_map LA_NAME(rule_map)
-#define la_rule_normalise LA_NAME(rule_normalise)
-#define la_rule_open LA_NAME(rule_open)
 #define la_rule_out LA_NAME(rule_out)
-#define la_rule_padding LA_NAME(rule_padding)
 #define la_rule_pair LA_NAME(rule_pair)
 #define la_rule_pair2 LA_NAME(rule_pair2)
 #define la_rule_pair4 LA_NAME(rule_pair4)
 #define la_rule_pairs LA_NAME(rule_pairs)
-#define la_rule_past LA_NAME(rule_past)
-#define la_rule_past_end LA_NAME(rule_past_end)
-#define la_rule_powers LA_NAME(rule_powers)
 #define la_rule_prepare LA_NAME(rule_prepare)
-#define la_rule_queries LA_NAME(rule_queries)
-#define la_rule_quiet LA_NAME(rule_quiet)
-#define la_rule_read LA_NAME(rule_read)
 #define la_rule_read1 LA_NAME(rule_read1)
 #define la_rule_read4 LA_NAME(rule_read4)
 #define la_rule_read_rows LA_NAME(rule_read_rows)
 #define la_rule_read_tile LA_NAME(rule_read_tile)
 #define la_rule_reads LA_NAME(rule_reads)
 #define la_rule_rows LA_NAME(rule_rows)
-#define la_rule_spend LA_NAME(rule_spend)
-#define la_rule_spend_one LA_NAME(rule_spend_one)
-#define la_rule_spends LA_NAME(rule_spends)
-#define la_rule_split LA_NAME(rule_split)
-#define la_rule_spread LA_NAME(rule_spread)
-#define la_rule_stabilise LA_NAME(rule_stabilise)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
@@ -306,15 +232,12 @@
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
 #define la_rule_width LA_NAME(rule_width)
-#define la_rule_z_map LA_NAME(rule_z_map)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
-#define la_scale_rows LA_NAME(scale_rows)
 #define la_scaled_row LA_NAME(scaled_row)
 #define la_scores LA_NAME(scores)
 #define la_scores_of LA_NAME(scores_of)
-#define la_scratch LA_NAME(scratch)
 #define la_seen LA_NAME(seen)
 #define la_segment LA_NAME(segment)
 #define la_segments LA_NAME(segments)
@@ -322,7 +245,6 @@
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
 #define la_shift LA_NAME(shift)
-#define la_shrink LA_NAME(shrink)
 #define la_small_phi LA_NAME(small_phi)
 #define la_small_rows LA_NAME(small_rows)
 #define la_small_step LA_NAME(small_step)
@@ -331,7 +253,6 @@
 #define la_softmax_columns LA_NAME(softmax_columns)
 #define la_split LA_NAME(split)
 #define la_sqrt LA_NAME(sqrt)
-#define la_square LA_NAME(square)
 #define la_stage LA_NAME(stage)
 #define la_stage_key LA_NAME(stage_key)
 #define la_stage_vectors LA_NAME(stage_vectors)
@@ -359,20 +280,14 @@
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
 #define la_sums16 LA_NAME(sums16)
-#define la_symmetric LA_NAME(symmetric)
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
 #define la_take_heads LA_NAME(take_heads)
 #define la_tanh LA_NAME(tanh)
-#define la_tile LA_NAME(tile)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
 #define la_tile_fetch LA_NAME(tile_fetch)
-#define la_times LA_NAME(times)
 #define la_tiny LA_NAME(tiny)
-#define la_token LA_NAME(token)
-#define la_tokens LA_NAME(tokens)
-#define la_trace LA_NAME(trace)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
 #define la_two_sum LA_NAME(two_sum)
@@ -380,14 +295,10 @@
 #define la_unit_of LA_NAME(unit_of)
 #define la_unit_root LA_NAME(unit_root)
 #define la_unordered LA_NAME(unordered)
-#define la_untame LA_NAME(untame)
-#define la_update LA_NAME(update)
-#define la_update_block LA_NAME(update_block)
 #define la_update_columns LA_NAME(update_columns)
 #define la_update_run LA_NAME(update_run)
 #define la_upheld LA_NAME(upheld)
 #define la_values LA_NAME(values)
-#define la_visible LA_NAME(visible)
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
 #define la_weigh_seen LA_NAME(weigh_seen)
@@ -397,6 +308,118 @@
 #define la_widen_row LA_NAME(widen_row)
 #define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
+
+/* And the names of what is cold. */
+#define la_add_kept LA_COMMON(add_kept)
+#define la_afresh LA_COMMON(afresh)
+#define la_alike LA_COMMON(alike)
+#define la_always_apart LA_COMMON(always_apart)
+#define la_append LA_COMMON(append)
+#define la_band LA_COMMON(band)
+#define la_band_apart LA_COMMON(band_apart)
+#define la_band_begin LA_COMMON(band_begin)
+#define la_band_block LA_COMMON(band_block)
+#define la_band_count LA_COMMON(band_count)
+#define la_band_end LA_COMMON(band_end)
+#define la_band_query LA_COMMON(band_query)
+#define la_band_run LA_COMMON(band_run)
+#define la_band_tokens LA_COMMON(band_tokens)
+#define la_block LA_COMMON(block)
+#define la_block_chunk LA_COMMON(block_chunk)
+#define la_block_run LA_COMMON(block_run)
+#define la_both_signs LA_COMMON(both_signs)
+#define la_causal LA_COMMON(causal)
+#define la_chunk LA_COMMON(chunk)
+#define la_chunk_inputs LA_COMMON(chunk_inputs)
+#define la_chunk_made LA_COMMON(chunk_made)
+#define la_clear_columns LA_COMMON(clear_columns)
+#define la_clear_padding LA_COMMON(clear_padding)
+#define la_columns LA_COMMON(columns)
+#define la_first_column LA_COMMON(first_column)
+#define la_fold LA_COMMON(fold)
+#define la_fold_vector LA_COMMON(fold_vector)
+#define la_fold_vectors LA_COMMON(fold_vectors)
+#define la_head LA_COMMON(head)
+#define la_inputs LA_COMMON(inputs)
+#define la_inverse LA_COMMON(inverse)
+#define la_inverse_end LA_COMMON(inverse_end)
+#define la_iterate LA_COMMON(iterate)
+#define la_kept LA_COMMON(kept)
+#define la_kept_alike LA_COMMON(kept_alike)
+#define la_kept_signs LA_COMMON(kept_signs)
+#define la_left_keys LA_COMMON(left_keys)
+#define la_masked_tokens LA_COMMON(masked_tokens)
+#define la_measure LA_COMMON(measure)
+#define la_most LA_COMMON(most)
+#define la_norms LA_COMMON(norms)
+#define la_part LA_COMMON(part)
+#define la_part_add LA_COMMON(part_add)
+#define la_part_signs LA_COMMON(part_signs)
+#define la_past_run LA_COMMON(past_run)
+#define la_past_weights LA_COMMON(past_weights)
+#define la_past_z LA_COMMON(past_z)
+#define la_polynomials LA_COMMON(polynomials)
+#define la_project LA_COMMON(project)
+#define la_projection LA_COMMON(projection)
+#define la_put_kept LA_COMMON(put_kept)
+#define la_query LA_COMMON(query)
+#define la_query_block LA_COMMON(query_block)
+#define la_recurrent LA_COMMON(recurrent)
+#define la_residual LA_COMMON(residual)
+#define la_rows LA_COMMON(rows)
+#define la_rule LA_COMMON(rule)
+#define la_rule_afresh LA_COMMON(rule_afresh)
+#define la_rule_alike LA_COMMON(rule_alike)
+#define la_rule_begin LA_COMMON(rule_begin)
+#define la_rule_block LA_COMMON(rule_block)
+#define la_rule_chunk LA_COMMON(rule_chunk)
+#define la_rule_correct LA_COMMON(rule_correct)
+#define la_rule_credit LA_COMMON(rule_credit)
+#define la_rule_decays LA_COMMON(rule_decays)
+#define la_rule_end LA_COMMON(rule_end)
+#define la_rule_exponents LA_COMMON(rule_exponents)
+#define la_rule_factors LA_COMMON(rule_factors)
+#define la_rule_finish LA_COMMON(rule_finish)
+#define la_rule_floor LA_COMMON(rule_floor)
+#define la_rule_flush LA_COMMON(rule_flush)
+#define la_rule_fold LA_COMMON(rule_fold)
+#define la_rule_fold_vector LA_COMMON(rule_fold_vector)
+#define la_rule_gates LA_COMMON(rule_gates)
+#define la_rule_head LA_COMMON(rule_head)
+#define la_rule_keys LA_COMMON(rule_keys)
+#define la_rule_ldexp LA_COMMON(rule_ldexp)
+#define la_rule_lead LA_COMMON(rule_lead)
+#define la_rule_left LA_COMMON(rule_left)
+#define la_rule_normalise LA_COMMON(rule_normalise)
+#define la_rule_open LA_COMMON(rule_open)
+#define la_rule_padding LA_COMMON(rule_padding)
+#define la_rule_past LA_COMMON(rule_past)
+#define la_rule_past_end LA_COMMON(rule_past_end)
+#define la_rule_powers LA_COMMON(rule_powers)
+#define la_rule_queries LA_COMMON(rule_queries)
+#define la_rule_quiet LA_COMMON(rule_quiet)
+#define la_rule_read LA_COMMON(rule_read)
+#define la_rule_spend LA_COMMON(rule_spend)
+#define la_rule_spend_one LA_COMMON(rule_spend_one)
+#define la_rule_spends LA_COMMON(rule_spends)
+#define la_rule_split LA_COMMON(rule_split)
+#define la_rule_spread LA_COMMON(rule_spread)
+#define la_rule_stabilise LA_COMMON(rule_stabilise)
+#define la_rule_z_map LA_COMMON(rule_z_map)
+#define la_scale_rows LA_COMMON(scale_rows)
+#define la_scratch LA_COMMON(scratch)
+#define la_shrink LA_COMMON(shrink)
+#define la_square LA_COMMON(square)
+#define la_symmetric LA_COMMON(symmetric)
+#define la_tile LA_COMMON(tile)
+#define la_times LA_COMMON(times)
+#define la_token LA_COMMON(token)
+#define la_tokens LA_COMMON(tokens)
+#define la_trace LA_COMMON(trace)
+#define la_untame LA_COMMON(untame)
+#define la_update LA_COMMON(update)
+#define la_update_block LA_COMMON(update_block)
+#define la_visible LA_COMMON(visible)
 
 /* ==== (A) The vocabulary ======================================================================
 
@@ -442,7 +465,8 @@
    LA_BLOCK                             tokens mapped into scratch at a time
    LA_PART                              the same for update, both tokens and features. These two
                                         are set by the stack and by L1
-   LA_STEP                              features that the kernel of one token maps at a time
+   LA_STEP                              features that the kernel of one token maps at a time; these
+                                        three are the same for AVX2 and AVX-512, which share scratch
    LA_GENERAL_VECS                      vectors of columns in a tile of the rule GENERAL, which
                                         takes the most registers
 
@@ -1439,7 +1463,8 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 
 /* ==== (B) The kernels ========================================================================= */
 
-#define LA_PANEL_VECS (16 / LA_W) /* vectors in a row of a panel */
+#define LA_PANEL_VECS (16 / LA_W)   /* vectors in a row of a panel */
+#define LA_MOST (LA_W > 1 ? 16 : 1) /* lanes of those who share scratch */
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
    is to use little stack. */
@@ -1709,15 +1734,16 @@ static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t ro
 
 /* ---- Sums: the maps, z and the denominators -------------------------------------------------- */
 
+#if LA_COLD
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float k[LA_BLOCK * LA_ROW];       /* phi(k), token by token */
-    float q[LA_BLOCK * LA_ROW];       /* phi(q), or the weights that stand for it */
-    float den[LA_BLOCK * 16];         /* denominators over 16 virtual lanes */
-    float lost[LA_BLOCK * 16];        /* and what their rounding lost, for the identity */
-    float top[LA_BLOCK];              /* exponent that phi(q) is relative to */
-    float scale[LA_BLOCK - 1 + LA_W]; /* output factor: scale * 2^power */
+    float k[LA_BLOCK * LA_ROW];          /* phi(k), token by token */
+    float q[LA_BLOCK * LA_ROW];          /* phi(q), or the weights that stand for it */
+    float den[LA_BLOCK * 16];            /* denominators over 16 virtual lanes */
+    float lost[LA_BLOCK * 16];           /* and what their rounding lost, for the identity */
+    float top[LA_BLOCK];                 /* exponent that phi(q) is relative to */
+    float scale[LA_BLOCK - 1 + LA_MOST]; /* output factor: scale * 2^power */
     float power[LA_BLOCK];
 } la_scratch;
 
@@ -1742,6 +1768,7 @@ typedef struct la_chunk {
     float *out, *scores;    /* rows of the run's read-out that a higher peak shrinks, */
     size_t column, columns; /* and of which scores these are */
 } la_chunk;
+#endif
 
 /* linattn__rescale for a vector. */
 LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
@@ -1750,6 +1777,7 @@ LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
     return la_flush(y, la_set1(LINATTN__FLT_MIN));
 }
 
+#if LA_COLD
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
 static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, float *out, float delta)
 {
@@ -1763,6 +1791,7 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
         la_store_part(out + c, la_rescale(la_load_part(out + c, lanes), factor), lanes);
     }
 }
+#endif
 
 /* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents
    where these weigh in (norm feature divides by z instead). `row` begins with feature f0. */
@@ -1896,6 +1925,7 @@ LINATTN__INLINE int la_past_divides(const linattn__span *s)
            !LINATTN__IS_SIGNED(s->params->map);
 }
 
+#if LA_COLD
 /* z of the past for `count` features from f, relative to the exponents of the sums. */
 LINATTN__COLD static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f,
                                                       size_t count, float *z)
@@ -1941,6 +1971,7 @@ la_past_weights(const linattn__span *s, float *q, float *den, size_t count, size
         }
     }
 }
+#endif
 #endif
 
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
@@ -2095,6 +2126,7 @@ LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
     }
 }
 
+#if LA_COLD
 /* The keys that token t of a call sees. */
 static uint64_t la_visible(const linattn__span *s, size_t t)
 {
@@ -2105,6 +2137,7 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 #endif
     return i;
 }
+#endif
 
 /* The denominator of a token that its 16 virtual lanes sum to. */
 LINATTN__INLINE float la_denominator(const float *den)
@@ -2179,6 +2212,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
     }
 }
 
+#if LA_COLD
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
    of those that share a vector with others: they become zero again. */
 static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
@@ -2192,6 +2226,7 @@ static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
             for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
     }
 }
+#endif
 
 /* ---- Sums: masked tokens and moving exponents ------------------------------------------------ */
 
@@ -2282,6 +2317,7 @@ static LINATTN__NOINLINE size_t la_run(const linattn__span *s, size_t f0, size_t
     return t;
 }
 
+#if LA_COLD
 /* How many tokens from t, at most `most`, are all masked (*masked is set), or all not. */
 static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_t most, int *masked)
 {
@@ -2295,6 +2331,7 @@ static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_
     while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
     return count;
 }
+#endif
 
 /* Where vector u of the columns lies in row 0 of S. */
 LINATTN__INLINE float *la_column(const linattn__span *s, size_t u)
@@ -2326,6 +2363,7 @@ LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, con
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
+#if LA_COLD
 /* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
    vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
@@ -2345,6 +2383,7 @@ typedef struct la_tile {
     int ahead;                /* another whole block follows: fetch it */
     const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
 } la_tile;
+#endif
 
 /* Where a tile's values and outputs lie: in the operands, or in copies of whole vectors where its
    columns reach beyond dv. AVX-512 needs none: its last vectors have so many lanes. */
@@ -2559,17 +2598,26 @@ LINATTN__INLINE void la_take_heads(const la_tile *a, size_t t, size_t u, const i
     for (g = 0; g < a->heads; g++) la_take(a, g, t, u, keys, 1, T, NR);
 }
 
-/* All tokens for the NR vectors from u: tiles of full height, then of FEW tokens, then of one. */
+/* All tokens for the NR vectors from u: tiles of full height, then of FEW tokens, then of one. Each
+   stands here once. */
 LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys, const size_t T,
                                      const size_t FEW, const size_t NR)
 {
-    size_t t = a->begin;
-    /* 16 tokens and the like come out even in lower tiles */
-    for (; FEW > 3 && (a->end - t) % T && (a->end - t) % FEW == 0; t += FEW)
-        la_take_heads(a, t, u, keys, FEW, NR);
-    for (; T > FEW && a->end - t >= T; t += T) la_take_heads(a, t, u, keys, T, NR);
-    for (; FEW > 1 && a->end - t >= FEW; t += FEW) la_take_heads(a, t, u, keys, FEW, NR);
-    for (; t < a->end; t++) la_take_heads(a, t, u, keys, 1, NR);
+    size_t t = a->begin, left;
+    while ((left = a->end - t) > 0) {
+        /* 16 tokens and the like come out even in lower tiles */
+        const int even = FEW > 3 && left % T && left % FEW == 0;
+        if (T > FEW && left >= T && !even) {
+            la_take_heads(a, t, u, keys, T, NR);
+            t += T;
+        } else if (FEW > 1 && left >= FEW) {
+            la_take_heads(a, t, u, keys, FEW, NR);
+            t += FEW;
+        } else {
+            la_take_heads(a, t, u, keys, 1, NR);
+            t++;
+        }
+    }
 }
 
 /* The tiles that only read, of all columns of this job: of S, of a projection, of scores. */
@@ -2630,6 +2678,7 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 
 /* ---- Sums: blocks of tokens ------------------------------------------------------------------ */
 
+#if LA_COLD
 #if LINATTN__HAS_FEATURES
 static void la_project(const linattn__span *s, const float *x, size_t x_token, size_t count,
                        size_t f0, size_t f1, float *y, size_t y_row, float *other,
@@ -2638,15 +2687,23 @@ static void la_multiply(const linattn__span *s, const float *x, size_t x_token, 
                         size_t f0, size_t f1, float *y, size_t y_row);
 #endif
 
+/* Code that stands once: but for scalar code, which is to use little stack. Where the tiles that
+   only read are needed for nothing else, a program that does not call linattn_query has none. */
+#if LA_W > 1 && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
+#define LA_ONCE static LINATTN__NOINLINE
+#else
+#define LA_ONCE LINATTN__INLINE
+#endif
+
 /* The inputs of the map: `count` tokens of an operand from x, features [f0, f1), where they lie or
    made into y. */
-LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t x_token,
-                                  size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+LA_ONCE la_rows la_inputs(const linattn__span *s, const float *x, size_t x_token, size_t count,
+                          size_t f0, size_t f1, float *y, size_t y_row)
 {
     la_rows rows;
 #if LINATTN__HAS_UNIT
     if (s->params->source == LINATTN__UNIT) {
-        la_unit(s, x, x_token, count, f0, f1, y, y_row);
+        LA_HOT(s, unit)(s, x, x_token, count, f0, f1, y, y_row);
         rows.at = y;
         rows.row = y_row;
         return rows;
@@ -2660,7 +2717,7 @@ LINATTN__INLINE la_rows la_inputs(const linattn__span *s, const float *x, size_t
         return rows;
     }
     if (s->params->source == LINATTN__MONOMIALS) {
-        la_multiply(s, x, x_token, count, f0, f1, y, y_row);
+        LA_HOT(s, multiply)(s, x, x_token, count, f0, f1, y, y_row);
         return rows;
     }
 #else
@@ -2694,21 +2751,22 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->out = a->out + g * s->out_head;
         c->keep = keep && g + 1 == a->heads;
         c->fresh = g == 0;
-        if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
-        la_stage(s, w, c, keys);
-        if (c->last && !LINATTN__PAST(s)) la_finish(s, w, c);
+        if (LINATTN__IS_EXP(s->params->map)) LA_HOT(s, peaks)(s, w, c);
+        LA_HOT(s, stage)(s, w, c, keys);
+        if (c->last && !LINATTN__PAST(s)) LA_HOT(s, finish)(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
     a->last = c->last && !LINATTN__PAST(s);
     if (keys)
-        la_causal_tiles(a);
+        LA_HOT(s, causal_tiles)(a);
     else
-        la_read_tiles(a);
+        LA_HOT(s, read_tiles)(a);
 #if LINATTN__HAS_COMPENSATED
     if (s->past) la_past_run(s, w, c, a);
 #endif
 }
+#endif
 
 LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
 {
@@ -2717,6 +2775,7 @@ LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
     if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
 }
 
+#if LA_COLD
 /* Where projected features come with both signs, those of the first half are kept for the second,
    behind the rows of so few tokens: the floats of each, or 0 where too few would be left. */
 LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
@@ -2808,7 +2867,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
         queries = la_chunk_inputs(s, &c, q + g * s->q_head, s->q_token, w->q + g * count * LA_ROW,
                                   w->q + a->heads * count * LA_ROW + g * count * la_kept_signs(s));
     for (c.t = 0; c.t < count; c.t = c.end) {
-        c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
+        c.end = exponents ? LA_HOT(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
         la_block_run(s, w, &c, a, &queries, g0, keep, keys);
     }
 }
@@ -2816,8 +2875,8 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
 /* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys
    adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
    sums only where `keep` says so, which is once all query heads have seen the old ones. */
-LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count,
-                              size_t g0, size_t heads, int keep, int own, const int keys)
+LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count, size_t g0,
+                      size_t heads, int keep, int own, const int keys)
 {
     const size_t step = linattn__chunk(s->m);
     la_tile a;
@@ -2848,7 +2907,7 @@ LINATTN__INLINE void la_block(const linattn__span *s, la_scratch *w, size_t t0, 
         la_block_chunk(s, w, &a, t0, g0, keep, own, keys);
     }
     for (g = 0; g < heads && !la_plain_factor(s->params); g++)
-        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
+        LA_HOT(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
 static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch *w, size_t t0,
@@ -2888,7 +2947,7 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
         one.out += t * s->out_token;
         one.n = one.heads = 1;
         one.seen += t + 1;
-        la_step(&one);
+        LA_HOT(s, step)(&one);
     }
 }
 
@@ -2897,7 +2956,7 @@ static void la_causal(const linattn__span *s)
     la_scratch w;
     const size_t rows = la_most(s), chunk = s->group < rows ? s->group : rows;
     size_t most = rows / chunk, t, g, count;
-    if (most > LA_CAUSAL_TOKENS) most -= most % LA_CAUSAL_TOKENS;
+    if (most > 6) most -= most % 6; /* of which all heights of tiles are divisors */
     for (t = 0; t < s->n; t += count) {
         int masked;
         count = la_alike(s, t, most, &masked);
@@ -2913,6 +2972,7 @@ static void la_causal(const linattn__span *s)
     }
     la_clear_padding(s);
 }
+#endif
 #endif
 
 /* ---- Tiles of products ----------------------------------------------------------------------- */
@@ -3080,6 +3140,7 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     }
 }
 
+#if LA_COLD
 /* Where both signs of projected features are this job's, they are made together, half a part of
    each: how many. */
 LINATTN__INLINE size_t la_part_signs(const linattn__span *s)
@@ -3117,8 +3178,8 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
                 c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
-                la_keys(s, phi, &c);
-                la_update_run(s, phi, &c);
+                LA_HOT(s, keys)(s, phi, &c);
+                LA_HOT(s, update_run)(s, phi, &c);
             }
             if (c.f0 >= signs) break;
             c.f0 += signs;
@@ -3139,6 +3200,7 @@ static void la_update(const linattn__span *s)
     }
     la_clear_padding(s);
 }
+#endif
 #endif
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
@@ -3186,6 +3248,7 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
 
 /* ---- Sums: one token ------------------------------------------------------------------------- */
 
+#if LA_COLD
 /* A decode step, or the update or query of one token, of the maps that act on each coordinate:
    everything a head needs in one go, with the bits of a block of one. */
 typedef struct la_token {
@@ -3223,6 +3286,7 @@ typedef struct la_head {
     int begun; /* outputs hold what was read so far */
 #endif
 } la_head;
+#endif
 
 #if LINATTN__HAS_COMPENSATED
 #define LA_BEGUN(h) (h)->begun
@@ -3348,8 +3412,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
 LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                   const int keys, const int queries)
 {
-    const size_t end = h->end;
-    size_t u = h->begin;
+    const size_t end = (h->end + LA_W - 1) / LA_W;
+    size_t u = h->begin / LA_W;
     for (; end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
     if (end - u >= 2) {
         la_step_tile(h, w, f0, f1, u, keys, queries, 2);
@@ -3650,8 +3714,8 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
-    h.begin = s->column_begin / LA_W;
-    h.end = (s->column_end + LA_W - 1) / LA_W;
+    h.begin = s->column_begin;
+    h.end = s->column_end;
     h.map = s->params->map;
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
     h.stream = s->stream;
@@ -3705,12 +3769,12 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_COMPENSATED
 /* ---- Sums: the past -------------------------------------------------------------------------- */
 
+#if LA_COLD
 /* Reads a run out of the past, behind what the tiles read of the sums: token by token, with what a
    decode step has, so that causal alone needs no other tiles. */
 LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, la_scratch *w,
                                                         la_chunk *c, const la_tile *a)
 {
-    const size_t end = (s->column_end + LA_W - 1) / LA_W;
     la_token one;
     la_head h;
     size_t g, t;
@@ -3724,17 +3788,17 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
         c->row0 = g * c->count;
         c->query = a->q_in + g * s->q_head;
         la_past_weights(s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
-        if (c->last) la_finish(s, w, c);
+        if (c->last) LA_HOT(s, finish)(s, w, c);
     }
-    for (h.begin = s->column_begin / LA_W; h.begin < end; h.begin = h.end) {
-        h.end = end - h.begin < 4 ? end : h.begin + 4;
+    for (h.begin = s->column_begin; h.begin < s->column_end; h.begin = h.end) {
+        h.end = s->column_end - h.begin < 64 ? s->column_end : h.begin + 64;
         for (g = 0; g < a->heads; g++)
             for (t = c->t; t < c->end; t++) {
                 const size_t row = g * c->count + t;
                 linattn__copy(one.q, w->q + row * LA_ROW, (c->f1 - c->f0) * sizeof(float));
                 one.scale = w->scale[row];
                 h.out = a->out + g * s->out_head + t * s->out_token;
-                la_step_read(&h, &one, c->f0, c->f1);
+                LA_HOT(s, step_read)(&h, &one, c->f0, c->f1);
             }
     }
 }
@@ -3775,6 +3839,7 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
         la_fold_vectors(z, s->z, m16);
 }
 #endif
+#endif
 
 #if LINATTN__HAS_RECURRENT
 /* ---- Recurrences ----------------------------------------------------------------------------- */
@@ -3806,19 +3871,21 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #define LA_GENERAL 4
 #define LA_READ 5
 
+/* What is flushed before a token: all rows. */
+#define LA_ALL 2
+
+#if LA_COLD
 typedef struct la_tokens {
     float made[LA_RULE_FLOATS];
-    float decay[LA_RULE_TOKENS + LA_W], gain[LA_RULE_TOKENS]; /* gain: of the values */
-    float share[LA_RULE_TOKENS];                              /* what reads may leave of the sums */
-    float lead[LA_RULE_TOKENS];                               /* of the bonus */
+    float decay[LA_RULE_TOKENS + LA_MOST], gain[LA_RULE_TOKENS]; /* gain: of the values */
+    float share[LA_RULE_TOKENS]; /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];  /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
     size_t fetched;                                    /* the last token that was fetched ahead */
 } la_tokens;
-
-#define LA_ALL 2
 
 /* One head, and a block of its tokens. */
 typedef struct la_rule {
@@ -3849,9 +3916,11 @@ typedef struct la_rule {
     la_rows k, q, a, r, p; /* from feature f0 on */
     size_t a_step;         /* 0: one decay for all rows */
 } la_rule;
+#endif
 
 /* ---- Recurrences: what a block needs --------------------------------------------------------- */
 
+#if LA_COLD
 /* exp of a block's logarithms. */
 static LINATTN__NOINLINE void la_rule_powers(float *x, size_t count)
 {
@@ -4035,6 +4104,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
     for (t = 0; t < b->count && mlstm; t++) la_rule_stabilise(b, t, g->logs);
     if (!b->per_feature) la_rule_credit(b);
 }
+#endif
 
 /* phi of a block's keys or queries, where the map is not what lies in the operands. */
 static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_token, float *to,
@@ -4101,6 +4171,7 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
     return !la_any(la_gt(la_zero(), low)) && !la_any(la_gt(high, one));
 }
 
+#if LA_COLD
 /* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
    so that they are not looked at one by one, but for those that decay so fast that they would be
    all the time. */
@@ -4157,6 +4228,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
         }
     }
 }
+#endif
 
 /* Rows [f, end), where they decay by numbers in (0, 1] and by so little that none is spent: that is
    the rule. Else 16 at a time. */
@@ -4193,6 +4265,7 @@ static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
     }
 }
 
+#if LA_COLD
 /* The decays of each row, and what becomes small of what they decay. */
 static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 {
@@ -4201,7 +4274,7 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
     for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
     for (t = 0; t < b->count; t++) b->w->any[t] = 0;
     for (f = b->f0; f < b->f1; f += LA_DECAY_ROWS)
-        la_rule_decay(b, f, b->f1 - f < LA_DECAY_ROWS ? b->f1 : f + LA_DECAY_ROWS);
+        LA_HOT(&b->s, rule_decay)(b, f, b->f1 - f < LA_DECAY_ROWS ? b->f1 : f + LA_DECAY_ROWS);
     if (!b->a_made) return;
     b->a.at = b->a_made;
     b->a.row = b->row;
@@ -4217,6 +4290,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
                  la_exp_full(la_load_part(b->a.at + f, la_lanes_left(b->f1 - b->f0, f))));
     b->a.at = b->a_made;
 }
+#endif
 
 /* r = a k, of the gated delta rule. */
 static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
@@ -4232,6 +4306,7 @@ static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
         }
 }
 
+#if LA_COLD
 /* As what map z is summed: mLSTM's needs no low parts. */
 LINATTN__INLINE int la_rule_z_map(const la_rule *b)
 {
@@ -4323,7 +4398,7 @@ static void la_rule_keys(la_rule *b)
     b->k.at = key + b->f0;
     b->k.row = k_token;
     if (!b->in_place) {
-        la_rule_map(b, key, k_token, b->k_made, 1);
+        LA_HOT(&b->s, rule_map)(b, key, k_token, b->k_made, 1);
         b->k.at = b->k_made;
         b->k.row = b->row;
     }
@@ -4348,7 +4423,7 @@ static void la_rule_queries(la_rule *b)
     b->q.at = b->query + b->f0;
     b->q.row = b->s.q_token;
     if (b->in_place) return;
-    la_rule_map(b, b->query, b->s.q_token, b->q_made, 0);
+    LA_HOT(&b->s, rule_map)(b, b->query, b->s.q_token, b->q_made, 0);
     b->q.at = b->q_made;
     b->q.row = b->row;
 }
@@ -4391,11 +4466,12 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
 /* Columns beyond dv are zero, whatever gates and keys held. */
 static LINATTN__NOINLINE void la_rule_padding(const linattn__span *s, float *sums)
 {
-    float *const row = sums + s->dv / 16 * 16 * s->m + s->dv % 16 / LA_W * LA_W;
-    const int lanes = (int)(s->dv % LA_W);
-    size_t f;
-    for (f = 0; lanes && f < s->m; f++)
-        la_store(row + f * 16, la_first(la_load(row + f * 16), la_zero(), lanes));
+    const size_t dv = s->dv % 16;
+    float *row = sums + s->dv / 16 * 16 * s->m;
+    size_t f, c;
+    for (f = 0; LA_W > 1 && dv && f < s->m; f++, row += 16)
+        for (c = dv / LA_W * LA_W; c < 16; c += LA_W)
+            la_store(row + c, la_first(la_load(row + c), la_zero(), dv > c ? (int)(dv - c) : 0));
 }
 
 #if LINATTN__HAS_COMPENSATED
@@ -4502,17 +4578,18 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
     }
 }
 #endif
+#endif
 
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
-/* Flushes the rows of a tile that are flagged before token t: what would be denormal, and what
-   might become so before they are looked at again. */
-static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u, size_t NR)
+#if LA_COLD
+/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what would be
+   denormal, and what might become so before they are looked at again. */
+static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, groups = (count + 15) / 16;
     const unsigned all = b->w->any[t] == LA_ALL ? 0xffffu : 0;
     const float *const a = b->a.at + t * b->a.row;
-    float *const row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, g, j;
     for (g = 0; g < groups; g++) {
         const unsigned flags = all ? all : b->w->flagged[t * groups + g];
@@ -4521,20 +4598,21 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t u
             float least = by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
             if (!(flags >> (f - 16 * g) & 1)) continue;
             if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
-            for (j = 0; j < NR; j++) {
-                float *const at = row + f * 16 + la_offset(m, j);
+            for (j = c; j < end; j += LA_W) {
+                float *const at = b->s.s + (j / 16 * m + b->f0 + f) * 16 + j % 16;
                 la_store(at, la_flush(la_load(at), la_set1(least)));
             }
         }
     }
 }
+#endif
 
 /* What precedes token t in a tile. */
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
     if (LA_W > 1 && b->s.fetch && u * LA_W == b->s.column_begin)
         linattn__fetch_token(&b->s, b->x->gates, b->gate, b->t0 + b->count + t, &b->w->fetched);
-    if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u, NR);
+    if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
 /* The rows of a tile for token t. v: what k multiplies; c: what was read, which p multiplies; o and
@@ -4699,7 +4777,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             const la_rows *const by = apart ? &b->q : &b->r;
             LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = o[j];
             la_rule_read_rows(b, by->at + t * by->row, u, next, NR);
-            if (apart && flush) la_rule_flush(b, t, u, NR);
+            if (apart && flush) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
             fresh = 0;
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -4854,6 +4932,7 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
 
 /* ---- Recurrences: blocks of tokens ----------------------------------------------------------- */
 
+#if LA_COLD
 /* Begins a block of query head g, or of none. */
 static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const float *query,
                           float *out)
@@ -4889,7 +4968,7 @@ static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_t seen, size_t
         b->s.s += b->past;
         b->q.at = b->p_made;
         b->q.row = b->row;
-        la_rule_columns(b);
+        LA_HOT(&b->s, rule_columns)(b);
         b->s.s -= b->past;
         b->kind = kind;
     }
@@ -4903,14 +4982,14 @@ LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int key
     if (b->past) {
         const int last = b->last;
         b->last = 0;
-        la_rule_columns(b);
+        LA_HOT(&b->s, rule_columns)(b);
         if (last) la_rule_past_end(b, seen, each, keys);
         return;
     }
 #endif
     (void)keys;
     if (b->last && b->out) la_rule_finish(b, seen, each);
-    la_rule_columns(b);
+    LA_HOT(&b->s, rule_columns)(b);
 }
 
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
@@ -4957,14 +5036,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
         la_rule_keys(b);
         if (b->per_feature) la_rule_decays(b);
-        for (c = b->s.column_begin; b->w->any[0] && c < end; c += LA_W)
-            la_rule_flush(b, 0, c / LA_W, 1);
+        if (b->w->any[0]) la_rule_flush(b, 0, b->s.column_begin, (end + LA_W - 1) / LA_W * LA_W);
         if (b->rule == LINATTN_RULE_GATED_DELTA) {
-            if (!b->per_feature) la_rule_reads(b);
+            if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
             b->r.at = b->r_made;
         }
         b->q = b->r;
-        la_rule_columns(b);
+        LA_HOT(&b->s, rule_columns)(b);
     }
     b->w->any[0] = 0;
     b->kind = kind;
@@ -4982,7 +5060,7 @@ static void la_rule_chunk(la_rule *b)
     else if (b->per_feature)
         la_rule_decays(b);
     if (b->rule == LINATTN_RULE_GATED_DELTA) {
-        if (!b->per_feature) la_rule_reads(b);
+        if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
         b->r.at = b->r_made;
         b->r.row = b->row;
     }
@@ -5041,6 +5119,9 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->s.dv = x->span->dv;
     b->s.seen = x->span->seen;
     b->s.fetch = x->span->fetch;
+#if LINATTN__BOTH
+    b->s.avx512 = x->span->avx512;
+#endif
     b->s.column_begin = x->begin;
     b->s.column_end = x->end;
     b->x = x;
@@ -5165,10 +5246,12 @@ static void la_recurrent(const linattn__recurrence *x)
     }
 }
 #endif
+#endif
 
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
+#if LA_COLD
 /* The span of a part of a head: z, exponents and S one after the other. That of the sum, which
    comes first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
@@ -5180,6 +5263,7 @@ LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
     x.column_end = s->dv;
     return x;
 }
+#endif
 
 LINATTN__INLINE void la_fill(float *to, size_t count, float value)
 {
@@ -5194,11 +5278,13 @@ static void la_part_clear(const linattn__span *s, float *part)
         la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
+#if LA_COLD
 static LINATTN__NOINLINE void la_part_add(const linattn__span *s, float *part, float *other)
 {
     const linattn__span to = la_part(s, part), from = la_part(s, other);
-    la_merge(&to, &from);
+    LA_HOT(s, merge)(&to, &from);
 }
+#endif
 
 /* part = the middle of the window of token i. */
 static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linattn__band_parts *b,
@@ -5221,6 +5307,7 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
 
+#if LA_COLD
 /* Where token i, counted from the first of all, is kept. */
 LINATTN__INLINE size_t la_kept(const linattn__span *s, uint64_t i)
 {
@@ -5249,6 +5336,7 @@ static size_t la_first_column(const linattn__span *s, uint64_t i)
     if (begin + s->window < i + 1) return left + (size_t)(i + 1 - s->window - begin);
     return left;
 }
+#endif
 
 /* phi(k) of the run's tokens for a vector of features. */
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
@@ -5294,6 +5382,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
     }
 }
 
+#if LA_COLD
 /* Columns of tokens that are not there, or masked. */
 LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t column, size_t count)
 {
@@ -5317,21 +5406,26 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (LINATTN__IS_EXP(sum->params->map))
-                c.end = la_run(sum, c.f0, c.f1, &c.k, c.t, count);
-            la_put_columns(sum, k, &c, column);
+                c.end = LA_HOT(sum, run)(sum, c.f0, c.f1, &c.k, c.t, count);
+            LA_HOT(sum, put_columns)(sum, k, &c, column);
         }
     }
 }
+#endif
 
-LINATTN__INLINE int la_all_finite(const float *v, size_t n)
+/* Are `rows` rows of n values all finite? */
+static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t rows, size_t n)
 {
-    la_vec sum = la_zero();
     size_t c;
-    for (c = 0; c < n; c += LA_W) {
-        const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
-        sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
+    for (; rows > 0; rows--, v += row) {
+        la_vec sum = la_zero();
+        for (c = 0; c < n; c += LA_W) {
+            const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+            sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
+        }
+        if (la_any(la_unordered(sum))) return 0;
     }
-    return !la_any(la_unordered(sum));
+    return 1;
 }
 
 /* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
@@ -5349,6 +5443,7 @@ LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_p
                  v ? la_load_part(v + c, la_lanes_left(dv, c)) : la_zero());
 }
 
+#if LA_COLD
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
    just the window. */
 LINATTN__INLINE int la_always_apart(const linattn__params *p)
@@ -5384,7 +5479,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     const int exponents = LINATTN__IS_EXP(s->params->map);
     uint64_t key, first, end;
     size_t count, column, t;
-    la_part_middle(s, b, b->sum, i);
+    LA_HOT(s, part_middle)(s, b, b->sum, i);
     la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
     *b->odd = 0.0f;
@@ -5402,7 +5497,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
         for (t = 0; t < count; t++) {
             const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
-            if (v && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            if (v && !LA_HOT(s, all_finite)(v, 0, 1, s->dv)) *b->odd = 1.0f;
             la_put_values(s, b, v, column + t);
         }
     }
@@ -5453,7 +5548,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = la_left_keys(s, i, &first);
     linattn__span x = la_part(s, b->spare);
-    la_part_middle(s, b, b->spare, i);
+    LA_HOT(s, part_middle)(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
     first = begin + s->window < i + 1 ? i + 1 - s->window : begin;
     la_add_kept(s, b, b->spare, first, i + 1);
@@ -5466,6 +5561,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     x.fetch = 0;
     la_query(&x);
 }
+#endif
 
 /* Has one of columns [column, end) of feature f an exponent of `least` or more, in the units of
    what they hold? */
@@ -5507,6 +5603,7 @@ static LINATTN__NOINLINE int la_current(const linattn__span *sum, const linattn_
     return 1;
 }
 
+#if LA_COLD
 /* Kept tokens [key, end) become columns of a chunk's features. */
 static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span *sum,
                                           const linattn__band_parts *b, const la_chunk *c,
@@ -5532,7 +5629,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, li
     const size_t left = s->band->left * LINATTN__BAND, own = column > left ? column : left;
     uint64_t first, end = la_left_keys(s, i, &first);
     size_t u;
-    la_part_middle(s, b, b->spare, i);
+    LA_HOT(s, part_middle)(s, b, b->spare, i);
     la_copy(sum->z + c->f0, from.z + c->f0, rows);
     la_copy(sum->e + c->f0, from.e + c->f0, rows);
     for (u = 0; u < s->dv; u += 16)
@@ -5540,6 +5637,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, li
     la_put_kept(s, sum, b, c, first, end, column);
     la_put_kept(s, sum, b, c, i - i % LINATTN__BAND + (own - left), i, own);
 }
+#endif
 
 /* Makes the exponents of a chunk those that token t of a block at token i of all has, and returns
    the end of the tokens that leave them so. */
@@ -5561,6 +5659,7 @@ static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__
     return t;
 }
 
+#if LA_COLD
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
    them from `column` on. */
 static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, float *scores,
@@ -5578,8 +5677,8 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
         c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = scores + c->row0 * LA_ROW;
-        if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
-        la_stage(sum, w, c, 0);
+        if (LINATTN__IS_EXP(sum->params->map)) LA_HOT(sum, peaks)(sum, w, c);
+        LA_HOT(sum, stage)(sum, w, c, 0);
     }
     a->begin = c->t;
     a->end = c->end;
@@ -5593,19 +5692,20 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
     a->out = scores + column;
-    la_read_tiles(a);
+    LA_HOT(sum, read_tiles)(a);
     sum->s = sums;
     sum->dv = sum->column_end = dv;
     sum->out_token = out_token;
     sum->out_head = out_head;
     a->out = out;
-    if (sum->band->middle) la_read_tiles(a);
+    if (sum->band->middle) LA_HOT(sum, read_tiles)(a);
     sum->column_end = columns;
 }
+#endif
 
 /* Scores of keys that a token does not see become 0; the others enter the denominators. */
-static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, size_t t0,
-                         size_t count, size_t heads, size_t column)
+static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w, float *scores,
+                                           size_t t0, size_t count, size_t heads, size_t column)
 {
     const size_t left = s->band->left * LINATTN__BAND;
     size_t g, t, j;
@@ -5622,6 +5722,7 @@ static void la_band_mask(const linattn__span *s, la_scratch *w, float *scores, s
         }
 }
 
+#if LA_COLD
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
@@ -5635,7 +5736,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    const size_t columns = sum->column_end, m = s->m;
+    const size_t columns = sum->column_end, m = s->m, few = LA_EITHER(s, 8, LA_QUERY_FEW);
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
@@ -5666,21 +5767,22 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
-            if (g0 == 0 && LINATTN__IS_EXP(p->map)) c.end = la_band_settle(s, sum, b, &c, i, keys);
-            if (keys) la_put_columns(sum, k, &c, own); /* over the inputs */
+            if (g0 == 0 && LINATTN__IS_EXP(p->map))
+                c.end = LA_HOT(s, band_settle)(s, sum, b, &c, i, keys);
+            if (keys) LA_HOT(sum, put_columns)(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
                 (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
                                 w->q + g * count * LA_ROW, LA_ROW);
             la_band_run(sum, w, scores, &c, &a, column, wide, q);
         }
     }
-    la_band_mask(s, w, scores, t0, count, heads, column);
+    LA_HOT(s, band_mask)(s, w, scores, t0, count, heads, column);
     c.t = 0;
     c.end = count;
     for (g = 0; g < heads; g++) {
         c.row0 = g * count;
         c.query = q + g * s->q_head;
-        la_finish(s, w, &c);
+        LA_HOT(s, finish)(s, w, &c);
     }
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
@@ -5688,18 +5790,19 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
     for (a.begin = 0; a.begin < count; a.begin = a.end) { /* few tokens see few keys in vain */
-        a.end = count - a.begin < 2 * LA_QUERY_FEW ? count : a.begin + LA_QUERY_FEW;
+        a.end = count - a.begin < 2 * few ? count : a.begin + few;
         a.f0 = la_first_column(s, i + a.begin);
         a.f1 = own + a.end;
         a.q = scores + a.f0;
-        la_read_tiles(&a);
+        LA_HOT(s, read_tiles)(&a);
     }
     sum->s = sums;
     sum->m = m;
     for (g = 0; g < heads; g++)
-        la_end_rows(s, w->power + g * count, a.out + g * s->out_head, count);
+        LA_HOT(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
     sum->column_end = columns;
 }
+#endif
 
 /* `count` tokens of one kind are kept, with their values where scores meet them: all finite, or of
    one token alone. */
@@ -5722,12 +5825,13 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {
             la_copy(value, v, s->dv);
-            if (count == 1 && !la_all_finite(v, s->dv)) *b->odd = 1.0f;
+            if (count == 1 && !la_all_finite(v, 0, 1, s->dv)) *b->odd = 1.0f;
         }
         if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
 }
 
+#if LA_COLD
 /* They query, and their keys become columns unless `masked`. */
 static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, size_t t0, size_t count,
@@ -5753,7 +5857,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
 {
     const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
     size_t t;
-    la_band_keep(s, b, t0, count, own, masked);
+    LA_HOT(s, band_keep)(s, b, t0, count, own, masked);
     if (la_always_apart(s->params)) {
         for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t);
         return;
@@ -5771,15 +5875,14 @@ static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b
                             size_t most, int *masked)
 {
     const size_t within = 16 - (size_t)((s->seen + t) % 16);
-    size_t count = within < most ? within : most, i;
+    size_t count = within < most ? within : most;
     if (count > s->n - t) count = s->n - t;
     if (t < s->lag && count > s->lag - t) count = s->lag - t;
     *masked = 1;
     if (s->seen + t >= s->keys) return *b->odd > 0.0f ? 1 : count;
     if (count > s->keys - s->seen - t) count = (size_t)(s->keys - s->seen - t);
     count = la_alike(s, t, count, masked);
-    for (i = 0; i < count; i++)
-        if (!la_all_finite(s->v + (t + i) * s->v_token, s->dv)) return 1;
+    if (!LA_HOT(s, all_finite)(s->v + t * s->v_token, s->v_token, count, s->dv)) return 1;
     return *b->odd > 0.0f ? 1 : count;
 }
 
@@ -5808,10 +5911,12 @@ static void la_band(const linattn__span *s)
     sum->column_end = s->dv;
 }
 #endif
+#endif
 
 #if LINATTN__HAS_FEATURES
 /* ---- Features -------------------------------------------------------------------------------- */
 
+#if LA_COLD
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
 #if LA_W > 1
@@ -5872,6 +5977,7 @@ LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection 
         y[c] = linattn__clamp(y[c] - square);
     }
 }
+#endif
 
 /* What is so small that its products might be denormal counts as 0. */
 LINATTN__INLINE float la_tiny(float x)
@@ -5881,6 +5987,7 @@ LINATTN__INLINE float la_tiny(float x)
 }
 
 #if LA_W > 1
+#if LA_COLD
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
 static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
                           size_t c1)
@@ -5894,6 +6001,7 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
             la_store(w->x + t * LA_ROW + (c - c0), la_flush(y, least));
         }
 }
+#endif
 
 /* The panels of features [f0, f1), coordinates [c0, c1), from the caller's rows; the second half of
    the hyperbolic form with the other sign. Behind the features 0: what lies there is multiplied. */
@@ -5951,7 +6059,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
             view.m = a.f1 = c1 - c;
             a.f0 = 0;
         }
-        la_read_tiles(&a);
+        LA_HOT(s, read_tiles)(&a);
     }
 }
 #else
@@ -5983,6 +6091,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 }
 #endif
 
+#if LA_COLD
 #if LA_W > 1
 /* From y = w_f.x': y - lower, and -y - lower into `other`. */
 LINATTN__INLINE void la_both_signs(const float *lower, size_t count, size_t width, float *y,
@@ -6027,6 +6136,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
         if (other) other += n * other_row;
     }
 }
+#endif
 
 #if LA_W > 1
 /* Tokens whose monomials are made side by side: a load of what several stores have just written
@@ -7025,6 +7135,7 @@ static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const do
                         LA_UPDATE_ROWS);
 }
 
+#if LA_COLD
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
 LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, double scale,
                                      double *to, size_t wide, size_t row)
@@ -7035,6 +7146,7 @@ LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, doub
         for (; i < wide; i++) to[i] = 0.0;
     }
 }
+#endif
 
 /* e^x for x <= 0, to 1e-14; about 1e-39 below -89. A NaN comes from floats: its low bits, which
    la_dscale shifts, are 0. */
@@ -7082,6 +7194,7 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
         for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
+#if LA_COLD
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
 LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
@@ -7141,7 +7254,7 @@ static void la_polynomials(double *e, double *p, const double *cube, size_t wide
 static void la_symmetric(const linattn__inverse_scratch *w, size_t rows, const double *a,
                          const double *b, double *c)
 {
-    la_product(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
+    LA_HOT(w, product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
 }
 
 static double la_trace(const double *a, size_t row, size_t rows)
@@ -7191,10 +7304,10 @@ LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
     size_t i, j;
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < dv; j++) w->x[i * dv + j] = j < x->dv ? (double)x->bv[i * x->dv + j] : 0.0;
-    la_product(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
+    LA_HOT(w, product)(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < x->columns; j++) w->e[0][i * w->row + j] = w->a[j * w->row + i];
-    la_product(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
+    LA_HOT(w, product)(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
     for (i = 0; i < x->columns; i++)
         for (j = 0; j < x->dv; j++) {
             double y = w->x[i * dv + j] / c;
@@ -7211,13 +7324,14 @@ static void la_inverse(const linattn__inverse_of *x)
     linattn__inverse_layout(x, &w);
     la_columns(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
     la_columns(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
-    la_product(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
-    la_softmax_columns(w.a, w.wide, w.row, x->rows, x->columns);
+    LA_HOT(x, product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
+    LA_HOT(x, softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
     c = la_norms(w.a, w.wide, w.row, x->columns);
-    la_product(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
+    LA_HOT(x, product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
     la_residual(w.e[0], w.wide, w.row, x->rows, c);
     la_inverse_end(x, &w, la_iterate(x, &w), c);
 }
+#endif
 #endif
 
 #if LINATTN__HAS_MAPS
@@ -7707,6 +7821,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_vec
 #undef la_mask
 #undef la_dvec
+#undef LA_COMMON
+#undef LA_COLD
+#undef LA_HOT
+#undef LA_EITHER
+#undef LA_MOST
+#undef LA_ONCE
 #undef LA_ACCUMULATORS
 #undef LA_ALL
 #undef LA_BEFORE
