@@ -24,8 +24,8 @@
    WHAT IS PROMISED
    - The same bits for scalar, AVX2, AVX-512, NEON and WebAssembly's vectors, for every cut of a
      sequence into calls, every thread count, gcc and clang, C and C++, -O0 to -O3 -march=native
-     -ffast-math. (Not the bits of
-     a NaN's payload, and not under LINATTN_USE_SLEEF or LINATTN_SCALAR_FAST, which say so.)
+     -ffast-math. (Not the bits of a NaN's payload, and not under LINATTN_USE_SLEEF or
+     LINATTN_SCALAR_FAST, which say so.)
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
@@ -245,8 +245,6 @@ typedef enum linattn_rule {
     LINATTN_RULE_COUNT
 } linattn_rule;
 
-/* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
-   fields are only ever appended, so that source written today keeps its meaning. */
 /* How S and z are kept. */
 typedef enum linattn_precision {
     LINATTN_PRECISION_PLAIN = 0,   /* in one float each, which serves for millions of tokens: see
@@ -262,6 +260,8 @@ typedef enum linattn_precision {
     LINATTN_PRECISION_COUNT
 } linattn_precision;
 
+/* One attention. Zero the struct, then set what differs: a zero field means the usual default, and
+   fields are only ever appended, so that source written today keeps its meaning. */
 typedef struct linattn_config {
     size_t heads;                  /* query heads; 0 means 1 */
     size_t kv_heads;               /* key/value heads, dividing heads; 0 means heads. Query head h
@@ -558,9 +558,8 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
    (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace:
-   linattn_workspace_size(config,
-   LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content ignored and destroyed.
-   Errors: those of linattn_config_check, and as for query. */
+   linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content
+   ignored and destroyed. Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
                                                  size_t n_q, linattn_view k, linattn_view v,
                                                  size_t n_k, linattn_output out, void *workspace,
