@@ -558,8 +558,8 @@ LINATTN_API linattn_status linattn_merge(void *dst, const void *src);
 
 /* Every query sees every key: init, update, query over one workspace. n_q and n_k may differ
    (cross-attention), but with a window must be the same (UNSUPPORTED). No keys: zeros. workspace:
-   linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment, content
-   ignored and destroyed. Errors: those of linattn_config_check, and as for query. */
+   linattn_workspace_size(config, LINATTN_WORKSPACE_BIDIRECTIONAL, ...) bytes, any alignment,
+   content ignored and destroyed. Errors: those of linattn_config_check, and as for query. */
 LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, linattn_view q,
                                                  size_t n_q, linattn_view k, linattn_view v,
                                                  size_t n_k, linattn_output out, void *workspace,
@@ -1031,7 +1031,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__OPENING static LINATTN__NOINLINE
 #endif
-/* A function of its own for all who call it; where size counts, it may be inline in the only one. */
+/* A function of its own for all who call it; where size counts, it may be inline in the only
+   one. */
 #ifdef __OPTIMIZE_SIZE__
 #define LINATTN__SHARED static LINATTN__UNUSED
 #else
@@ -2998,8 +2999,8 @@ LINATTN__INLINE int linattn__has_exponents(const linattn__shape *s)
             s->source == LINATTN__PROJECTED);
 }
 
-/* What rules add where exponents move and sums have a past: those that it is relative to, as its own
-   place has low parts of kept; and before the sums by how much they were lowered since. */
+/* What rules add where exponents move and sums have a past: those that it is relative to, as its
+   own place has low parts of kept; and before the sums by how much they were lowered since. */
 LINATTN__INLINE size_t linattn__moving_floats(const linattn__shape *s)
 {
 #if LINATTN__HAS_COMPENSATED

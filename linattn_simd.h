@@ -7837,6 +7837,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_VECS
 #undef LA_COMPARE
 #undef LA_CONSTANTS
+#undef LA_DECAY_ROWS
 #undef LA_DELTA
 #undef LA_DW
 #undef LA_EACH_VEC
