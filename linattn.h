@@ -5121,8 +5121,11 @@ static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linat
     const linattn__header *const h = linattn__header_of(w);
     linattn__recurrence x;
     const linattn__span *const s = &w->span;
-    const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
-    w->span.fetch = s->k_token > s->d && s->n > LINATTN__FETCH_FLOATS / 4 / floats;
+    w->span.fetch = 0;
+    if (s->k) {
+        const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
+        w->span.fetch = s->k_token > s->d && s->n > LINATTN__FETCH_FLOATS / 4 / floats;
+    }
     x.span = &w->span;
     x.gates = gates;
     x.rule = (int)h->rule;
