@@ -255,8 +255,9 @@ typedef enum linattn_precision {
                                       that they may move last bits. Twice the state. For the rule
                                       SUM, without windows, for GATED and for MLSTM: the second sum
                                       decays by a product of two floats, when it is moved to. (The
-                                      states of the other rules are multiplied by matrices.)
-                                      linattn_state_import leaves one float each */
+                                      states of the other rules are multiplied by matrices.) What
+                                      one token lowers to less than 2^-87 of what it was may be
+                                      dropped. linattn_state_import leaves one float each */
     LINATTN_PRECISION_COUNT
 } linattn_precision;
 
@@ -2709,7 +2710,7 @@ static double linattn__sqrt(double x)
 }
 
 #if LINATTN__HAS_EXACT || LINATTN__HAS_FEATURES
-static float linattn__exact_scale(const linattn__shape *s)
+static float linattn__root_scale(const linattn__shape *s)
 {
     if (linattn__to_bits(s->scale) << 1) return s->scale;
     return (float)(1.0 / linattn__sqrt((double)s->d));
@@ -2722,7 +2723,7 @@ LINATTN__INLINE float linattn__scale(const linattn__shape *s)
     if (linattn__to_bits(s->scale) << 1) return s->scale;
     if (linattn__is_direct(s->source)) return 1.0f;
 #if LINATTN__HAS_FEATURES
-    return linattn__exact_scale(s);
+    return linattn__root_scale(s);
 #else
     return 1.0f;
 #endif
@@ -5796,7 +5797,7 @@ LINATTN__COLD static void linattn__export_one(const linattn__plain *x, size_t f,
     y = y * x->factor;
     if (x->past) {
         volatile float recent = y, before = at[x->past] * since; /* as in linattn__product */
-        y = recent + before;
+        if (before != 0.0f) y = recent + before;                 /* -0 stays */
     }
     if (power != 0.0f) linattn__saturating_ldexp(&y, power);
     *to = y;
@@ -6419,7 +6420,7 @@ static LINATTN__NOINLINE void
 linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const linattn__operands *x)
 {
     linattn__exact *const e = &w->head;
-    const float scale = linattn__exact_scale(s);
+    const float scale = linattn__root_scale(s);
     e->pre = scale < 1.0f ? scale : 1.0f;
     e->post = scale < 1.0f ? 1.0f : scale;
     e->q = x->q.data;

@@ -70,6 +70,7 @@ __m256 _mm256_mul_ps(__m256, __m256), _mm256_div_ps(__m256, __m256);
 __m256 _mm256_max_ps(__m256, __m256), _mm256_min_ps(__m256, __m256);
 __m256 _mm256_andnot_ps(__m256, __m256), _mm256_cmp_ps(__m256, __m256, const int);
 __m256 _mm256_unpacklo_ps(__m256, __m256), _mm256_unpackhi_ps(__m256, __m256);
+__m256 _mm256_castps128_ps256(__m128), _mm256_insertf128_ps(__m256, __m128, int);
 __m256 _mm256_permute2f128_ps(__m256, __m256, int), _mm256_blendv_ps(__m256, __m256, __m256);
 __m256 _mm256_fmadd_ps(__m256, __m256, __m256), _mm256_fmsub_ps(__m256, __m256, __m256);
 __m256 _mm256_fnmadd_ps(__m256, __m256, __m256);
@@ -107,6 +108,7 @@ __m512 _mm512_scalef_ps(__m512, __m512), _mm512_maskz_scalef_ps(__mmask16, __m51
 __m512 _mm512_unpacklo_ps(__m512, __m512), _mm512_unpackhi_ps(__m512, __m512);
 __m512 _mm512_permute_ps(__m512, const int), _mm512_shuffle_f32x4(__m512, __m512, const int);
 __m512 _mm512_shuffle_ps(__m512, __m512, const int);
+__m512 _mm512_castps256_ps512(__m256), _mm512_insertf32x4(__m512, __m128, int);
 __m512 _mm512_fmadd_ps(__m512, __m512, __m512), _mm512_fmsub_ps(__m512, __m512, __m512);
 __m512 _mm512_fnmadd_ps(__m512, __m512, __m512), _mm512_mask_mov_ps(__m512, __mmask16, __m512);
 void _mm512_storeu_ps(void *, __m512), _mm512_mask_storeu_ps(void *, __mmask16, __m512);
