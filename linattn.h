@@ -541,9 +541,9 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
    which may be NULL. For the maps identity and unit they do not depend on the scale. Numbers beyond
    floats saturate at +-FLT_MAX. Rules without a normaliser have no z: zeros, but for exp.
    import replaces them (z, where it is NULL, by zeros; GATED with exp: as if of one key) and leaves
-   the token count; what it read export gives back, to the bit but for the maps with exponents. A
-   state that was imported into cannot be the later one of a merge. Errors: NULL, ALIGNMENT, STATE,
-   SIZE (no such head), UNSUPPORTED (a window), OVERLAP. */
+   the token count; what it read export gives back, to the bit but for the maps with exponents and
+   the sign of a zero in compensated sums. A state that was imported into cannot be the later one of
+   a merge. Errors: NULL, ALIGNMENT, STATE, SIZE (no such head), UNSUPPORTED (a window), OVERLAP. */
 LINATTN_API linattn_status linattn_state_export(const void *state, size_t head, int transposed,
                                                 float *sums, float *z);
 LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int transposed,
@@ -5797,7 +5797,7 @@ LINATTN__COLD static void linattn__export_one(const linattn__plain *x, size_t f,
     y = y * x->factor;
     if (x->past) {
         volatile float recent = y, before = at[x->past] * since; /* as in linattn__product */
-        if (before != 0.0f) y = recent + before;                 /* -0 stays */
+        y = recent + before;
     }
     if (power != 0.0f) linattn__saturating_ldexp(&y, power);
     *to = y;
