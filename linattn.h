@@ -1358,7 +1358,8 @@ LINATTN__INLINE float linattn__inverse(float x)
 static float linattn__exponent_of(uint32_t bits)
 {
     const int exponent = (int)(bits >> 23 & 0xff);
-    return exponent == 0 || exponent == 0xff ? 0.0f : (float)(exponent - 127);
+    /* (Some of gcc's assemblers misread a conversion under a condition, for Cortex-M55.) */
+    return (float)(exponent == 0 || exponent == 0xff ? 0 : exponent - 127);
 }
 
 /* 2^delta, delta <= 0, as two factors that are in range; rescale applies them. */
