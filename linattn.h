@@ -1354,11 +1354,11 @@ LINATTN__INLINE float linattn__inverse(float x)
     return linattn__clamp(1.0f / x);
 }
 
-/* The exponent of the size of a float's bits, 0 for what has none. */
-static float linattn__exponent_of(uint32_t bits)
+/* The exponent of the size of a float's bits, 0 for what has none. (Not inlined: for Cortex-M55 gcc
+   would make a conversion under a condition, which its assembler misreads.) */
+static LINATTN__NOINLINE float linattn__exponent_of(uint32_t bits)
 {
     const int exponent = (int)(bits >> 23 & 0xff);
-    /* (Some of gcc's assemblers misread a conversion under a condition, for Cortex-M55.) */
     return (float)(exponent == 0 || exponent == 0xff ? 0 : exponent - 127);
 }
 
