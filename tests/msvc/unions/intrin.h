@@ -125,6 +125,8 @@ __m512d _mm512_fmadd_pd(__m512d, __m512d, __m512d), _mm512_maskz_mov_pd(__mmask8
 __m512d _mm512_mask_mov_pd(__m512d, __mmask8, __m512d);
 void _mm512_storeu_pd(void *, __m512d);
 __mmask8 _mm512_cmp_pd_mask(__m512d, __m512d, const int);
+__m512 _mm512_permutex2var_ps(__m512, __m512i, __m512);
+__m512i _mm512_castps_si512(__m512);
 __m512i _mm512_castpd_si512(__m512d), _mm512_add_epi64(__m512i, __m512i);
 __m512i _mm512_slli_epi64(__m512i, unsigned);
 #endif
