@@ -4122,16 +4122,17 @@ typedef struct linattn__hull {
     uintptr_t low, high;
 } linattn__hull;
 
-/* Returns the stride of an operand of so many rows. */
+/* Returns the stride of an operand's heads, and sets that of its tokens. */
 LINATTN__INLINE size_t linattn__usual_rows(linattn__hull *hull, const float *data, size_t head,
-                                           size_t rows, size_t dim)
+                                           size_t n, size_t heads, size_t dim, size_t *token)
 {
     const uintptr_t begin = (uintptr_t)data;
     uintptr_t end;
     if (!head) head = dim;
-    end = begin + (dim + (rows - 1) * head) * sizeof(float);
+    end = begin + (dim + (n * heads - 1) * head) * sizeof(float);
     if (begin < hull->low) hull->low = begin;
     if (end > hull->high) hull->high = end;
+    *token = heads * head;
     return head;
 }
 
@@ -4146,7 +4147,7 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
                                             const linattn_output *out, size_t n,
                                             const linattn__shape *x, const void *state)
 {
-    const size_t keys = n * x->kv_heads, queries = n * x->heads;
+    const size_t keys = x->kv_heads, queries = x->heads, d = x->d, dv = x->dv;
     linattn__hull block, hull = {UINTPTR_MAX, 0};
     block.low = (uintptr_t)state;
     block.high = block.low + x->state_bytes;
@@ -4154,20 +4155,17 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     if (verb & LINATTN__KEYS) {
         s->k = k->data;
         s->v = v->data;
-        s->k_head = linattn__usual_rows(&hull, k->data, k->stride_head, keys, x->d);
-        s->v_head = linattn__usual_rows(&hull, v->data, v->stride_head, keys, x->dv);
-        s->k_token = x->kv_heads * s->k_head;
-        s->v_token = x->kv_heads * s->v_head;
+        s->k_head = linattn__usual_rows(&hull, s->k, k->stride_head, n, keys, d, &s->k_token);
+        s->v_head = linattn__usual_rows(&hull, s->v, v->stride_head, n, keys, dv, &s->v_token);
     }
     if (verb & LINATTN__QUERIES) {
         linattn__hull to = {UINTPTR_MAX, 0};
         s->q = q->data;
         s->out = out->data;
-        s->q_head = linattn__usual_rows(&hull, q->data, q->stride_head, queries, x->d);
-        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, queries, x->dv);
-        s->q_token = x->heads * s->q_head;
-        s->out_token = x->heads * s->out_head;
-        if (to.low == 0 || s->out_head < x->dv || !linattn__hulls_apart(&to, &hull) ||
+        s->q_head = linattn__usual_rows(&hull, s->q, q->stride_head, n, queries, d, &s->q_token);
+        s->out_head =
+            linattn__usual_rows(&to, s->out, out->stride_head, n, queries, dv, &s->out_token);
+        if (to.low == 0 || s->out_head < dv || !linattn__hulls_apart(&to, &hull) ||
             !linattn__hulls_apart(&to, &block))
             return 0;
     }

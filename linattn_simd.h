@@ -136,12 +136,15 @@
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
+#define la_fours LA_NAME(fours)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
 #define la_high LA_NAME(high)
 #define la_invert LA_NAME(invert)
 #define la_is_small LA_NAME(is_small)
+#define la_join_high LA_NAME(join_high)
+#define la_join_low LA_NAME(join_low)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
 #define la_keys LA_NAME(keys)
@@ -308,6 +311,8 @@
 #define la_widen_row LA_NAME(widen_row)
 #define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
+#define la_zip_high LA_NAME(zip_high)
+#define la_zip_low LA_NAME(zip_low)
 
 /* And the names of what is cold. */
 #define la_add_kept LA_COMMON(add_kept)
@@ -440,7 +445,12 @@
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
    la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
-   la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i
+   la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i.
+                          For which:
+   la_fours(p, s)         fours of floats from p, p + s and so on: loads that put fours of rows
+                          side by side spare AVX2 a third of the shuffles, AVX-512 half
+   la_zip_low, _high(a,b) within fours: a's and b's low (high) two by turns
+   la_join_low, _high     within fours: a's low (high) two, then b's
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
    la_sqrt(x)             of one float, rounded once
@@ -814,34 +824,22 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm512_permute_ps(c, 0x4e));
     return _mm_cvtss_f32(_mm512_castps512_ps128(la_max(d, _mm512_permute_ps(d, 0xb1))));
 }
-static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
+LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
 {
-    int i, j;
-    /* Loads put fours of rows j, j + 4, j + 8, j + 12 side by side, which spares half the
-       shuffles. */
-    for (i = 0; i < 16; i += 4) {
-        la_vec b[4], c[4];
-        LINATTN__UNROLL for (j = 0; j < 4; j++)
-        {
-            const float *const row = from + (size_t)j * stride + i, *const later = row + 8 * stride;
-            const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
-            b[j] =
-                _mm512_castps256_ps512(_mm256_insertf128_ps(x, _mm_loadu_ps(row + 4 * stride), 1));
-            b[j] = _mm512_insertf32x4(b[j], _mm_loadu_ps(later), 2);
-            b[j] = _mm512_insertf32x4(b[j], _mm_loadu_ps(later + 4 * stride), 3);
-        }
-        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
-        {
-            c[j] = _mm512_unpacklo_ps(b[j], b[j + 1]);
-            c[j + 1] = _mm512_unpackhi_ps(b[j], b[j + 1]);
-        }
-        LINATTN__UNROLL for (j = 0; j < 2; j++)
-        {
-            const __m512d low = _mm512_castps_pd(c[j]), high = _mm512_castps_pd(c[j + 2]);
-            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-        }
-    }
+    const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
+    la_vec b = _mm512_castps256_ps512(_mm256_insertf128_ps(x, _mm_loadu_ps(row + stride), 1));
+    b = _mm512_insertf32x4(b, _mm_loadu_ps(row + 2 * stride), 2);
+    return _mm512_insertf32x4(b, _mm_loadu_ps(row + 3 * stride), 3);
+}
+LINATTN__INLINE la_vec la_zip_low(la_vec a, la_vec b) { return _mm512_unpacklo_ps(a, b); }
+LINATTN__INLINE la_vec la_zip_high(la_vec a, la_vec b) { return _mm512_unpackhi_ps(a, b); }
+LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
+{
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
+{
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 #define LA_PICK
 LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
@@ -1020,30 +1018,20 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec d = la_max(c, _mm256_permute_ps(c, 0x4e));
     return _mm_cvtss_f32(_mm256_castps256_ps128(la_max(d, _mm256_permute_ps(d, 0xb1))));
 }
-static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
+LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
 {
-    int i, j;
-    /* Loads put fours of rows j and j + 4 side by side: that spares a third of the shuffles. */
-    for (i = 0; i < 8; i += 4) {
-        la_vec b[4], c[4];
-        LINATTN__UNROLL for (j = 0; j < 4; j++)
-        {
-            const float *const row = from + (size_t)j * stride + i;
-            const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
-            b[j] = _mm256_insertf128_ps(x, _mm_loadu_ps(row + 4 * stride), 1);
-        }
-        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
-        {
-            c[j] = _mm256_unpacklo_ps(b[j], b[j + 1]);
-            c[j + 1] = _mm256_unpackhi_ps(b[j], b[j + 1]);
-        }
-        LINATTN__UNROLL for (j = 0; j < 2; j++)
-        {
-            const __m256d low = _mm256_castps_pd(c[j]), high = _mm256_castps_pd(c[j + 2]);
-            a[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
-            a[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
-        }
-    }
+    const __m256 x = _mm256_castps128_ps256(_mm_loadu_ps(row));
+    return _mm256_insertf128_ps(x, _mm_loadu_ps(row + stride), 1);
+}
+LINATTN__INLINE la_vec la_zip_low(la_vec a, la_vec b) { return _mm256_unpacklo_ps(a, b); }
+LINATTN__INLINE la_vec la_zip_high(la_vec a, la_vec b) { return _mm256_unpackhi_ps(a, b); }
+LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
+{
+    return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
+{
+    return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_wide(const void *p, int bf)
@@ -1176,14 +1164,15 @@ LINATTN__INLINE float la_max16(const la_vec *a)
 {
     return vmaxvq_f32(la_max(la_max(a[0], a[2]), la_max(a[1], a[3])));
 }
-static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
+LINATTN__INLINE la_vec la_zip_low(la_vec a, la_vec b) { return vzip1q_f32(a, b); }
+LINATTN__INLINE la_vec la_zip_high(la_vec a, la_vec b) { return vzip2q_f32(a, b); }
+LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
 {
-    const float32x4x2_t b = vtrnq_f32(la_load(from), la_load(from + stride));
-    const float32x4x2_t c = vtrnq_f32(la_load(from + 2 * stride), la_load(from + 3 * stride));
-    a[0] = vcombine_f32(vget_low_f32(b.val[0]), vget_low_f32(c.val[0]));
-    a[1] = vcombine_f32(vget_low_f32(b.val[1]), vget_low_f32(c.val[1]));
-    a[2] = vcombine_f32(vget_high_f32(b.val[0]), vget_high_f32(c.val[0]));
-    a[3] = vcombine_f32(vget_high_f32(b.val[1]), vget_high_f32(c.val[1]));
+    return vcombine_f32(vget_low_f32(a), vget_low_f32(b));
+}
+LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
+{
+    return vcombine_f32(vget_high_f32(a), vget_high_f32(b));
 }
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
@@ -1335,18 +1324,21 @@ LINATTN__INLINE float la_max16(const la_vec *a)
     const la_vec c = la_max(b, wasm_i32x4_shuffle(b, b, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(la_max(c, wasm_i32x4_shuffle(c, c, 1, 0, 3, 2)), 0);
 }
-static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
+LINATTN__INLINE la_vec la_zip_low(la_vec a, la_vec b)
 {
-    const v128_t r0 = la_load(from), r1 = la_load(from + stride);
-    const v128_t r2 = la_load(from + 2 * stride), r3 = la_load(from + 3 * stride);
-    const v128_t b0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 2, 6),
-                 b1 = wasm_i32x4_shuffle(r0, r1, 1, 5, 3, 7);
-    const v128_t c0 = wasm_i32x4_shuffle(r2, r3, 0, 4, 2, 6),
-                 c1 = wasm_i32x4_shuffle(r2, r3, 1, 5, 3, 7);
-    a[0] = wasm_i32x4_shuffle(b0, c0, 0, 1, 4, 5);
-    a[1] = wasm_i32x4_shuffle(b1, c1, 0, 1, 4, 5);
-    a[2] = wasm_i32x4_shuffle(b0, c0, 2, 3, 6, 7);
-    a[3] = wasm_i32x4_shuffle(b1, c1, 2, 3, 6, 7);
+    return wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
+}
+LINATTN__INLINE la_vec la_zip_high(la_vec a, la_vec b)
+{
+    return wasm_i32x4_shuffle(a, b, 2, 6, 3, 7);
+}
+LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
+{
+    return wasm_i32x4_shuffle(a, b, 0, 1, 4, 5);
+}
+LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
+{
+    return wasm_i32x4_shuffle(a, b, 2, 3, 6, 7);
 }
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
@@ -1416,6 +1408,36 @@ LINATTN__INLINE la_vec la_ldexp(la_vec p, la_vec n)
     const la_vec power = la_shift(la_set1(1.0f), low);
     const la_vec r = la_mul(la_fma(p, la_sub(m, low), p), power);
     return la_clear(la_gt(la_set1(LINATTN__FLT_MIN), r), r);
+}
+#endif
+
+/* The sets of vectors. */
+#if LA_W == 4
+LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
+{
+    (void)stride;
+    return la_load(row);
+}
+#endif
+#if LA_W > 1
+static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
+{
+    int i, j;
+    for (i = 0; i < LA_W; i += 4) {
+        la_vec b[4], c[4];
+        LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] =
+            la_fours(from + (size_t)j * stride + i, 4 * stride);
+        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
+        {
+            c[j] = la_zip_low(b[j], b[j + 1]);
+            c[j + 1] = la_zip_high(b[j], b[j + 1]);
+        }
+        LINATTN__UNROLL for (j = 0; j < 2; j++)
+        {
+            a[i + 2 * j] = la_join_low(c[j], c[j + 2]);
+            a[i + 2 * j + 1] = la_join_high(c[j], c[j + 2]);
+        }
+    }
 }
 #endif
 
@@ -7565,6 +7587,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fold
 #undef la_fold_vector
 #undef la_fold_vectors
+#undef la_fours
 #undef la_gather
 #undef la_group_columns
 #undef la_gt
@@ -7576,6 +7599,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_invert
 #undef la_is_small
 #undef la_iterate
+#undef la_join_high
+#undef la_join_low
 #undef la_kept
 #undef la_kept_alike
 #undef la_kept_signs
@@ -7818,6 +7843,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_widen_row
 #undef la_widen_rows
 #undef la_zero
+#undef la_zip_high
+#undef la_zip_low
 #undef la_vec
 #undef la_mask
 #undef la_dvec

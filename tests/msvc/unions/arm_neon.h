@@ -10,9 +10,6 @@ typedef union __n64 {
 typedef union __n128 {
     float f[4];
 } __n128;
-typedef struct float32x4x2_t {
-    __n128 val[2];
-} float32x4x2_t;
 typedef __n64 float32x2_t;
 typedef __n128 float32x4_t, int32x4_t, uint32x4_t, float64x2_t, int64x2_t, uint64x2_t;
 
@@ -36,7 +33,7 @@ __n128 vcltq_f32(__n128, __n128), vcgtq_u32(__n128, __n128), vandq_u32(__n128, _
 __n128 vbicq_u32(__n128, __n128), vbicq_u64(__n128, __n128), vaddq_s32(__n128, __n128);
 __n128 vaddq_u32(__n128, __n128), vaddq_s64(__n128, __n128), vshlq_n_s32(__n128, const int);
 __n128 vshlq_n_s64(__n128, const int), vcvtq_s32_f32(__n128), vcombine_f32(__n64, __n64);
-float32x4x2_t vtrnq_f32(__n128, __n128);
+__n128 vzip1q_f32(__n128, __n128), vzip2q_f32(__n128, __n128);
 
 __n128 vaddq_f64(__n128, __n128), vsubq_f64(__n128, __n128), vmulq_f64(__n128, __n128);
 __n128 vdivq_f64(__n128, __n128), vfmaq_f64(__n128, __n128, __n128), vabsq_f64(__n128);
