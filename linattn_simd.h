@@ -125,6 +125,8 @@
 #define la_few_fetch LA_NAME(few_fetch)
 #define la_few_keys LA_NAME(few_keys)
 #define la_few_outputs LA_NAME(few_outputs)
+#define la_few_pair LA_NAME(few_pair)
+#define la_few_query LA_NAME(few_query)
 #define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
 #define la_few_values LA_NAME(few_values)
@@ -136,6 +138,7 @@
 #define la_fma LA_NAME(fma)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
+#define la_four_columns LA_NAME(four_columns)
 #define la_fours LA_NAME(fours)
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
@@ -446,7 +449,7 @@
    la_sums16(a, count)    optional, with LA_SUMS16: see there
    la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
    la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i.
-                          For which:
+                          la_four_columns(p, s, a): of its first four. For which:
    la_fours(p, s)         fours of floats from p, p + s and so on: loads that put fours of rows
                           side by side spare AVX2 a third of the shuffles, AVX-512 half
    la_zip_low, _high(a,b) within fours: a's and b's low (high) two by turns
@@ -1420,24 +1423,26 @@ LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
 }
 #endif
 #if LA_W > 1
+LINATTN__INLINE void la_four_columns(const float *from, size_t stride, la_vec *a)
+{
+    la_vec b[4], c[4];
+    int j;
+    LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] = la_fours(from + (size_t)j * stride, 4 * stride);
+    LINATTN__UNROLL for (j = 0; j < 4; j += 2)
+    {
+        c[j] = la_zip_low(b[j], b[j + 1]);
+        c[j + 1] = la_zip_high(b[j], b[j + 1]);
+    }
+    LINATTN__UNROLL for (j = 0; j < 2; j++)
+    {
+        a[2 * j] = la_join_low(c[j], c[j + 2]);
+        a[2 * j + 1] = la_join_high(c[j], c[j + 2]);
+    }
+}
 static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
-    int i, j;
-    for (i = 0; i < LA_W; i += 4) {
-        la_vec b[4], c[4];
-        LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] =
-            la_fours(from + (size_t)j * stride + i, 4 * stride);
-        LINATTN__UNROLL for (j = 0; j < 4; j += 2)
-        {
-            c[j] = la_zip_low(b[j], b[j + 1]);
-            c[j + 1] = la_zip_high(b[j], b[j + 1]);
-        }
-        LINATTN__UNROLL for (j = 0; j < 2; j++)
-        {
-            a[i + 2 * j] = la_join_low(c[j], c[j + 2]);
-            a[i + 2 * j + 1] = la_join_high(c[j], c[j + 2]);
-        }
-    }
+    int i;
+    for (i = 0; i < LA_W; i += 4) la_four_columns(from + i, stride, a + i);
 }
 #endif
 
@@ -6599,7 +6604,11 @@ static size_t la_gather(const linattn__exact *x, const la_exact_scratch *w, size
         stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
     while (j < stop && c < LINATTN__EXACT_KEYS) {
         const float *const key = linattn__beyond(x->k, j * x->k_token, x->k_element);
-        if (!linattn__masked_row(key, x->d, x->k_element)) w->index[c++] = j;
+        w->index[c] = j;
+        if (x->k_element == LINATTN_F32 && key[0] >= -LINATTN__FLT_MAX)
+            c++;
+        else
+            c += !linattn__masked_row(key, x->d, x->k_element);
         j++;
         if (j >= x->sinks && j < low) j = low;
     }
@@ -6683,14 +6692,34 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     }
 }
 
-static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t row)
+/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
+   scores, and for columns in the outputs: Q is [query][component], P [query][key], O
+   [query][column]. The sums are those of the tiles. */
+#define LA_FEW (LA_W / 2)
+#define LA_FEW_GROUPS 4 /* vectors of keys */
+#define LA_FEW_VECS 4   /* of columns */
+
+static void la_few_query(const linattn__exact *x, size_t i, float *to)
+{
+    const float *const q = la_exact_query(x, i);
+    size_t f;
+    for (f = 0; f < x->d; f += LA_W) {
+        const int part = la_lanes_left(x->d, f);
+        la_store_part(to + f, la_mul(la_elements(q, f, part, x->q_element), la_set1(x->pre)), part);
+    }
+}
+
+static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t row, int few)
 {
     size_t l, f;
     const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
     w->place = i0 / x->group + x->offset;
     w->last = last / x->group - i0 / x->group;
     w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
-    for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
+    if (few)
+        for (l = 0; l < lanes; l++) la_few_query(x, i0 + l, w->q + l * x->d);
+    else
+        for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
     for (l = 0; l < row; l++) {
         const size_t i = i0 + (l < lanes ? l : lanes - 1);
         w->limit[l] = (float)(i / x->group - i0 / x->group);
@@ -6746,13 +6775,6 @@ static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, siz
     for (l = 0; !few && l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
-/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
-   scores, and for columns in the outputs: P is [query][key], O is [query][column]. The sums are
-   those of the tiles. */
-#define LA_FEW (LA_W / 2)
-#define LA_FEW_GROUPS 4 /* vectors of keys */
-#define LA_FEW_VECS 4   /* of columns */
-
 /* Components [f, f + part) of LA_W of the keys listed, from j on, as `part` vectors; the last key
    stands for those beyond it. */
 static LINATTN__NOINLINE void la_few_rows(const linattn__exact *x, const la_exact_scratch *w,
@@ -6779,6 +6801,34 @@ LINATTN__INLINE void la_few_fetch(const linattn__exact *x, size_t key, size_t f)
     for (r = 0; r < LA_W; r++, row += step) LINATTN__FETCH(row);
 }
 
+#if LA_W > 1
+/* The scores of the only query, for 2 LA_W keys that lie one after another, all of four components
+   or a multiple: what is transposed stays in registers. */
+static LINATTN__NOINLINE void la_few_pair(const linattn__exact *x, const float *q, const float *k,
+                                          float *score, size_t ahead)
+{
+    const size_t stride = x->k_token;
+    la_vec acc[2];
+    size_t f, g, c;
+    acc[0] = acc[1] = la_zero();
+    for (f = 0; f < x->d; f += 4) {
+        if (ahead) {
+            const float *next = k + (ahead + f % 16 / 4 * (LA_W / 2)) * stride + f / 16 * 16;
+            LINATTN__UNROLL for (c = 0; c < LA_W / 2; c++) LINATTN__FETCH(next + c * stride);
+        }
+        LINATTN__UNROLL for (g = 0; g < 2; g++)
+        {
+            la_vec a[4];
+            la_four_columns(k + g * LA_W * stride + f, stride, a);
+            LINATTN__UNROLL for (c = 0; c < 4; c++) acc[g] =
+                la_fma(a[c], la_set1(q[f + c]), acc[g]);
+        }
+    }
+    LINATTN__UNROLL for (g = 0; g < 2; g++)
+        la_store(score + g * LA_W, la_mul(acc[g], la_set1(x->post)));
+}
+#endif
+
 /* As la_scores. What is `ahead` keys later is fetched meanwhile, and likewise below, if not 0. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
                                             size_t count, size_t ahead)
@@ -6789,13 +6839,23 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_ex
     for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
         const float *rows[LA_FEW_GROUPS]; /* in place, or NULL */
         la_vec k[LA_FEW_GROUPS * LA_W];
+        size_t in_place = 0;
         for (g = 0; g < LA_FEW_GROUPS; g++) {
             const size_t at = j + g * LA_W;
             rows[g] = NULL;
             if (x->k_element == LINATTN_F32 && at + LA_W <= count &&
-                index[at + LA_W - 1] - index[at] == LA_W - 1)
+                index[at + LA_W - 1] - index[at] == LA_W - 1) {
                 rows[g] = x->k + index[at] * x->k_token;
+                in_place++;
+            }
         }
+#if LA_W > 1
+        if (w->lanes == 1 && x->d % 4 == 0 && in_place == LA_FEW_GROUPS) {
+            for (g = 0; g < LA_FEW_GROUPS; g += 2)
+                la_few_pair(x, w->q, rows[g], w->p + j + g * LA_W, ahead);
+            continue;
+        }
+#endif
         for (f = 0; f < x->d; f += LA_W) {
             const size_t part = (size_t)la_lanes_left(x->d, f);
             for (g = 0; g < LA_FEW_GROUPS; g++) {
@@ -6807,13 +6867,13 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_ex
                     la_few_rows(x, w, j + g * LA_W, count, f, k + g * LA_W);
             }
             for (l = 0; l < w->lanes; l++) {
-                const float *q = w->q + f * LA_W + l;
+                const float *q = w->q + l * x->d + f;
                 float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
                 la_vec acc[LA_FEW_GROUPS];
                 LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
                     f > 0 ? la_load(score + g * LA_W) : la_zero();
-                for (c = 0; c < part; c++, q += LA_W) {
-                    const la_vec y = la_set1(*q);
+                for (c = 0; c < part; c++) {
+                    const la_vec y = la_set1(q[c]);
                     LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
                         la_fma(k[g * LA_W + c], y, acc[g]);
                 }
@@ -6956,7 +7016,7 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
     const la_exact_scratch *const final = w + tiles - 1;
     size_t i, j = 0, low, end, count, ahead;
     linattn__outer a;
-    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, row);
+    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, row, few);
     low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
     end = final->first + final->last > x->shown ? final->first + final->last : x->shown;
     if (end > x->n_k) end = x->n_k;
@@ -7572,6 +7632,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_fetch
 #undef la_few_keys
 #undef la_few_outputs
+#undef la_few_pair
+#undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
 #undef la_few_values
@@ -7587,6 +7649,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fold
 #undef la_fold_vector
 #undef la_fold_vectors
+#undef la_four_columns
 #undef la_fours
 #undef la_gather
 #undef la_group_columns
