@@ -109,6 +109,7 @@
 #define la_exact_begin LA_NAME(exact_begin)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
+#define la_exact_fetch LA_NAME(exact_fetch)
 #define la_exact_keys LA_NAME(exact_keys)
 #define la_exact_lanes LA_NAME(exact_lanes)
 #define la_exact_outputs LA_NAME(exact_outputs)
@@ -6415,6 +6416,8 @@ typedef struct la_exact_scratch {
     float *q, *p, *o, *v, *k, *order, *late;
     size_t *index;
     size_t i0, lanes;   /* its queries */
+    size_t tile, tiles; /* of those that share keys, and how many they are */
+    size_t ahead;       /* so many keys later is fetched meanwhile, if not 0 */
     size_t place;       /* of the first */
     size_t first, last; /* all lanes see keys below `first`; limit of the last lane */
     float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
@@ -6432,11 +6435,30 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
     return la_load_part(tail, part);
 }
 
-/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
+/* Fetches rows [r, end) of keys and values. */
+LINATTN__INLINE void la_exact_fetch(const linattn__exact *x, size_t r, size_t end)
+{
+    const size_t k_line = x->k_element == LINATTN_F32 ? 16 : 32;
+    const size_t v_line = x->v_element == LINATTN_F32 ? 16 : 32;
+    size_t f;
+    for (; r < end; r++) {
+        for (f = 0; f < x->d; f += k_line)
+            LINATTN__FETCH(linattn__beyond(x->k, r * x->k_token + f, x->k_element));
+        for (f = 0; f < x->dv; f += v_line)
+            LINATTN__FETCH(linattn__beyond(x->v, r * x->v_token + f, x->v_element));
+    }
+}
+
+/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. Fetches
+   the tile's share of those of the next block: few reads can be under way at a time, so they are
+   spread over the arithmetic. */
 static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
+    const size_t next = w->index[j] + w->ahead, rows = LA_UPDATE_ROWS;
     size_t r;
+    if (w->ahead)
+        la_exact_fetch(x, next + w->tile * rows / w->tiles, next + (w->tile + 1) * rows / w->tiles);
     for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
         k[r] = x->k + w->index[j] * x->k_token;
         if (x->k_element != LINATTN_F32) k[r] = w->k + j * x->d;
@@ -6829,9 +6851,9 @@ static LINATTN__NOINLINE void la_few_pair(const linattn__exact *x, const float *
 }
 #endif
 
-/* As la_scores. What is `ahead` keys later is fetched meanwhile, and likewise below, if not 0. */
+/* As la_scores. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
-                                            size_t count, size_t ahead)
+                                            size_t count)
 {
     const la_vec post = la_set1(x->post);
     const size_t *const index = w->index;
@@ -6852,15 +6874,15 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_ex
 #if LA_W > 1
         if (w->lanes == 1 && x->d % 4 == 0 && in_place == LA_FEW_GROUPS) {
             for (g = 0; g < LA_FEW_GROUPS; g += 2)
-                la_few_pair(x, w->q, rows[g], w->p + j + g * LA_W, ahead);
+                la_few_pair(x, w->q, rows[g], w->p + j + g * LA_W, w->ahead);
             continue;
         }
 #endif
         for (f = 0; f < x->d; f += LA_W) {
             const size_t part = (size_t)la_lanes_left(x->d, f);
             for (g = 0; g < LA_FEW_GROUPS; g++) {
-                if (ahead && j + (g + 1) * LA_W <= count)
-                    la_few_fetch(x, index[j + g * LA_W] + ahead, f);
+                if (w->ahead && j + (g + 1) * LA_W <= count)
+                    la_few_fetch(x, index[j + g * LA_W] + w->ahead, f);
                 if (part == LA_W && rows[g])
                     la_transpose(rows[g] + f, x->k_token, k + g * LA_W);
                 else
@@ -6979,16 +7001,16 @@ static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_e
 }
 
 /* As la_exact_keys. */
-static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count, size_t ahead)
+static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count)
 {
     size_t l;
     int masked;
-    la_few_scores(x, w, count, ahead);
+    la_few_scores(x, w, count);
     if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
     masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
     for (l = 0; l < w->lanes; l++) {
         la_few_weigh(x, w, count, l, masked);
-        la_few_outputs(x, w, count, l, l == 0 ? ahead : 0);
+        la_few_outputs(x, w, count, l, l == 0 ? w->ahead : 0);
     }
 }
 
@@ -7038,8 +7060,11 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
             while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
                 a.count--;
             if (a.count == 0) continue;
+            w[i].tile = i;
+            w[i].tiles = tiles;
+            w[i].ahead = ahead;
             if (few)
-                la_few_keys(x, w + i, a.count, ahead);
+                la_few_keys(x, w + i, a.count);
             else
                 la_exact_keys(x, w + i, a.count, &a, vectors);
         }
@@ -7616,6 +7641,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exact_begin
 #undef la_exact_block
 #undef la_exact_end
+#undef la_exact_fetch
 #undef la_exact_keys
 #undef la_exact_lanes
 #undef la_exact_outputs
