@@ -39,11 +39,12 @@
    - A bad argument is refused with a status before anything is written.
 
    LIMITS
-   - float32; queries, keys, values and gates may be f16 or bf16, too. Little or big endian, but a
-     state moves only between machines of one byte order.
+   - float32; queries, keys, values and gates may be f16 or bf16, too, and a state may keep S in
+     them (config.state_type). Little or big endian, but a state moves only between machines of one
+     byte order.
    - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.25.
      With operands of 16 bits (but for exact attention and nystrom) 17 more, 5 more in a build of
-     scalar code alone.
+     scalar code alone; under a rule with a state of 16 bits 33 more, but for scalar code.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
      elu1 against double, random tokens; one and the same token again and again:
        10^4 tokens  1e-6; 1e-4      10^6 tokens  3e-5; 1.5e-2      10^7 tokens  1e-2; 1e-1
@@ -97,8 +98,9 @@
    LINATTN_NO_NYSTROM
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
-   LINATTN_NO_HALF          Leave out operands of 16 bits, but for those of exact attention; the
-                            others then return ELEMENT. About 2 KiB for each instruction set.
+   LINATTN_NO_HALF          Leave out states of 16-bit numbers (config.state_type), and operands of
+                            16 bits, but for those of exact attention; the others then return
+                            ELEMENT. About 6 KiB for each instruction set.
    LINATTN_NO_COMPENSATED   Leave out LINATTN_PRECISION_COMPENSATED, as LINATTN_NO_PREFILL does, and
                             scalar code alone without windows and features.
    LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
@@ -196,6 +198,14 @@ typedef enum linattn_status {
 LINATTN_API const char *linattn_status_string(linattn_status status);
 
 /* ---- Config --------------------------------------------------------------------------------- */
+
+/* What numbers are: those of a view, and those that a state keeps S in. */
+typedef enum linattn_element {
+    LINATTN_F32 = 0,
+    LINATTN_F16,  /* binary16 of IEEE 754: _Float16, half */
+    LINATTN_BF16, /* bfloat16: the upper half of a float */
+    LINATTN_ELEMENT_COUNT
+} linattn_element;
 
 /* Feature maps, on x' = x * sqrt(scale). m is the number of features, dim_key if nothing else is
    said. favor, taylor and expdef approximate exp(scale q.k). */
@@ -295,11 +305,14 @@ typedef struct linattn_config {
     linattn_precision precision; /* 0 means plain */
     size_t sinks;                /* exact attention: the first `sinks` keys stay visible beside a
                                 window (Xiao et al. 2024); without a window all are, anyway */
-    float soft_cap;            /* exact attention: scores s q.k become cap tanh(s q.k / cap), as in
+    float soft_cap;             /* exact attention: scores s q.k become cap tanh(s q.k / cap), as in
                                 Gemma 2; finite, > 0; 0: they stay as they are */
-    const float *alibi_slopes; /* exact attention: one finite slope for each query head, [heads];
+    const float *alibi_slopes;  /* exact attention: one finite slope for each query head, [heads];
                                   slope * |i - j| is subtracted from the score of query i and key j,
                                   after the soft cap (Press et al. 2022, ALiBi). NULL: none */
+    linattn_element state_type; /* what a state keeps S in, 0: floats. 16-bit numbers halve it: see
+                                   there. Not with windows, precision, favor, taylor, expdef;
+                                   linattn_bidirectional, which has no state, refuses them */
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
@@ -320,20 +333,6 @@ LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* ---- Operands ------------------------------------------------------------------------------- */
 
-/* What a view's elements are. 16-bit ones are made floats some tokens at a time, and all arithmetic
-   is in float: the result has the bits of a call with the same numbers as floats, and long
-   sequences take as long (update of (128,128) heads a tenth longer on AVX-512), a single token 5 to
-   10 % longer. q, k, v and the gates of a call may each be of another type.
-   There is room for (heads / kv_heads + 1) dim_key + dim_value floats of a token, under a rule and
-   the lengths of its 16-bit gates: 4096, in a build of scalar code alone 1024. Longer ones are
-   refused (ELEMENT). Exact attention and nystrom take rows of any length. */
-typedef enum linattn_element {
-    LINATTN_F32 = 0,
-    LINATTN_F16,  /* binary16 of IEEE 754: _Float16, half */
-    LINATTN_BF16, /* bfloat16: the upper half of a float */
-    LINATTN_ELEMENT_COUNT
-} linattn_element;
-
 /* A strided view of [tokens][heads][dim] floats: element (t, h, i) is
    data[t * stride_token + h * stride_head + i]. Strides are in elements. A zero stride means dense:
    stride_head = dim, stride_token = heads * stride_head. Any order of tokens and heads works,
@@ -345,6 +344,13 @@ typedef enum linattn_element {
    element: LINATTN_F16 and LINATTN_BF16 say that `data` points to 16-bit numbers, whatever its
    type; linattn_rows_as makes such views without a cast. Where an input of 16 bits and the output
    share a buffer, two views are told apart if they repeat with one stride in bytes.
+   16-bit numbers are made floats some tokens at a time, and all arithmetic is in float: the result
+   has the bits of a call with the same numbers as floats, and long sequences take as long (update
+   of (128,128) heads a tenth longer on AVX-512), a single token 5 to 10 % longer. q, k, v and the
+   gates of a call may each be of another type. There is room for (heads / kv_heads + 1) dim_key +
+   dim_value floats of a token, under a rule and the lengths of its 16-bit gates: 4096, in a build
+   of scalar code alone 1024. Longer ones are refused (ELEMENT). Exact attention and nystrom take
+   rows of any length.
    data may be NULL where there are no tokens. */
 typedef struct linattn_view {
     const float *data;
@@ -389,6 +395,25 @@ typedef struct linattn_context {
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 
+/* S in 16 bits, config.state_type: half the memory. It is computed in float and rounded to nearest
+   even after every token, by a prefill where a decode step does, so that bits, cuts, threads and
+   instruction sets hold; the output, and the next token, read what it is rounded to. z, exponents
+   and decays stay floats. Merges and imports round, too. Where many states come from memory, decode
+   steps take half to nine tenths of the time of floats (AVX2: bf16 as long, small states longer),
+   in the caches 1.2 to 3 times as long; prefills take 2 to 3, of the sum 2.5 to 5 times.
+   A sum keeps 11 bits in f16, 8 in bf16, and takes no term that is less than half of its last:
+   plain sums of more than some 1000 (f16) or 100 (bf16) terms alike come to a standstill; those
+   that decay, or that a delta rule corrects, forget before. README.md has errors.
+   f16: sums are to stay below 65520 in size, from there on they are infinite; below 2^-14 they have
+   fewer bits, and below 2^-25 none. With the maps that have exponents (exp under the rules SUM and
+   GATED, softmax) these bounds are 2^22, 2^-8 and 2^-19 times what the row is kept relative to: the
+   largest e^x of its feature so far, or less by up to 2^8. As sums stand still before, values below
+   4 never take them there. Under MLSTM they are 65520, 2^-14 and 2^-25 times what a head is kept
+   relative to: its largest e^i so far, decayed, within a factor of 2^9. Where it grows, sums are
+   multiplied by a power of two, and rounded if that takes them below the second bound.
+   bf16: sums are to stay below 5e33, from there on they are infinite; below 2^-100 they have fewer
+   bits, and below 2^-108 none. NaN stays NaN. */
+
 /* The same as a constant expression, for the maps that act on each coordinate and no window, so
    that a state can be a static array:
        static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
@@ -402,6 +427,16 @@ typedef struct linattn_context {
     (LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value) +                                           \
      (size_t)4 * (kv_heads) *                                                                      \
          (16 + 2 * (((size_t)(dim_key) + 15) / 16 * 16) + ((size_t)(dim_value) + 15) / 16 * 16))
+
+/* The two for a state_type of 16 bits. */
+#define LINATTN_HALF_STATE_BYTES(kv_heads, dim_key, dim_value)                                     \
+    (128 + (size_t)4 * (kv_heads) *                                                                \
+               (2 * (((size_t)(dim_key) + 15) / 16 * 16) +                                         \
+                ((dim_key) * (((size_t)(dim_value) + 15) / 16 * 8) + 15) / 16 * 16))
+#define LINATTN_HALF_RULE_STATE_BYTES(kv_heads, dim_key, dim_value)                                \
+    (LINATTN_RULE_STATE_BYTES(kv_heads, dim_key, dim_value) -                                      \
+     LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value) +                                           \
+     LINATTN_HALF_STATE_BYTES(kv_heads, dim_key, dim_value))
 
 /* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
@@ -579,7 +614,7 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
      no query of a block sees is not even read.
    - config.soft_cap, then config.alibi_slopes, change the scores. With a window or with slopes
      n_q > n_k is UNSUPPORTED; with slopes more than 2^24 keys are refused (SIZE).
-   - q, k and v may each be f16 or bf16, in rows of any length: see linattn_element.
+   - q, k and v may each be f16 or bf16, in rows of any length: see linattn_view.
    A layer of Gemma 2 that decodes with a cache of f16 [n][4][256]:
        linattn_config config = {0};
        config.heads = 8;
@@ -939,15 +974,15 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #else
 #define LINATTN__HAS_COMPENSATED 1
 #endif
-#if defined(LINATTN_NO_EXACT)
-#define LINATTN__HAS_EXACT 0
-#else
-#define LINATTN__HAS_EXACT 1
-#endif
 #ifdef LINATTN_NO_HALF
 #define LINATTN__HAS_HALF 0
 #else
 #define LINATTN__HAS_HALF 1
+#endif
+#if defined(LINATTN_NO_EXACT)
+#define LINATTN__HAS_EXACT 0
+#else
+#define LINATTN__HAS_EXACT 1
 #endif
 #if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
 #define LINATTN__HAS_NYSTROM 0
@@ -1184,6 +1219,30 @@ LINATTN__INLINE float linattn__from_half(uint32_t half)
     if (bits >= 0x0400u << 13) return linattn__from_bits(sign | (bits + (112u << 23)));
     return linattn__from_bits(
         sign | linattn__to_bits(linattn__from_bits(bits | (113u << 23)) - 6.10351562e-05f));
+}
+#endif
+
+#if LINATTN__HAS_HALF
+/* The bits of a float rounded to nearest even, as those of binary16. */
+LINATTN__INLINE uint32_t linattn__to_f16(uint32_t bits)
+{
+    const uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return sign | 0x7e00u;
+    if (size >= 0x477ff000u) return sign | 0x7c00u; /* 65520 */
+    if (size >= 0x38800000u) return sign | (size - (112u << 23) + 0xfffu + (size >> 13 & 1u)) >> 13;
+    /* denormal: a multiple of 2^-24, as those of floats from 1/2 on are */
+    return sign | (linattn__to_bits(linattn__from_bits(size) + 0.5f) - 0x3f000000u);
+}
+
+/* The same as those of a bfloat16, still in 32 bits: see la_round. */
+LINATTN__INLINE uint32_t linattn__round_bf16(uint32_t bits)
+{
+    const uint32_t size = bits & 0x7fffffffu;
+    const float coarse = 7.75481824e-26f; /* 1.5 * 2^-84 */
+    if (size >= 0x7f800000u) return 0x7fc00000u;
+    if (size >= 0x77800000u) return 0x7f800000u;
+    if (size >= 0x0d800000u) return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+    return linattn__to_bits(linattn__from_bits(bits) + coarse - coarse);
 }
 #endif
 
@@ -2248,6 +2307,9 @@ typedef enum linattn__refusal {
     LINATTN__REFUSED_EXACT_SINKS,
     LINATTN__REFUSED_EXACT_SOFT_CAP,
     LINATTN__REFUSED_EXACT_SLOPES,
+    LINATTN__REFUSED_STATE_TYPE,
+    LINATTN__REFUSED_BUILD_STATE_TYPE,
+    LINATTN__REFUSED_STATE_TYPE_MAP,
     LINATTN__REFUSALS
 } linattn__refusal;
 
@@ -2259,6 +2321,9 @@ typedef struct linattn__shape {
     int rule, map, norm, source;
 #if LINATTN__HAS_COMPENSATED
     int precision;
+#endif
+#if LINATTN__HAS_HALF
+    int element; /* of S */
 #endif
     size_t features, degree; /* 0 where the map has none */
     float scale, epsilon;    /* scale 0: the verb's default */
@@ -2309,6 +2374,11 @@ LINATTN__INLINE size_t linattn__floats_of(size_t m, size_t dv)
 }
 LINATTN__INLINE size_t linattn__sums_floats(const linattn__shape *s)
 {
+#if LINATTN__HAS_HALF
+    if (s->element) /* two of S in each, up to the next line */
+        return linattn__plus(2 * linattn__round16(s->m),
+                             linattn__round16(linattn__times(s->m, linattn__round16(s->dv) / 2)));
+#endif
     if (linattn__is_small(s)) return linattn__floats_of(s->m, s->dv);
     return linattn__plus(2 * linattn__round16(s->m), linattn__times(s->m, linattn__round16(s->dv)));
 }
@@ -2408,6 +2478,22 @@ static LINATTN__NOINLINE linattn_status linattn__check_precision(linattn__shape 
 }
 #endif
 
+#if LINATTN__HAS_HALF
+/* What S in 16 bits goes with. */
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_element(linattn__shape *s)
+{
+    int plain = !s->window && !(s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF);
+#if LINATTN__HAS_COMPENSATED
+    plain = plain && !s->precision;
+#endif
+    if ((unsigned)s->element >= LINATTN_ELEMENT_COUNT)
+        return linattn__refuse(s, LINATTN__REFUSED_STATE_TYPE, LINATTN_ERROR_CONFIG);
+    if (!plain)
+        return linattn__refuse(s, LINATTN__REFUSED_STATE_TYPE_MAP, LINATTN_ERROR_UNSUPPORTED);
+    return LINATTN_OK;
+}
+#endif
+
 /* What most states do without: windows, rules, precisions, maps that make features of their own. */
 static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, int made)
 {
@@ -2421,6 +2507,9 @@ static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, i
     if (s->rule) status = linattn__check_rule(s);
 #if LINATTN__HAS_COMPENSATED
     if (status == LINATTN_OK && s->precision) status = linattn__check_precision(s);
+#endif
+#if LINATTN__HAS_HALF
+    if (status == LINATTN_OK && s->element) status = linattn__check_element(s);
 #endif
     if (s->map == LINATTN_MAP_UNIT) s->source = LINATTN__UNIT;
 #if LINATTN__HAS_FEATURES
@@ -2449,6 +2538,9 @@ static LINATTN__NOINLINE linattn_status linattn__check_map(linattn__shape *s)
     if (!made) s->features = s->degree = 0;
 #if LINATTN__HAS_COMPENSATED
     rest |= s->precision;
+#endif
+#if LINATTN__HAS_HALF
+    rest |= s->element;
 #endif
     if (rest || s->window || !(usual >> s->map & 1)) {
         const linattn_status status = linattn__check_rest(s, made);
@@ -2562,6 +2654,12 @@ LINATTN__COLD static linattn_status linattn__read_config(const linattn_config *c
     if (c->precision)
         return linattn__refuse(s, LINATTN__REFUSED_BUILD_PRECISION, LINATTN_ERROR_UNSUPPORTED);
 #endif
+#if LINATTN__HAS_HALF
+    s->element = (int)c->state_type;
+#else
+    if (c->state_type)
+        return linattn__refuse(s, LINATTN__REFUSED_BUILD_STATE_TYPE, LINATTN_ERROR_UNSUPPORTED);
+#endif
     return linattn__check_map(s);
 }
 
@@ -2614,6 +2712,7 @@ static int linattn__looks_unset(const linattn_config *c)
     if (c->features > most || c->degree > most || c->window > most || c->landmarks > most) return 1;
     if (c->iterations > most || (map & ~0xff) || (norm & ~0xff)) return 1;
     if (c->key_heads > most || ((int)c->rule & ~0xff) || ((int)c->precision & ~0xff)) return 1;
+    if ((int)c->state_type & ~0xff) return 1;
     if (c->sinks > most || (cap && cap < 0x00800000u)) return 1;
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
@@ -2665,6 +2764,9 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("sinks goes with exact attention alone"),
         LINATTN__WHY("soft_cap goes with exact attention alone"),
         LINATTN__WHY("alibi_slopes goes with exact attention alone"),
+        LINATTN__WHY("state_type is none of linattn_element"),
+        LINATTN__WHY("state_type is what this build leaves out"),
+        LINATTN__WHY("state_type of 16 bits goes with no window, precision or map of features"),
     };
 #undef LINATTN__KEY_MIN
 #undef LINATTN__LEVEL
@@ -2864,8 +2966,8 @@ typedef struct linattn__header {
     linattn__word magic, version;
     linattn__word bytes_low, bytes_high; /* of the whole state */
     linattn__word tokens_low, tokens_high;
-    linattn__word heads, kv_heads, d, dv, map, norm;
-    linattn__word scale, epsilon; /* bits */
+    linattn__word heads, kv_heads, d, dv, map, norm; /* map: and 256 times what S is kept in */
+    linattn__word scale, epsilon;                    /* bits */
     linattn__word features, degree, window;
     linattn__word rule, key_heads; /* key_heads: 0 for kv_heads */
 #if LINATTN__HAS_COMPENSATED
@@ -2886,6 +2988,9 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->d = (uint32_t)s->d;
     h->dv = (uint32_t)s->dv;
     h->map = (uint32_t)s->map;
+#if LINATTN__HAS_HALF
+    h->map |= (uint32_t)s->element << 8;
+#endif
     h->norm = (uint32_t)s->norm;
     h->scale = linattn__to_bits(linattn__scale(s));
     h->epsilon = linattn__to_bits(s->epsilon) & 0x7fffffffu; /* -0 is 0 */
@@ -2947,6 +3052,10 @@ static LINATTN__NOINLINE linattn_status linattn__read_state(const void *state, l
     s->d = h->d;
     s->dv = h->dv;
     s->map = (int)h->map;
+#if LINATTN__HAS_HALF
+    s->map = (int)(h->map & 0xffu);
+    s->element = (int)(h->map >> 8);
+#endif
     s->norm = (int)h->norm;
     s->scale = linattn__from_bits(h->scale);
     s->epsilon = linattn__from_bits(h->epsilon);
@@ -3233,10 +3342,96 @@ typedef struct linattn__span {
 #if LINATTN__HAS_COMPENSATED
     size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
 #endif
+#if LINATTN__HAS_HALF
+    int element;  /* of S */
+    size_t ahead; /* 0, or so many bytes behind S in 16 bits lies what comes next */
+#endif
 #if LINATTN__BOTH
     int avx512; /* this call is AVX-512's: cold functions call its hot ones */
 #endif
 } linattn__span;
+
+/* What S is kept in, a constant where there are floats alone. */
+#if LINATTN__HAS_HALF
+#define LINATTN__ELEMENT(of) ((of)->element)
+#else
+#define LINATTN__ELEMENT(of) LINATTN_F32
+#endif
+
+#if LINATTN__HAS_HALF
+/* Element i of S in 16 bits. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__read_half(const float *s, size_t i,
+                                                               int element, float *x)
+{
+    uint16_t half;
+    linattn__copy(&half, (const char *)s + i * sizeof half, sizeof half);
+    *x = element == LINATTN_F16 ? linattn__from_half(half)
+                                : linattn__from_bits((uint32_t)half << 16);
+}
+
+LINATTN__COLD static LINATTN__NOINLINE void linattn__write_half(float *s, size_t i, int element,
+                                                                const float *x)
+{
+    const uint32_t bits = linattn__to_bits(*x);
+    const uint16_t half = (uint16_t)(element == LINATTN_F16 ? linattn__to_f16(bits)
+                                                            : linattn__round_bf16(bits) >> 16);
+    linattn__copy((char *)s + i * sizeof half, &half, sizeof half);
+}
+
+/* Row f of this job's columns. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__rescale_halves(const linattn__span *s,
+                                                                    size_t f, const float *factor)
+{
+    size_t c;
+    for (c = s->column_begin; c < s->column_end; c++) {
+        const size_t i = (c / 16 * s->m + f) * 16 + c % 16;
+        float x;
+        linattn__read_half(s->s, i, s->element, &x);
+        x = linattn__rescale(x, factor);
+        linattn__write_half(s->s, i, s->element, &x);
+    }
+}
+
+/* Columns beyond dv are zero. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__clear_halves(const linattn__span *s)
+{
+    const float none = 0.0f;
+    size_t c, f;
+    for (f = 0; f < s->m; f++)
+        for (c = s->dv; c % 16 != 0; c++)
+            linattn__write_half(s->s, (c / 16 * s->m + f) * 16 + c % 16, LINATTN_F16, &none);
+}
+#endif
+
+/* Element i of S, of whatever type. */
+#if LINATTN__HAS_HALF
+LINATTN__COLD static LINATTN__NOINLINE void linattn__get_sum(const float *s, size_t i, int element,
+                                                             float *x)
+{
+    if (element)
+        linattn__read_half(s, i, element, x);
+    else
+        *x = s[i];
+}
+
+LINATTN__COLD static LINATTN__NOINLINE void linattn__set_sum(float *s, size_t i, int element,
+                                                             const float *x)
+{
+    if (element)
+        linattn__write_half(s, i, element, x);
+    else
+        s[i] = *x;
+}
+#else
+#define linattn__get_sum(s, i, element, x) ((void)(*(x) = (s)[i]))
+#define linattn__set_sum(s, i, element, x) ((void)((s)[i] = *(x)))
+#endif
+
+/* Sums of the maps with exponents are small: in f16 they are kept times 2^14, so that both they and
+   what a key adds to them are far from the ends of its range. */
+#define LINATTN__RAISED 16384.0f
+#define LINATTN__LOWERED 6.103515625e-5f
+#define LINATTN__RAISES(element, map) ((element) == LINATTN_F16 && LINATTN__IS_EXP(map))
 
 /* c[r][j] += sum_t a[t][r] b[t][j]: see the kernels' outer_tile. */
 typedef struct linattn__outer {
@@ -3548,6 +3743,8 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
 #endif
 #if LINATTN__HAS_HALF
     span->elements = 0;
+    span->element = s->element;
+    span->ahead = 0;
 #endif
 #if LINATTN__BOTH
     span->avx512 = linattn__isa() == LINATTN__ISA_AVX512;
@@ -3740,16 +3937,49 @@ static void linattn__step_job(void *arg, size_t index)
 }
 #endif
 
-/* Does this call go token by token, a decode step say? Then the kernel `step` takes all heads. */
+#if LINATTN__HAS_PREFILL && LINATTN__HAS_HALF
+/* Sums in 16 bits of one head, which are rounded at every token. */
+static void linattn__half_kernel(const linattn__span *s)
+{
+    size_t t;
+    for (t = 0; t < s->n; t++) {
+        linattn__span own = *s;
+        linattn__cut(&own, t, 1);
+        LINATTN__KERNEL(step)(&own);
+    }
+}
+
+/* Threads share out heads and columns, of queries alone heads and tokens. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *w,
+                                                                 const linattn_context *context)
+{
+    linattn__use_kernel(w, linattn__half_kernel);
+    if (!context || !context->parallel_for || context->threads <= 1)
+        linattn__causal_heads(w, 0, w->span.heads);
+    else if (w->span.k)
+        linattn__causal_threads(w, context);
+    else
+        linattn__do_parts(w, linattn__query_job, w->span.n, context);
+}
+#endif
+
+/* Does this call go token by token? A decode step does, and sums in 16 bits, which are rounded at
+   every token. Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
 {
-    return !LINATTN__HAS_PREFILL || (w->span.n == 1 && linattn__is_direct(w->params.source) &&
-                                     !(context && context->parallel_for && context->threads > 1));
+    return !LINATTN__HAS_PREFILL || LINATTN__ELEMENT(&w->span) ||
+           (w->span.n == 1 && linattn__is_direct(w->params.source) &&
+            !(context && context->parallel_for && context->threads > 1));
 }
 
 static void linattn__do_step(linattn__work *w, const linattn_context *context)
 {
-#if LINATTN__HAS_PREFILL
+#if LINATTN__HAS_PREFILL && LINATTN__HAS_HALF
+    if (w->span.element && (w->span.n > 1 || context)) {
+        linattn__half_tokens(w, context);
+        return;
+    }
+#elif LINATTN__HAS_PREFILL
     (void)context;
 #else
     w->jobs = linattn__threads(context, w->span.heads);
@@ -4197,6 +4427,9 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
 #if LINATTN__HAS_COMPENSATED
     s.precision = 0;
 #endif
+#if LINATTN__HAS_HALF
+    s.element = LINATTN_F32;
+#endif
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
@@ -4239,6 +4472,9 @@ LINATTN__OPENING linattn_status linattn__open_any(void *state, linattn__work *w,
     if (verb & LINATTN__KEYS) linattn__use_keys(w, &x);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+#if LINATTN__HAS_HALF
+    if (w->span.stream) w->span.ahead = s.head_floats * sizeof(float);
+#endif
     return LINATTN_OK;
 }
 
@@ -4317,6 +4553,16 @@ static void linattn__fetch_state(const void *state, size_t bytes)
     for (i = 0; i < bytes && i < 16384; i += 64) LINATTN__FETCH(at + i);
 }
 
+#if LINATTN__HAS_HALF
+/* S in 16 bits its tiles fetch themselves, row by row. Returns the bytes before it. */
+static size_t linattn__fetches_ahead(const linattn__crowd *c, linattn__span *span, size_t index)
+{
+    const linattn__span *const first = &c->work.span;
+    span->ahead = (uintptr_t)c->states[index + 1] - (uintptr_t)c->states[index];
+    return (size_t)(first->s - (float *)c->states[0]) * sizeof(float);
+}
+#endif
+
 /* Makes one of the states, and its operands, those of `w`. */
 static void linattn__crowd_one(const linattn__crowd *c, linattn__work *w, size_t index)
 {
@@ -4350,7 +4596,13 @@ static void linattn__crowd_job(void *arg, size_t index)
     w.span.params = &w.params;
     linattn__share(c->count, 1, index, c->jobs, &i, &end);
     for (; i < end; i++) {
-        if (c->from_memory && i + 1 < end) linattn__fetch_state(c->states[i + 1], c->bytes);
+        if (c->from_memory && i + 1 < end) {
+            size_t bytes = c->bytes;
+#if LINATTN__HAS_HALF
+            if (w.span.element) bytes = linattn__fetches_ahead(c, &w.span, i);
+#endif
+            linattn__fetch_state(c->states[i + 1], bytes);
+        }
         linattn__crowd_one(c, &w, i);
         c->run(c, &w, i);
         if (c->verb & LINATTN__KEYS) linattn__set_tokens(c->states[i], w.span.seen + c->n);
@@ -4656,6 +4908,49 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_past(const linattn__s
 }
 #endif
 
+#if LINATTN__HAS_HALF
+/* Sums in 16 bits. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_halves(const linattn__span *dst,
+                                                                  const linattn__span *src)
+{
+    const int exponents = LINATTN__IS_EXP(dst->params->map);
+    size_t f, c;
+    for (f = 0; f < dst->m; f++) {
+        float left[2] = {1.0f, 1.0f}, right[2] = {1.0f, 1.0f}, x, y;
+        if (exponents) {
+            const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
+            if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
+            linattn__two_factors(dst->e[f] - e, left);
+            linattn__two_factors(src->e[f] - e, right);
+        }
+        for (c = 0; c < dst->dv; c++) {
+            const size_t i = (c / 16 * dst->m + f) * 16 + c % 16;
+            linattn__read_half(dst->s, i, dst->element, &x);
+            linattn__read_half(src->s, i, dst->element, &y);
+            x = linattn__rescale(x, left) + linattn__rescale(y, right);
+            linattn__write_half(dst->s, i, dst->element, &x);
+        }
+    }
+}
+#endif
+
+/* One head: dst += src. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_sums(linattn__span *dst,
+                                                                const linattn__span *src)
+{
+#if LINATTN__HAS_HALF
+    const size_t dv = dst->dv;
+    if (dst->element) {
+        linattn__merge_halves(dst, src);
+        dst->dv = 0; /* z and exponents are left */
+    }
+    LINATTN__KERNEL(merge)(dst, src);
+    dst->dv = dv;
+#else
+    LINATTN__KERNEL(merge)(dst, src);
+#endif
+}
+
 LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
@@ -4683,7 +4978,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
 #if LINATTN__HAS_RECURRENT
         if (!s.rule || !linattn__merge_rule(&w.span, &other, s.rule))
 #endif
-            LINATTN__KERNEL(merge)(&w.span, &other);
+            linattn__merge_sums(&w.span, &other);
 #if LINATTN__HAS_COMPENSATED
         if (w.span.past && !s.rule) linattn__merge_past(&w.span, &other);
 #endif
@@ -4736,7 +5031,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     void *state;
     linattn_status status = linattn__check_config(config, &s);
     if (status != LINATTN_OK) return status;
-    if (s.rule) return LINATTN_ERROR_UNSUPPORTED;
+    if (s.rule || LINATTN__ELEMENT(&s)) return LINATTN_ERROR_UNSUPPORTED;
     status =
         linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, *q, n_q, *k, *v, n_k, *out,
                           workspace, workspace_bytes, linattn__bidirectional_bytes(&s), &x);
@@ -5225,6 +5520,9 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     linattn__use_keys(w, &x);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+#if LINATTN__HAS_HALF
+    if (w->span.stream) w->span.ahead = s.head_floats * sizeof(float);
+#endif
     return LINATTN_OK;
 }
 
@@ -5483,8 +5781,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *
                                                            size_t f0, size_t f1)
 {
     /* 2^-64, 2^-40: sums of few tokens, beside a past, are not to be flushed */
-    const float least = past ? 9.094947018e-13f : 5.421010862e-20f;
+    float least = past ? 9.094947018e-13f : 5.421010862e-20f;
     size_t f, c, i;
+    if (LINATTN__ELEMENT(s) == LINATTN_F16) least = 3.7252903e-9f; /* what f16 still holds well */
     for (f = f0; f < f1; f++) {
         float z = s->z[f], up, factor;
         if (!(z < least) || !(s->e[f] > LINATTN__LOWEST)) continue;
@@ -5497,6 +5796,13 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *
         factor = z > 0.0f ? linattn__pow2((int)up) : 0.0f;
         s->z[f] = s->z[f] * factor;
         s->e[f] = z > 0.0f ? s->e[f] - up : -LINATTN__INF;
+#if LINATTN__HAS_HALF
+        if (s->element) {
+            const float factors[2] = {factor, 1.0f};
+            linattn__rescale_halves(s, f, factors);
+            continue;
+        }
+#endif
         for (c = s->column_begin; c < s->column_end; c += 16)
             for (i = 0; i < 16; i++) {
                 float *const at = s->s + c * s->m + f * 16 + i;
@@ -5547,9 +5853,14 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
         const float n_src = e_src > LINATTN__LOWEST ? e_src - e : LINATTN__LOWEST;
         for (i = 0; i < dst->m; i++)
             linattn__merge_decayed(dst->z + i, src->z + i, kept, n_dst, n_src);
-        for (i = 0; i < dst->m * panels * 16; i++)
-            if (i / (16 * dst->m) * 16 + i % 16 < dst->dv) /* what lies beyond stays zero */
-                linattn__merge_decayed(dst->s + i, src->s + i, kept, n_dst, n_src);
+        for (i = 0; i < dst->m * panels * 16; i++) {
+            float x, y;
+            if (i / (16 * dst->m) * 16 + i % 16 >= dst->dv) continue; /* stays zero */
+            linattn__get_sum(dst->s, i, LINATTN__ELEMENT(dst), &x);
+            linattn__get_sum(src->s, i, LINATTN__ELEMENT(dst), &y);
+            linattn__merge_decayed(&x, &y, kept, n_dst, n_src);
+            linattn__set_sum(dst->s, i, LINATTN__ELEMENT(dst), &x);
+        }
         to[LINATTN__EXPONENT] = e;
         to[LINATTN__DRIFT] = 1.0f;
     }
@@ -5705,8 +6016,11 @@ LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const lin
         if (!LINATTN__IS_EXP(dst->params->map)) dst->e[f] = linattn__flush(dst->e[f] * factor);
         for (c = 0; c < panels; c++)
             for (i = 0; i < 16 && c * 16 + i < dst->dv; i++) { /* what lies beyond stays zero */
-                float *const at = dst->s + (c * dst->m + f) * 16 + i;
-                *at = linattn__flush(*at * factor);
+                const size_t at = (c * dst->m + f) * 16 + i;
+                float x;
+                linattn__get_sum(dst->s, at, LINATTN__ELEMENT(dst), &x);
+                x = linattn__flush(x * factor);
+                linattn__set_sum(dst->s, at, LINATTN__ELEMENT(dst), &x);
             }
     }
     to[LINATTN__KEPT] = linattn__flush(to[LINATTN__KEPT] * all);
@@ -5774,9 +6088,9 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
 }
 
 /* Element (f, c) of S, in its panel; and of the plain ones. */
-LINATTN__INLINE float *linattn__element(const linattn__plain *x, size_t f, size_t c)
+LINATTN__INLINE size_t linattn__panel_index(const linattn__plain *x, size_t f, size_t c)
 {
-    return x->sums + (c / 16 * x->s.m + f) * 16 + c % 16;
+    return (c / 16 * x->s.m + f) * 16 + c % 16;
 }
 
 LINATTN__INLINE size_t linattn__plain_index(const linattn__plain *x, size_t f, size_t c,
@@ -5815,9 +6129,20 @@ LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f,
     if (x->past && x->exponents)
         since = since * linattn__past_shift(x->sums + x->past + f - m16, x->e + f);
 #endif
-    for (c = 0; c < x->s.dv; c++)
-        linattn__export_one(x, f, linattn__element(x, f, c), NULL, since,
+    for (c = 0; c < x->s.dv; c++) {
+        const size_t i = linattn__panel_index(x, f, c);
+        const float *at = x->sums + i;
+#if LINATTN__HAS_HALF
+        float own;
+        if (x->s.element) {
+            linattn__read_half(x->sums, i, x->s.element, &own);
+            if (LINATTN__RAISES(x->s.element, x->p.map)) own = own * LINATTN__LOWERED;
+            at = &own;
+        }
+#endif
+        linattn__export_one(x, f, at, NULL, since,
                             sums + linattn__plain_index(x, f, c, transposed));
+    }
     if (z) linattn__export_one(x, f, x->z + f, has_low ? x->e + f : NULL, since, z + f);
 }
 
@@ -5882,9 +6207,10 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
             x.e[f] = 0.0f;
         }
         for (c = 0; c < x.s.dv; c++) {
-            float *const to = linattn__element(&x, f, c);
-            *to = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
-            if (power != 0.0f) linattn__saturating_ldexp(to, power);
+            float y = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
+            if (power != 0.0f) linattn__saturating_ldexp(&y, power);
+            if (LINATTN__RAISES(LINATTN__ELEMENT(&x.s), x.p.map)) y = y * LINATTN__RAISED;
+            linattn__set_sum(x.sums, linattn__panel_index(&x, f, c), LINATTN__ELEMENT(&x.s), &y);
         }
         x.z[f] = z ? z[f] * x.factor : 0.0f;
         if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
@@ -6864,7 +7190,7 @@ LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *co
     switch (verb) {
     case LINATTN_WORKSPACE_BIDIRECTIONAL:
         if (linattn__read_config(config, &s) != LINATTN_OK || s.state_bytes == 0) return 0;
-        return s.rule ? 0 : linattn__bidirectional_bytes(&s);
+        return s.rule || LINATTN__ELEMENT(&s) ? 0 : linattn__bidirectional_bytes(&s);
 #if LINATTN__HAS_EXACT
     case LINATTN_WORKSPACE_SOFTMAX:
         if (linattn__read_exact(config, &s) != LINATTN_OK) return 0;
@@ -7411,6 +7737,11 @@ LINATTN__DECLARE_HOT(void, step_read,
                      (const struct linattn__head_avx2 *, const struct linattn__token_avx2 *, size_t,
                       size_t))
 #endif
+#if LINATTN__HAS_HALF
+struct linattn__half_avx2;
+LINATTN__DECLARE_HOT(void, half_token, (struct linattn__half_avx2 *, size_t))
+LINATTN__DECLARE_HOT(void, half_copy, (const struct linattn__half_avx2 *, size_t, int))
+#endif
 #if LINATTN__HAS_RECURRENT
 struct linattn__rule_avx2;
 LINATTN__DECLARE_HOT(void, rule_map,
@@ -7522,6 +7853,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__DIRECT
 #undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT
+#undef LINATTN__ELEMENT
 #undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
@@ -7600,6 +7932,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__KERNEL_OF
 #undef LINATTN__KEYS
 #undef LINATTN__LOWER
+#undef LINATTN__LOWERED
 #undef LINATTN__LOWEST
 #undef LINATTN__MAGIC
 #undef LINATTN__MAPS
@@ -7628,6 +7961,8 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__PROJECTED
 #undef LINATTN__Q
 #undef LINATTN__QUERIES
+#undef LINATTN__RAISED
+#undef LINATTN__RAISES
 #undef LINATTN__READ
 #undef LINATTN__RULES
 #undef LINATTN__RULE_MAPS

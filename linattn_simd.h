@@ -9,9 +9,9 @@
 
    CONTENTS of (B), in the order of linattn.h
    exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
-   exponents; tiles; blocks of tokens; products; update; merge; one token); recurrences (what a
-   block needs; tiles; blocks of tokens); windows; features; exact attention; Nystroem; maps on
-   arrays
+   exponents; tiles; blocks of tokens; products; update; merge; tiles in 16 bits; one token);
+   recurrences (what a block needs; tiles; blocks of tokens); windows; features; exact attention;
+   Nystroem; maps on arrays
 
    Three rules keep the bits equal on every instruction set:
    - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
@@ -19,8 +19,8 @@
      (i,i+1);
    - never a product that is then added: fma or nothing, as compilers contract such pairs.
 
-   S lies in panels of 16 columns, one cache line per row: [ceil(dim_value / 16)][m][16]. Columns
-   beyond dim_value are zero. */
+   S lies in panels of 16 columns, one cache line per row, half of one where it is kept in 16 bits:
+   [ceil(dim_value / 16)][m][16]. Columns beyond dim_value are zero. */
 
 #ifndef LINATTN__ISA
 #error "linattn_simd.h is included by linattn.h only"
@@ -144,6 +144,19 @@
 #define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
+#define la_half_at LA_NAME(half_at)
+#define la_half_begin LA_NAME(half_begin)
+#define la_half_copy LA_NAME(half_copy)
+#define la_half_finish LA_NAME(half_finish)
+#define la_half_get LA_NAME(half_get)
+#define la_half_get_any LA_NAME(half_get_any)
+#define la_half_lanes LA_NAME(half_lanes)
+#define la_half_put LA_NAME(half_put)
+#define la_half_put_any LA_NAME(half_put_any)
+#define la_half_read LA_NAME(half_read)
+#define la_half_rows LA_NAME(half_rows)
+#define la_half_token LA_NAME(half_token)
+#define la_half_wide LA_NAME(half_wide)
 #define la_high LA_NAME(high)
 #define la_invert LA_NAME(invert)
 #define la_is_small LA_NAME(is_small)
@@ -184,6 +197,7 @@
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
+#define la_narrow LA_NAME(narrow)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
@@ -203,6 +217,7 @@
 #define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
 #define la_plain_factor LA_NAME(plain_factor)
+#define la_power LA_NAME(power)
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
@@ -214,7 +229,7 @@
 #define la_read_tiles LA_NAME(read_tiles)
 #define la_reduce LA_NAME(reduce)
 #define la_rescale LA_NAME(rescale)
-#define la_rescale_row LA_NAME(rescale_row)
+#define la_round LA_NAME(round)
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_decay LA_NAME(rule_decay)
@@ -348,6 +363,8 @@
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
 #define la_fold_vectors LA_COMMON(fold_vectors)
+#define la_half LA_COMMON(half)
+#define la_half_open LA_COMMON(half_open)
 #define la_head LA_COMMON(head)
 #define la_inputs LA_COMMON(inputs)
 #define la_inverse LA_COMMON(inverse)
@@ -374,6 +391,7 @@
 #define la_query LA_COMMON(query)
 #define la_query_block LA_COMMON(query_block)
 #define la_recurrent LA_COMMON(recurrent)
+#define la_rescale_row LA_COMMON(rescale_row)
 #define la_residual LA_COMMON(residual)
 #define la_rows LA_COMMON(rows)
 #define la_rule LA_COMMON(rule)
@@ -394,6 +412,8 @@
 #define la_rule_fold LA_COMMON(rule_fold)
 #define la_rule_fold_vector LA_COMMON(rule_fold_vector)
 #define la_rule_gates LA_COMMON(rule_gates)
+#define la_rule_half LA_COMMON(rule_half)
+#define la_rule_halves LA_COMMON(rule_halves)
 #define la_rule_head LA_COMMON(rule_head)
 #define la_rule_keys LA_COMMON(rule_keys)
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
@@ -419,6 +439,7 @@
 #define la_scratch LA_COMMON(scratch)
 #define la_shrink LA_COMMON(shrink)
 #define la_square LA_COMMON(square)
+#define la_step_halves LA_COMMON(step_halves)
 #define la_symmetric LA_COMMON(symmetric)
 #define la_tile LA_COMMON(tile)
 #define la_times LA_COMMON(times)
@@ -456,6 +477,9 @@
    la_zip_low, _high(a,b) within fours: a's and b's low (high) two by turns
    la_join_low, _high     within fours: a's low (high) two, then b's
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
+   la_power(x)            the power of two in x, inf for NaN
+   la_narrow(p, x, bf)    x as such numbers goes to p: rounded to nearest even as f16, and returned
+                          as what it then is; but bf16 is cut off
    la_bits(m)             a mask as an integer, lane 0 in its lowest bit
    la_sqrt(x)             of one float, rounded once
 
@@ -859,6 +883,23 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 #endif
+#if LINATTN__HAS_HALF
+LINATTN__INLINE la_vec la_power(la_vec x)
+{
+    const __m512i power = _mm512_set1_epi32(0x7f800000);
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), power));
+}
+LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
+{
+    __m256i half;
+    if (bf)
+        half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16));
+    else
+        half = _mm512_maskz_cvtps_ph(0xffff, x, 0); /* gcc 12 warns of the one without a mask */
+    _mm256_storeu_si256((__m256i *)p, half);
+    return bf ? x : _mm512_cvtph_ps(half);
+}
+#endif
 #if LINATTN__HAS_UNIT
 LINATTN__INLINE float la_sqrt(float x)
 {
@@ -1043,6 +1084,24 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
     const __m128i half = _mm_loadu_si128((const __m128i *)p);
     if (!bf) return _mm256_cvtph_ps(half);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+#endif
+#if LINATTN__HAS_HALF
+LINATTN__INLINE la_vec la_power(la_vec x)
+{
+    const __m256i power = _mm256_set1_epi32(0x7f800000);
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(x), power));
+}
+LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
+{
+    const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(x), 16);
+    __m128i half;
+    if (bf)
+        half = _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+    else
+        half = _mm256_cvtps_ph(x, 0);
+    _mm_storeu_si128((__m128i *)p, half);
+    return bf ? x : _mm256_cvtph_ps(half);
 }
 #endif
 #if LINATTN__HAS_UNIT
@@ -1485,6 +1544,34 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
         x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
     return la_load(x);
 #endif
+}
+#endif
+#if LINATTN__HAS_HALF
+LINATTN__INLINE la_vec la_power(la_vec x)
+{
+#if LINATTN__ISA == LINATTN__ISA_NEON
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7f800000)));
+#else
+    return wasm_v128_and(x, wasm_i32x4_splat(0x7f800000));
+#endif
+}
+LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
+{
+#if LINATTN__ISA == LINATTN__ISA_NEON && !LINATTN__MSVC
+    const uint16x4_t half =
+        bf ? vshrn_n_u32(vreinterpretq_u32_f32(x), 16) : vreinterpret_u16_f16(vcvt_f16_f32(x));
+#else
+    uint16_t half[4];
+    float lanes[4];
+    int i;
+    la_store(lanes, x);
+    for (i = 0; i < 4; i++) {
+        const uint32_t bits = linattn__to_bits(lanes[i]);
+        half[i] = (uint16_t)(bf ? bits >> 16 : linattn__to_f16(bits));
+    }
+#endif
+    linattn__copy(p, &half, sizeof half);
+    return bf ? x : la_wide(&half, 0);
 }
 #endif
 #endif
@@ -2250,6 +2337,12 @@ static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
     for (f = s->row_begin; f < s->row_end; f += LA_W) {
         const la_vec z = la_load(s->z + f);
         if (!la_any(la_unordered(la_sub(z, z)))) continue;
+#if LINATTN__HAS_HALF
+        if (s->element) {
+            linattn__clear_halves(s);
+            return;
+        }
+#endif
         for (i = f; i < f + LA_W && i < s->row_end; i++)
             for (c = s->dv; c % 16 != 0; c++) s->s[(c / 16 * s->m + i) * 16 + c % 16] = 0.0f;
     }
@@ -2278,15 +2371,33 @@ LINATTN__INLINE int la_moves(const linattn__span *s, size_t f0, size_t f1, const
     return 0;
 }
 
+#if LINATTN__HAS_HALF && LA_W > 1
+/* x rounded to nearest even as bfloat16: 1.5 * 2^16 times its power of two leaves room for 8 bits.
+   Below 2^-100 they get fewer, so that no sum is ever denormal; 2^112 and above become infinite. */
+LINATTN__INLINE la_vec la_round(la_vec x)
+{
+    const la_vec one = la_max(la_set1(7.88860905e-31f), la_power(x)), by = la_set1(98304.0f);
+    return la_fma(one, la_set1(-98304.0f), la_fma(one, by, x)); /* valgrind's fnma makes -0 */
+}
+#endif
+
+#if LA_COLD
 /* Multiplies row f of S and z_f by 2^(from - to), flushing what falls below FLT_MIN: in two
    factors, as one may be out of range. */
-LINATTN__INLINE void la_rescale_row(const linattn__span *s, size_t f, float from, float to)
+static LINATTN__NOINLINE void la_rescale_row(const linattn__span *s, size_t f, const float *from,
+                                             const float *to)
 {
     float factor[2];
     size_t c, i;
-    if (!(from >= LINATTN__LOWEST)) return; /* -inf: the row is still empty */
-    linattn__two_factors(from - to, factor);
+    if (!(*from >= LINATTN__LOWEST)) return; /* -inf: the row is still empty */
+    linattn__two_factors(*from - *to, factor);
     s->z[f] = linattn__rescale(s->z[f], factor);
+#if LINATTN__HAS_HALF
+    if (s->element) {
+        linattn__rescale_halves(s, f, factor);
+        return;
+    }
+#endif
     for (c = s->column_begin; c < s->column_end; c += 16) {
         float *const row = s->s + c * s->m + f * 16;
         for (i = 0; i < 16; i++) row[i] = linattn__rescale(row[i], factor);
@@ -2296,6 +2407,7 @@ LINATTN__INLINE void la_rescale_row(const linattn__span *s, size_t f, float from
 #endif
     }
 }
+#endif
 
 #if LINATTN__HAS_WINDOW
 /* The exponents of S with single keys beside it move in steps, to the least of them that leaves n
@@ -2329,7 +2441,7 @@ static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_
         la_store(from, e);
         la_store(to, la_select(move, n, e));
         for (i = 0; i < LA_W; i++)
-            if (to[i] > from[i]) la_rescale_row(s, f + i, from[i], to[i]);
+            if (to[i] > from[i]) la_rescale_row(s, f + i, from + i, to + i);
         la_store(s->e + f, la_load(to));
     }
 }
@@ -3274,6 +3386,281 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
     }
 }
 
+#if LINATTN__HAS_HALF || LINATTN__HAS_RECURRENT
+/* What a tile does with each row: write, then read out; read out, then write; write, read out, and
+   read for the next token, without a decay, with one, or with a product more; only read. */
+#define LA_WRITE 0
+#define LA_BEFORE 1
+#define LA_PLAIN_DELTA 2
+#define LA_DELTA 3
+#define LA_GENERAL 4
+#define LA_READ 5
+#endif
+
+#if LINATTN__HAS_HALF
+/* ---- Sums in 16 bits: tiles ------------------------------------------------------------------ */
+
+#if LA_W == 16
+#define LA_HALF_VECS 2
+#elif LA_W > 1
+#define LA_HALF_VECS LA_PANEL_VECS
+#else
+#define LA_HALF_VECS 1
+#endif
+
+#if LA_COLD
+/* A tile, and what its rows take from a token: see la_rule_rows. It has the same number of columns
+   everywhere: beyond the last panel it takes its first 16 again, to the same end. */
+typedef struct la_half {
+    float v[2 * LA_MOST], c[2 * LA_MOST], o[2 * LA_MOST], next[2 * LA_MOST];
+    const float *had;                 /* o or next: what was read for this token */
+    const float *value, *gain, *from; /* what v and o begin with; no value, no from: zeros */
+    float *out;                       /* NULL: o stays here */
+    const float *lead, *scale;        /* NULL: none */
+    int goes_on, corrects, signs;     /* goes_on: v and o have begun */
+    int kind, reads, bf;
+    const float *k, *q, *p, *r, *a;
+    size_t a_step;
+    char *halves, *rows;      /* S in 16 bits; the same, or floats made of it */
+    size_t half_panel, panel; /* bytes from one panel to the next; 0: there is one */
+    size_t width, first, dv;  /* columns: how many, which, where they end */
+    const char *ahead;        /* what to fetch meanwhile */
+    size_t step;              /* bytes of it for each row */
+} la_half;
+
+/* How many columns a tile of the call has. */
+#define LA_HALF_WIDTH(call) LA_EITHER(call, (size_t)32, (size_t)(LA_HALF_VECS * LA_W))
+
+/* The tile of the columns from c on: rows from feature f of S. */
+static LINATTN__NOINLINE void la_half_open(la_half *x, float *s, size_t m, size_t f, size_t c,
+                                           size_t dv)
+{
+    size_t j;
+    x->rows = x->halves = (char *)s + (c / 16 * 16 * m + f * 16 + c % 16) * sizeof(uint16_t);
+    x->panel = x->half_panel = x->width > 16 && dv - c > 16 ? 32 * m : 0;
+    x->ahead = x->rows;
+    x->step = x->panel ? 64 : 32;
+    x->first = c;
+    x->dv = dv;
+    x->had = x->next;
+    for (j = 0; j < x->width; j++) x->next[j] = 0.0f;
+}
+#endif
+
+/* The column of the vector at j, and how many of its lanes lie within dv. */
+LINATTN__INLINE int la_half_lanes(const la_half *x, size_t j, size_t *column)
+{
+    *column = x->first + (x->panel ? j : j % 16);
+    return *column < x->dv ? la_lanes_left(x->dv, *column) : 0;
+}
+
+/* Where vector j of a row lies. */
+LINATTN__INLINE char *la_half_at(char *row, size_t panel, size_t j, const size_t bytes)
+{
+    return row + (j / LA_PANEL_VECS ? panel : 0) + j % LA_PANEL_VECS * LA_W * bytes;
+}
+
+/* One row of numbers of 16 bits; wide: made floats, but rounded as those. Scalar code, which has no
+   room for floats, calls for each. */
+LINATTN__INLINE void la_half_get(char *row, size_t panel, la_vec *y, const int bf, const int wide)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++)
+    {
+#if LA_W > 1
+        char *const at = la_half_at(row, panel, j, wide ? sizeof(float) : sizeof(uint16_t));
+        y[j] = wide ? la_load((const float *)(void *)at) : la_wide(at, bf);
+#else
+        (void)panel, (void)wide;
+        linattn__read_half((float *)(void *)row, j, bf ? LINATTN_BF16 : LINATTN_F16, y + j);
+#endif
+    }
+}
+
+LINATTN__INLINE void la_half_put(char *row, size_t panel, la_vec *y, const int bf, const int wide)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++)
+    {
+#if LA_W > 1
+        char *const at = la_half_at(row, panel, j, wide ? sizeof(float) : sizeof(uint16_t));
+        float room[LA_W];
+        if (bf) y[j] = la_round(y[j]);
+        if (!bf || !wide) y[j] = la_narrow(wide ? (void *)room : at, y[j], bf);
+        if (wide) la_store((float *)(void *)at, y[j]);
+#else
+        (void)panel, (void)wide;
+        linattn__write_half((float *)(void *)row, j, bf ? LINATTN_BF16 : LINATTN_F16, y + j);
+        linattn__read_half((float *)(void *)row, j, bf ? LINATTN_BF16 : LINATTN_F16, y + j);
+#endif
+    }
+}
+
+/* The same, as the compiler does not know what they are. */
+LINATTN__INLINE void la_half_get_any(char *row, size_t panel, la_vec *y, int bf, const int wide)
+{
+    if (LA_W == 1 || wide)
+        la_half_get(row, panel, y, bf, wide);
+    else if (bf)
+        la_half_get(row, panel, y, 1, wide);
+    else
+        la_half_get(row, panel, y, 0, wide);
+}
+
+LINATTN__INLINE void la_half_put_any(char *row, size_t panel, la_vec *y, int bf, const int wide)
+{
+    if (LA_W == 1)
+        la_half_put(row, panel, y, bf, wide);
+    else if (bf)
+        la_half_put(row, panel, y, 1, wide);
+    else
+        la_half_put(row, panel, y, 0, wide);
+}
+
+/* A tile for one token: its rows are written, and read by the query and by the next key. */
+LINATTN__INLINE void la_half_rows(la_half *x, size_t count, const int wide)
+{
+    const size_t bytes = wide ? sizeof(float) : sizeof(uint16_t), panel = x->panel;
+    const size_t a_step = x->a_step, step = x->step;
+    const int general = x->kind == LA_GENERAL, scales = x->kind != LA_PLAIN_DELTA;
+    const int reads = x->reads, bf = x->bf;
+    const float *const k = x->k, *const q = x->q, *const p = x->p, *const r = x->r, *a = x->a;
+    const char *ahead = x->ahead;
+    char *row = x->rows;
+    la_vec v[LA_HALF_VECS], o[LA_HALF_VECS], next[LA_HALF_VECS], y[LA_HALF_VECS];
+    size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++)
+    {
+        v[j] = la_load(x->v + j * LA_W);
+        o[j] = la_load(x->o + j * LA_W);
+        next[j] = la_load(x->next + j * LA_W);
+    }
+    for (f = 0; f < count; f++, row += 16 * bytes, a += a_step, ahead += step) {
+        const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+        LINATTN__FETCH(ahead);
+        la_half_get_any(row, panel, y, bf, wide);
+        if (scales) {
+            LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) y[j] = la_mul(af, y[j]);
+        }
+        if (general) {
+            const la_vec pf = la_set1(p[f]);
+            LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) y[j] =
+                la_fma(pf, la_load(x->c + j * LA_W), y[j]);
+        }
+        LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) y[j] = la_fma(kf, v[j], y[j]);
+        la_half_put_any(row, panel, y, bf, wide);
+        LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) o[j] = la_fma(qf, y[j], o[j]);
+        if (reads) {
+            const la_vec rf = la_set1(r[f]);
+            LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) next[j] = la_fma(rf, y[j], next[j]);
+        }
+    }
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++)
+    {
+        la_store(x->o + j * LA_W, o[j]);
+        la_store(x->next + j * LA_W, next[j]);
+    }
+}
+
+/* Its rows are only read. */
+LINATTN__INLINE void la_half_read(la_half *x, size_t count, const int wide)
+{
+    const size_t bytes = wide ? sizeof(float) : sizeof(uint16_t), panel = x->panel;
+    const int bf = x->bf;
+    const char *ahead = x->ahead;
+    la_vec o[LA_HALF_VECS];
+    char *row = x->rows;
+    size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) o[j] = la_load(x->o + j * LA_W);
+    for (f = 0; f < count; f++, row += 16 * bytes, ahead += x->step) {
+        const la_vec qf = la_set1(x->q[f]);
+        la_vec y[LA_HALF_VECS];
+        LINATTN__FETCH(ahead);
+        la_half_get_any(row, panel, y, bf, wide);
+        LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) o[j] = la_fma(qf, y[j], o[j]);
+    }
+    LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++) la_store(x->o + j * LA_W, o[j]);
+}
+
+#if LA_W > 1
+static LINATTN__NOINLINE void la_half_wide(la_half *x, size_t count)
+{
+    if (x->kind == LA_READ)
+        la_half_read(x, count, 1);
+    else
+        la_half_rows(x, count, 1);
+}
+#endif
+
+/* v and o of a token; what was read for it corrects its values, if need be. */
+LINATTN__INLINE void la_half_begin(la_half *x)
+{
+    size_t j, column;
+    for (j = 0; j < LA_HALF_VECS * LA_W; j += LA_W) {
+        const int lanes = la_half_lanes(x, j, &column);
+        const la_vec had = la_load(x->had + j);
+        la_vec v = la_zero(), o = la_zero();
+        if (x->value) v = la_load_part(x->value + column, lanes);
+        if (x->from) o = la_load_part(x->from + column, lanes);
+        if (x->corrects) v = la_sub(v, had);
+        la_store(x->v + j, la_mul(la_set1(*x->gain), v));
+        la_store(x->c + j, had);
+        la_store(x->o + j, o);
+        la_store(x->next + j, la_zero());
+    }
+}
+
+/* Its output. */
+LINATTN__INLINE void la_half_finish(const la_half *x)
+{
+    size_t j, column;
+    for (j = 0; j < LA_HALF_VECS * LA_W; j += LA_W) {
+        const int lanes = la_half_lanes(x, j, &column);
+        la_vec o = la_load(x->o + j);
+        if (x->lead) o = la_fma(la_set1(*x->lead), la_load(x->v + j), o);
+        if (x->scale) o = la_mul(o, la_set1(*x->scale));
+        if (x->signs) o = la_clamp(o);
+        la_store_part(x->out + column, o, lanes);
+    }
+}
+
+static LINATTN__NOINLINE void la_half_token(la_half *x, size_t count)
+{
+    if (!x->goes_on) la_half_begin(x);
+#if LA_W > 1
+    if (x->rows != x->halves)
+        la_half_wide(x, count);
+    else
+#endif
+        if (x->kind == LA_READ)
+        la_half_read(x, count, 0);
+    else
+        la_half_rows(x, count, 0);
+    if (x->out) la_half_finish(x);
+}
+
+#if LA_W > 1
+/* Makes a tile of floats, or takes it back. */
+static LINATTN__NOINLINE void la_half_copy(const la_half *x, size_t count, int back)
+{
+    const int bf = x->bf;
+    char *half = x->halves, *row = x->rows;
+    size_t f, j;
+    for (f = 0; f < count; f++, half += 32, row += 64)
+        LINATTN__UNROLL for (j = 0; j < LA_HALF_VECS; j++)
+        {
+            char *const from = la_half_at(half, x->half_panel, j, sizeof(uint16_t));
+            float *const to = (float *)(void *)la_half_at(row, x->panel, j, sizeof(float));
+            if (back)
+                (void)la_narrow(from, la_load(to), bf);
+            else
+                la_store(to, la_wide(from, bf));
+        }
+}
+#endif
+
+#endif
+
 /* ---- Sums: one token ------------------------------------------------------------------------- */
 
 #if LA_COLD
@@ -3312,6 +3699,14 @@ typedef struct la_head {
     float *out;
 #if LINATTN__HAS_COMPENSATED
     int begun; /* outputs hold what was read so far */
+#endif
+#if LINATTN__HAS_HALF
+    int element;        /* of S */
+    float raise, lower; /* what its values are multiplied by, and its read-out */
+    size_t ahead;       /* so many bytes further lies what to fetch */
+#if LINATTN__BOTH
+    int avx512;
+#endif
 #endif
 } la_head;
 #endif
@@ -3397,6 +3792,39 @@ LINATTN__SHARED void la_step_map(const la_head *h, la_token *w, size_t f0, size_
     }
 }
 
+#if LINATTN__HAS_HALF && LA_COLD
+/* All columns of this job of S in 16 bits. */
+static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w, size_t f0,
+                                             size_t f1)
+{
+    const float one = 1.0f;
+    const size_t end = h->end < h->dv ? h->end : h->dv;
+    const float scale = w->scale * h->lower;
+    size_t c;
+    la_half x;
+    x.a = &one;
+    x.a_step = 0;
+    x.reads = 0;
+    x.bf = h->element == LINATTN_BF16;
+    x.kind = h->key ? LA_PLAIN_DELTA : LA_READ;
+    x.k = w->k;
+    x.q = h->query ? w->q : w->k;
+    x.value = h->key ? h->value : NULL;
+    x.gain = &h->raise;
+    x.out = h->query ? h->out : NULL;
+    x.from = f0 > 0 ? x.out : NULL;
+    x.lead = NULL;
+    x.scale = f1 == h->m ? &scale : NULL;
+    x.goes_on = x.corrects = x.signs = 0;
+    x.width = LA_HALF_WIDTH(h);
+    for (c = h->begin; c < end; c += x.width) {
+        la_half_open(&x, h->s, h->m, f0, c, end);
+        x.ahead = (const char *)((uintptr_t)x.ahead + h->ahead);
+        LA_HOT(h, half_token)(&x, f1 - f0);
+    }
+}
+#endif
+
 #if LA_W > 1
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
@@ -3442,6 +3870,12 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
 {
     const size_t end = (h->end + LA_W - 1) / LA_W;
     size_t u = h->begin / LA_W;
+#if LINATTN__HAS_HALF
+    if (h->element) {
+        la_step_halves(h, w, f0, f1);
+        return;
+    }
+#endif
     for (; end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
     if (end - u >= 2) {
         la_step_tile(h, w, f0, f1, u, keys, queries, 2);
@@ -3456,6 +3890,12 @@ static LINATTN__NOINLINE void la_step_rows(const la_head *h, const la_token *w, 
                                            size_t f1, int keys, int queries)
 {
     size_t u, f, j;
+#if LINATTN__HAS_HALF
+    if (h->element) {
+        la_step_halves(h, w, f0, f1);
+        return;
+    }
+#endif
     for (u = h->begin; u < h->end; u += 4) {
         const size_t columns = h->end - u < 4 ? h->end - u : 4;
         float *row = h->s + (u / 16 * h->m + f0) * 16 + u % 16;
@@ -3657,7 +4097,7 @@ LINATTN__INLINE int la_is_small(const linattn__span *s)
 {
     const linattn__params *const p = s->params;
     return s->m <= LA_W && s->dv <= LA_W && p->source == LINATTN__DIRECT && la_plain_factor(p) &&
-           !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(s);
+           !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(s) && !LINATTN__ELEMENT(s);
 }
 
 /* phi of a vector of its features. */
@@ -3755,6 +4195,15 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.feature += la_past_divides(s);
     h.begun = 0;
 #endif
+#if LINATTN__HAS_HALF
+    h.element = s->element;
+    h.ahead = s->ahead;
+#if LINATTN__BOTH
+    h.avx512 = s->avx512;
+#endif
+    h.raise = h.lower = 1.0f;
+    if (LINATTN__RAISES(h.element, h.map)) h.raise = LINATTN__RAISED, h.lower = LINATTN__LOWERED;
+#endif
     for (head = s->heads;; head--) {
         h.z = s->z;
         h.e = s->e;
@@ -3809,6 +4258,10 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
     h.m = s->m;
     h.dv = s->dv;
     h.s = s->s + s->past;
+#if LINATTN__HAS_HALF
+    h.element = LINATTN_F32;
+    h.raise = h.lower = 1.0f;
+#endif
     h.stream = 0;
     h.begun = 1;
     for (g = 0; g < a->heads; g++) {
@@ -3853,10 +4306,13 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
     size_t f;
     past.s += s->past;
     past.z = z;
+#if LINATTN__HAS_HALF
+    past.element = LINATTN_F32;
+#endif
     past.column_begin = 0;
     past.column_end = s->dv;
     for (f = 0; LINATTN__IS_EXP(s->params->map) && f < s->m; f++) {
-        if (s->e[f] > e[f]) la_rescale_row(&past, f, e[f], s->e[f]);
+        if (s->e[f] > e[f]) la_rescale_row(&past, f, e + f, s->e + f);
         e[f] = s->e[f];
     }
     la_fold_vectors(past.s, s->s, s->m * panels * 16);
@@ -3889,15 +4345,6 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #endif
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 #define LA_DECAY_ROWS (LA_W > 1 ? 64 : 16) /* whose decays are made together, token by token */
-
-/* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, without a decay, with one, or with a product more; only read. */
-#define LA_WRITE 0
-#define LA_BEFORE 1
-#define LA_PLAIN_DELTA 2
-#define LA_DELTA 3
-#define LA_GENERAL 4
-#define LA_READ 5
 
 /* What is flushed before a token: all rows. */
 #define LA_ALL 2
@@ -4125,6 +4572,8 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
             w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
         if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
         w->share[t] = la_rule_left(b, t, w->gain[t]);
+        if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), b->s.params->map))
+            w->gain[t] = LINATTN__RAISED;
     }
     for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
@@ -4488,6 +4937,8 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
         else
             la_factor(&b->s, b->query + t * b->s.q_token, w->den + t * 16, w->lost + t * 16,
                       w->top + t, seen + t * each, w->scale + t, w->power + t);
+        if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), p->map))
+            w->scale[t] = w->scale[t] * LINATTN__LOWERED;
     }
 }
 
@@ -4497,6 +4948,12 @@ static LINATTN__NOINLINE void la_rule_padding(const linattn__span *s, float *sum
     const size_t dv = s->dv % 16;
     float *row = sums + s->dv / 16 * 16 * s->m;
     size_t f, c;
+#if LINATTN__HAS_HALF
+    if (s->element) {
+        linattn__clear_halves(s);
+        return;
+    }
+#endif
     for (f = 0; LA_W > 1 && dv && f < s->m; f++, row += 16)
         for (c = dv / LA_W * LA_W; c < 16; c += LA_W)
             la_store(row + c, la_first(la_load(row + c), la_zero(), dv > c ? (int)(dv - c) : 0));
@@ -4914,6 +5371,98 @@ LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 }
 #endif
 
+#if LINATTN__HAS_HALF && LA_COLD
+/* As la_rule_tile, for all tokens of the block; but nothing is flushed: what f16 and la_round leave
+   is never that small. */
+static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_half *x)
+{
+    const size_t count = b->f1 - b->f0;
+    const int reads = b->reads && b->kind != LA_READ, here = reads && b->whole;
+    const int bonus = b->last && b->before;
+    size_t t, j, column;
+    x->a_step = b->a_step;
+    x->value = x->from = x->lead = NULL;
+    x->gain = b->w->gain;
+    x->out = NULL;
+    x->goes_on = x->corrects = x->reads = 0;
+    if (here) {
+        x->kind = LA_READ;
+        x->q = b->r.at;
+        x->step /= 2; /* half of what is to be fetched now, half later */
+        LA_HOT(&b->s, half_token)(x, count);
+        x->ahead += x->step * count;
+        x->had = x->o;
+    }
+    for (j = 0; reads && !here && j < x->width; j += LA_W) {
+        const int lanes = la_half_lanes(x, j, &column);
+        la_store(x->next + j, la_load_part(b->corrected + column, lanes));
+    }
+    x->kind = b->rule == LINATTN_RULE_DELTA && b->kind == LA_DELTA ? LA_PLAIN_DELTA : b->kind;
+    x->corrects = b->kind == LA_DELTA;
+    x->signs = b->last && b->signs;
+    for (t = 0; t < b->count; t++) {
+        x->q = b->q.at + t * b->q.row;
+        if (b->kind != LA_READ) {
+            x->k = b->k.at + t * b->k.row;
+            x->a = b->a.at + t * b->a.row;
+        }
+        x->reads = here && t + 1 < b->count;
+        if (x->reads) x->r = b->r.at + (t + 1) * b->r.row;
+        if (b->kind == LA_GENERAL) x->p = b->p.at + t * b->p.row;
+        x->gain = b->w->gain + t;
+        if (b->kind != LA_READ || bonus) x->value = b->s.v + (b->t0 + t) * b->s.v_token;
+        if (b->out) x->out = b->out + t * b->out_token;
+        if (!b->first) x->from = x->out;
+        if (bonus) x->lead = b->w->lead + t;
+        x->scale = b->last ? b->w->scale + t : NULL;
+        if (b->kind == LA_BEFORE) { /* reads, then writes */
+            x->kind = LA_READ;
+            LA_HOT(&b->s, half_token)(x, count);
+            x->kind = LA_WRITE;
+            x->out = NULL;
+            x->goes_on = 1;
+        }
+        LA_HOT(&b->s, half_token)(x, count);
+        x->goes_on = 0;
+        x->had = x->next;
+        x->ahead = x->rows;
+    }
+}
+
+/* From a few tokens on floats pay, as to pack them takes time. */
+#define LA_WIDE_TOKENS 4
+
+static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
+{
+#if LA_W > 1
+    float room[LA_RULE_ROWS * 16 + 16];
+#endif
+    const size_t end = b->s.column_end < b->s.dv ? b->s.column_end : b->s.dv;
+    const size_t count = b->f1 - b->f0;
+    size_t c, width;
+    la_half x;
+    x.bf = b->s.element == LINATTN_BF16;
+    x.width = width = LA_HALF_WIDTH(&b->s);
+    if (count * width > LA_RULE_ROWS * 16)
+        width = 16; /* panels side by side, while there is room */
+    for (c = b->s.column_begin; c < end; c += width) {
+        la_half_open(&x, b->s.s, b->s.m, b->f0, c, end - c < width ? end : c + width);
+        x.ahead = (const char *)((uintptr_t)x.ahead + b->s.ahead);
+#if LA_W > 1
+        if (b->count >= LA_WIDE_TOKENS) { /* by way of floats: rows are lines of the cache */
+            x.rows = (char *)room + (64 - (uintptr_t)room % 64) % 64;
+            if (x.panel) x.panel = 64 * count;
+            LA_HOT(&b->s, half_copy)(&x, count, 0);
+        }
+#endif
+        la_rule_half(b, &x);
+#if LA_W > 1
+        if (b->kind != LA_READ && x.rows != x.halves) LA_HOT(&b->s, half_copy)(&x, count, 1);
+#endif
+    }
+}
+#endif
+
 #if LA_W > 1
 /* One tile, all tokens of the block. */
 LINATTN__INLINE void la_rule_columns_of(const la_rule *b, size_t u, size_t width)
@@ -4943,6 +5492,12 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
 {
     const size_t end = (b->s.column_end + LA_W - 1) / LA_W;
     size_t u = b->s.column_begin / LA_W;
+#if LINATTN__HAS_HALF
+    if (b->s.element) {
+        la_rule_halves(b);
+        return;
+    }
+#endif
 #if LA_W > 1
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
 #endif
@@ -5064,7 +5619,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
         la_rule_keys(b);
         if (b->per_feature) la_rule_decays(b);
-        if (b->w->any[0]) la_rule_flush(b, 0, b->s.column_begin, (end + LA_W - 1) / LA_W * LA_W);
+        if (b->w->any[0] && !LINATTN__ELEMENT(&b->s))
+            la_rule_flush(b, 0, b->s.column_begin, (end + LA_W - 1) / LA_W * LA_W);
         if (b->rule == LINATTN_RULE_GATED_DELTA) {
             if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
             b->r.at = b->r_made;
@@ -5147,6 +5703,10 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->s.dv = x->span->dv;
     b->s.seen = x->span->seen;
     b->s.fetch = x->span->fetch;
+#if LINATTN__HAS_HALF
+    b->s.element = x->span->element;
+    b->s.ahead = x->span->ahead;
+#endif
 #if LINATTN__BOTH
     b->s.avx512 = x->span->avx512;
 #endif
@@ -7680,6 +8240,21 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_gather
 #undef la_group_columns
 #undef la_gt
+#undef la_half
+#undef la_half_at
+#undef la_half_begin
+#undef la_half_copy
+#undef la_half_finish
+#undef la_half_get
+#undef la_half_get_any
+#undef la_half_lanes
+#undef la_half_open
+#undef la_half_put
+#undef la_half_put_any
+#undef la_half_read
+#undef la_half_rows
+#undef la_half_token
+#undef la_half_wide
 #undef la_head
 #undef la_high
 #undef la_inputs
@@ -7732,6 +8307,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_moving
 #undef la_mul
 #undef la_multiply
+#undef la_narrow
 #undef la_norms
 #undef la_odd
 #undef la_offset
@@ -7759,6 +8335,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_plain
 #undef la_plain_factor
 #undef la_polynomials
+#undef la_power
 #undef la_product
 #undef la_product_rows
 #undef la_product_tile
@@ -7778,6 +8355,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rescale
 #undef la_rescale_row
 #undef la_residual
+#undef la_round
 #undef la_rows
 #undef la_rule
 #undef la_rule_afresh
@@ -7801,6 +8379,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_fold
 #undef la_rule_fold_vector
 #undef la_rule_gates
+#undef la_rule_half
+#undef la_rule_halves
 #undef la_rule_head
 #undef la_rule_keys
 #undef la_rule_ldexp
@@ -7875,6 +8455,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_both
 #undef la_step_chunk
 #undef la_step_finish
+#undef la_step_halves
 #undef la_step_heads
 #undef la_step_map
 #undef la_step_part
@@ -7966,6 +8547,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
+#undef LA_HALF_VECS
+#undef LA_HALF_WIDTH
 #undef LA_KEY_PARAMS
 #undef LA_LISTS
 #undef LA_LIST_ROW
@@ -7998,4 +8581,5 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_W
+#undef LA_WIDE_TOKENS
 #undef LA_WRITE

@@ -85,18 +85,25 @@ __m256d _mm256_unpacklo_pd(__m256d, __m256d), _mm256_unpackhi_pd(__m256d, __m256
 __m256d _mm256_cmp_pd(__m256d, __m256d, const int), _mm256_fmadd_pd(__m256d, __m256d, __m256d);
 void _mm256_storeu_pd(double *, __m256d);
 
-__m128i _mm_loadu_si128(const __m128i *);
+__m128i _mm_loadu_si128(const __m128i *), _mm_packus_epi32(__m128i, __m128i);
+__m128i _mm256_castsi256_si128(__m256i), _mm256_extracti128_si256(__m256i, int);
+__m128i _mm256_cvtps_ph(__m256, int);
+void _mm_storeu_si128(__m128i *, __m128i), _mm256_storeu_si256(__m256i *, __m256i);
 __m256 _mm256_cvtph_ps(__m128i);
 __m256i _mm256_loadu_si256(const __m256i *), _mm256_cvtepu16_epi32(__m128i);
 __m512 _mm512_cvtph_ps(__m256i), _mm512_castsi512_ps(__m512i);
 __m512i _mm512_slli_epi32(__m512i, unsigned), _mm512_cvtepu16_epi32(__m256i);
+__m512i _mm512_srli_epi32(__m512i, unsigned), _mm512_and_si512(__m512i, __m512i);
+__m512i _mm512_set1_epi32(int);
+__m256i _mm512_cvtepi32_epi16(__m512i), _mm512_maskz_cvtps_ph(__mmask16, __m512, int);
 
 __m256i _mm256_set1_epi32(int), _mm256_setr_epi32(int, int, int, int, int, int, int, int);
 __m256i _mm256_castps_si256(__m256), _mm256_castpd_si256(__m256d), _mm256_cvtps_epi32(__m256);
 __m256i _mm256_add_epi32(__m256i, __m256i), _mm256_add_epi64(__m256i, __m256i);
 __m256i _mm256_and_si256(__m256i, __m256i), _mm256_andnot_si256(__m256i, __m256i);
 __m256i _mm256_cmpgt_epi32(__m256i, __m256i), _mm256_blendv_epi8(__m256i, __m256i, __m256i);
-__m256i _mm256_slli_epi32(__m256i, int), _mm256_slli_epi64(__m256i, int);
+__m256i _mm256_slli_epi32(__m256i, int), _mm256_srli_epi32(__m256i, int);
+__m256i _mm256_slli_epi64(__m256i, int);
 
 __m256 _mm512_castps512_ps256(__m512);
 __m512 _mm512_setzero_ps(void), _mm512_set1_ps(float), _mm512_loadu_ps(const void *);
