@@ -73,7 +73,7 @@ aarch64() {
     # oracles again: those, too, would run on qemu; nor does a refused argument reach a kernel.
     library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
-        'golden exp softmax nystrom range fuzz calls dispatch' LINATTN_TEST_QUICK=1
+        'golden exp softmax nystrom half range fuzz calls dispatch' LINATTN_TEST_QUICK=1
     # The laws that ask most of tiles and their edges.
     laws=instruction_sets,cuts,decode_steps,layouts,windows_forget,reach_of_windows
     laws+=,groups_of_every_size,windows_of_groups,nan_stays_in_its_head,masked_tokens_are_absent

@@ -688,6 +688,13 @@ void config_draw_features(rng *r, linattn_config *config, size_t most)
     }
 }
 
+linattn_element state_type_draw(rng *r, const linattn_config *config)
+{
+    if (config->window || config->precision || map_has_fields(config->map) || rng_below(r, 2))
+        return LINATTN_F32;
+    return rng_below(r, 2) ? LINATTN_F16 : LINATTN_BF16;
+}
+
 size_t window_draw(rng *r, size_t most)
 {
     static const size_t windows[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 24, 31, 32, 48, 63, 64, 65, 128};
@@ -778,7 +785,7 @@ const char *normaliser_name(linattn_normaliser normaliser)
 }
 
 /* One of a few buffers in turn, so that several names fit into one message. */
-enum { CONFIG_BYTES = 384, NAME_BYTES = CONFIG_BYTES + 80 };
+enum { CONFIG_BYTES = 400, NAME_BYTES = CONFIG_BYTES + 80 };
 
 static char *name_buffer(void)
 {
@@ -793,12 +800,12 @@ static size_t write_config(char name[CONFIG_BYTES], const linattn_config *config
     int used = snprintf(
         name, CONFIG_BYTES,
         "map=%s norm=%s heads=%zu/%zu dims=%zu,%zu scale=%g epsilon=%g%s features=%zu degree=%zu "
-        "window=%zu rule=%d key_heads=%zu precision=%d sinks=%zu soft_cap=%g%s",
+        "window=%zu rule=%d key_heads=%zu precision=%d state_type=%d sinks=%zu soft_cap=%g%s",
         map_name(config->map), normaliser_name(config->normaliser), config->heads, config->kv_heads,
         config->dim_key, config->dim_value, (double)config->scale, (double)config->epsilon,
         config->projection ? " projection" : "", config->features, config->degree, config->window,
-        (int)config->rule, config->key_heads, (int)config->precision, config->sinks,
-        (double)config->soft_cap, config->alibi_slopes ? " slopes" : "");
+        (int)config->rule, config->key_heads, (int)config->precision, (int)config->state_type,
+        config->sinks, (double)config->soft_cap, config->alibi_slopes ? " slopes" : "");
     return used > 0 && used < CONFIG_BYTES ? (size_t)used : CONFIG_BYTES - 1;
 }
 
@@ -1104,7 +1111,8 @@ static bool part_applies(const problem *p, part which)
 {
     switch (which) {
     case PART_QUERY: return !p->config.window;
-    case PART_BIDIRECTIONAL: return !p->config.window || p->n_q == p->n_k;
+    case PART_BIDIRECTIONAL:
+        return !p->config.state_type && (!p->config.window || p->n_q == p->n_k);
     case PART_SOFTMAX:
     case PART_SOFTMAX_CAUSAL: return exact_applies(p, which == PART_SOFTMAX_CAUSAL);
     default: return true;
@@ -1226,6 +1234,29 @@ void check_same_floats(const float *actual, const float *expected, size_t count,
         va_start(arguments, format);
         fail_with(__FILE__, __LINE__, what, format, arguments);
         va_end(arguments);
+    }
+}
+
+/* Two numbers of S in 16 bits, or a float: equal, or NaN both. */
+static bool same_word(linattn_element element, uint32_t a, uint32_t b)
+{
+    if (element == LINATTN_F32 || float_same(float_from_bits(a), float_from_bits(b)))
+        return float_same(float_from_bits(a), float_from_bits(b));
+    return float_same(element_value(element, (uint16_t)a), element_value(element, (uint16_t)b)) &&
+           float_same(element_value(element, (uint16_t)(a >> 16)),
+                      element_value(element, (uint16_t)(b >> 16)));
+}
+
+void check_same_state(const linattn_config *config, const void *actual, const void *expected,
+                      const char *what)
+{
+    size_t bytes = linattn_state_size(config);
+    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+        uint32_t a, b;
+        memcpy(&a, (const unsigned char *)actual + i, sizeof a);
+        memcpy(&b, (const unsigned char *)expected + i, sizeof b);
+        check(same_word(config->state_type, a, b), "byte %zu: %08x, expected %08x, %s, %s", i,
+              (unsigned)a, (unsigned)b, what, config_name(config));
     }
 }
 

@@ -173,6 +173,8 @@ extern const size_t odd_dims[ODD_DIMS];
 linattn_config config_draw(rng *r, int map, int normaliser, size_t dim_key, size_t most);
 void config_draw_features(rng *r, linattn_config *config, size_t most); /* the map's own fields */
 size_t window_draw(rng *r, size_t most);                                /* 1 .. most */
+/* Floats, or where the config goes with them as often f16 or bf16. */
+linattn_element state_type_draw(rng *r, const linattn_config *config);
 size_t dim_draw(rng *r); /* mostly small, at times around a power of two, seldom large */
 
 /* Finite numbers of every size, often the same ones; any bits, NaN and infinities among them; and
@@ -253,7 +255,7 @@ typedef struct plan {
 typedef enum part {
     PART_CAUSAL,        /* the first min(n_q, n_k) tokens */
     PART_QUERY,         /* all queries after an update with all keys; empty under a window */
-    PART_BIDIRECTIONAL, /* empty under a window where n_q differs from n_k */
+    PART_BIDIRECTIONAL, /* empty for sums in 16 bits, under a window where n_q differs from n_k */
     PART_SOFTMAX,
     PART_SOFTMAX_CAUSAL, /* empty where n_q > n_k */
     PART_COUNT
@@ -293,6 +295,9 @@ void check_same_floats(const float *actual, const float *expected, size_t count,
                        const char *format, ...) TEST_PRINTF(5, 6);
 void check_same_bytes(const void *actual, const void *expected, size_t count, const char *format,
                       ...) TEST_PRINTF(4, 5);
+/* States whose NaN may have other payloads. */
+void check_same_state(const linattn_config *config, const void *actual, const void *expected,
+                      const char *what);
 /* Every output; and every output and both states. `law` says what is compared. */
 void check_same_outputs(const problem *p, const outcome *actual, const outcome *expected,
                         const char *law);

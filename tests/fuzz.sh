@@ -97,7 +97,7 @@ fuzz_verbs() {
 # Scalar code, which takes longest, where its own words are: calls enter and leave alike.
 plain_library
 run_hostile hostile "$plain_compiler" "$plain" "${host_isas/scalar /}" \
-    'golden exp verbs softmax nystrom laws recurrent range random'
+    'golden exp verbs softmax nystrom laws recurrent half range random'
 [[ $host_isas == scalar ]] ||
     run_hostile hostile "$plain_compiler" "$plain" scalar 'golden exp softmax random'
 

@@ -182,7 +182,8 @@ toolchain() { # NAME COMPILER COMMON_FLAGS
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wvla -Werror'
 
 # Every program of the tests, and the shared files that are linked to each.
-all_tests='api exp verbs softmax nystrom laws recurrent range random golden fuzz calls dispatch'
+all_tests='api exp verbs softmax nystrom laws recurrent half range random golden fuzz calls'
+all_tests+=' dispatch'
 shared_files='common oracle'
 
 # The flags of tests/linattn.c for a language.

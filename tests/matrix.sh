@@ -9,7 +9,7 @@ matrix_tests() { # VARIANT TOOLCHAIN LINK_FLAGS
         # Without an instruction for multiply-add it takes ten times as long as any other.
         if [[ $isa == scalar && $1 != *-fast ]]; then slow=scalar; else others+=" $isa"; fi
     done
-    tests='laws recurrent verbs softmax nystrom range exp'
+    tests='laws recurrent half verbs softmax nystrom range exp'
     [[ $1 != *-O0 ]] || tests=exp
     [[ $1 != *-O2 ]] || tests='range exp'
     [[ $1 == clang-*-O0 ]] || # gcc's is enough
@@ -39,7 +39,8 @@ fi
 # which takes the operands of intrinsics to be no NaN.
 msvc_text() { # TOOLCHAIN FLAGS LINK_FLAGS
     library "msvc-$1" "$1" "$2 -mfma -DLINATTN__AS_MSVC -I tests/msvc"
-    run_tests "msvc-$1" "$1" "$3" "$host_isas" 'golden recurrent exp dispatch' LINATTN_TEST_QUICK=1
+    run_tests "msvc-$1" "$1" "$3" "$host_isas" 'golden recurrent half exp dispatch' \
+        LINATTN_TEST_QUICK=1
 }
 
 msvc_clang() { # MACHINE LANGUAGE FLAGS...

@@ -2816,6 +2816,55 @@ static void configs_of_rules_are_refused(void **state)
     check_status(linattn_config_check(&same), LINATTN_OK, "%s", config_name(&same));
 }
 
+static void configs_of_state_types_are_refused(void **state)
+{
+    (void)state;
+    const int none[] = {-1, LINATTN_ELEMENT_COUNT, 1000};
+    linattn_config good = {.dim_key = 4, .dim_value = 20};
+    size_t plain = linattn_state_size(&good);
+    void *theirs = run_init(&good);
+    for (int element = LINATTN_F16; element <= LINATTN_BF16; element++) {
+        linattn_config other = good;
+        good.state_type = (linattn_element)element;
+        check_status(linattn_config_check(&good), LINATTN_OK, "%s", config_name(&good));
+        check(linattn_config_error(&good) == NULL, "%s", config_name(&good));
+        size_t bytes = linattn_state_size(&good);
+        void *memory = run_init(&good);
+        check_state(&good, memory, bytes, LINATTN_OK, "its own");
+        check_state(&other, memory, plain, LINATTN_ERROR_STATE, "another type");
+        check_state(&good, theirs, plain, LINATTN_ERROR_STATE, "floats, for 16 bits");
+        check_status(linattn_merge(memory, theirs), LINATTN_ERROR_STATE, "merge");
+        const rule_refusal refused[] = {
+            {"state_type", LINATTN_ERROR_UNSUPPORTED, {.map = LINATTN_MAP_TAYLOR}},
+            {"state_type", LINATTN_ERROR_UNSUPPORTED, {.map = LINATTN_MAP_EXPDEF}},
+            {"state_type", LINATTN_ERROR_UNSUPPORTED, {.map = LINATTN_MAP_FAVOR}},
+            {"state_type", LINATTN_ERROR_UNSUPPORTED, {.window = 7}},
+            {"state_type",
+             LINATTN_ERROR_UNSUPPORTED,
+             {.precision = LINATTN_PRECISION_COMPENSATED}}};
+        for (size_t i = 0; i < COUNT_OF(refused); i++) {
+            rule_refusal one = refused[i];
+            one.config.dim_key = 4;
+            one.config.state_type = good.state_type;
+            check_rule_config(&one);
+        }
+        float x[20] = {0};
+        size_t need = linattn_workspace_size(&good, LINATTN_WORKSPACE_BIDIRECTIONAL, NULL);
+        check(need == 0, "%zu bytes", need);
+        check_status(linattn_bidirectional(&good, linattn_rows(x), 1, linattn_rows(x),
+                                           linattn_rows(x), 1, linattn_output_rows(x), memory,
+                                           bytes, NULL),
+                     LINATTN_ERROR_UNSUPPORTED, "%s", config_name(&good));
+        theirs = memory;
+        plain = bytes;
+    }
+    for (size_t i = 0; i < COUNT_OF(none); i++) {
+        rule_refusal refused = {"state_type", LINATTN_ERROR_CONFIG, good};
+        memcpy(&refused.config.state_type, &none[i], sizeof none[i]);
+        check_rule_config(&refused);
+    }
+}
+
 static void configs_of_precisions_are_refused(void **state)
 {
     (void)state;
@@ -3148,6 +3197,7 @@ int main(void)
         TEST(rules_are_for_recurrent),
         TEST(configs_of_rules_are_refused),
         TEST(configs_of_precisions_are_refused),
+        TEST(configs_of_state_types_are_refused),
         TEST(sizes_of_rule_states),
         TEST(state_check_compares_rules),
         TEST(corrupted_states_of_rules),

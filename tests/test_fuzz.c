@@ -27,6 +27,7 @@ static linattn_config draw_config(rng *r)
         config.window = window_draw(r, 200);
     else if (rng_below(r, 3) == 0)
         config.precision = LINATTN_PRECISION_COMPENSATED;
+    config.state_type = state_type_draw(r, &config);
     return config;
 }
 
@@ -80,15 +81,10 @@ static void fuzz_valid(rng *r)
         return;
     }
     /* NaN may have different payloads. */
-    size_t floats = expected.state_bytes / sizeof(float);
     check_same_outputs(&p, &actual, &expected, law);
-    check_same_floats((const float *)(const void *)actual.causal_state,
-                      (const float *)(const void *)expected.causal_state, floats, 16,
-                      "%s: state of causal, %s", law, problem_name(&p));
+    check_same_state(&p.config, actual.causal_state, expected.causal_state, law);
     if (actual.update_state)
-        check_same_floats((const float *)(const void *)actual.update_state,
-                          (const float *)(const void *)expected.update_state, floats, 16,
-                          "%s: state of update, %s", law, problem_name(&p));
+        check_same_state(&p.config, actual.update_state, expected.update_state, law);
 }
 
 static void valid_arguments(void **state)
@@ -159,6 +155,7 @@ static recurrence draw_recurrence(rng *r, bool *finite)
     }
     if ((form <= FORM_BONUS || form == FORM_MLSTM) && rng_below(r, 3) == 0)
         config.precision = LINATTN_PRECISION_COMPENSATED;
+    config.state_type = state_type_draw(r, &config);
     double per_token = (double)(config.heads * config.dim_key * config.dim_value);
     size_t most = (size_t)(1 + (test_quick() ? 1e5 : 1e6) / per_token);
     size_t n = rng_below(r, (most < 150 ? most : 150) + 1);
@@ -193,8 +190,7 @@ static void fuzz_rule(rng *r)
     } else { /* NaN may have different payloads */
         check_same_floats(actual.out, expected.out, actual.count, recurrence_width(&x), "%s, %s",
                           law, name);
-        check_same_floats((const float *)actual.state, (const float *)expected.state,
-                          expected.state_bytes / sizeof(float), 16, "%s: state, %s", law, name);
+        check_same_state(&x.config, actual.state, expected.state, law);
     }
     check_status(linattn_state_check(&x.config, actual.state, actual.state_bytes), LINATTN_OK,
                  "seed %" PRIu64 ", %s", fuzz_seed(), name);

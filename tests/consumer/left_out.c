@@ -79,15 +79,15 @@
 #else
 #define COMPENSATED 1
 #endif
-#ifdef LINATTN_NO_EXACT
-#define EXACT 0
-#else
-#define EXACT 1
-#endif
 #ifdef LINATTN_NO_HALF
 #define HALF 0
 #else
 #define HALF 1
+#endif
+#ifdef LINATTN_NO_EXACT
+#define EXACT 0
+#else
+#define EXACT 1
 #endif
 #if defined(LINATTN_NO_NYSTROM) || defined(LINATTN_NO_EXACT)
 #define NYSTROM 0
@@ -199,12 +199,18 @@ static void check_rule(const char *what, linattn_config config, int works)
 
 static void check_rules(const char *name, linattn_feature_map map, int kept)
 {
-    for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++) {
-        char what[64];
-        snprintf(what, sizeof what, "%s, rule %d", name, rule);
-        check_rule(what, (linattn_config){.map = map, .rule = (linattn_rule)rule},
-                   kept && RECURRENT);
-    }
+    for (int rule = LINATTN_RULE_SUM; rule < LINATTN_RULE_COUNT; rule++)
+        for (int type = LINATTN_F32; type < LINATTN_ELEMENT_COUNT; type++) {
+            const linattn_config config = {
+                .map = map, .rule = (linattn_rule)rule, .state_type = (linattn_element)type};
+            const int works = kept && (HALF || type == LINATTN_F32);
+            char what[64];
+            snprintf(what, sizeof what, "%s, rule %d, state type %d", name, rule, type);
+            if (rule == LINATTN_RULE_SUM)
+                check(what, config, works);
+            else
+                check_rule(what, config, works && RECURRENT);
+        }
 }
 
 /* Zeros of 16 bits are refused, or taken as the same of floats. */

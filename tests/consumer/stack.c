@@ -23,6 +23,7 @@ static size_t tokens;
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
 static linattn_element element; /* of what the verbs on states read */
+static linattn_element kept;    /* and of what they keep */
 
 static linattn_view rows(const float *data) { return linattn_rows_as(data, element); }
 
@@ -105,6 +106,7 @@ static void begin(const size_t *shape, int map)
     config.dim_key = shape[1];
     config.dim_value = shape[2];
     config.map = (linattn_feature_map)map;
+    config.state_type = kept;
 }
 
 static void verbs(size_t *worst)
@@ -204,7 +206,7 @@ int main(void)
     workspace = malloc(bytes);
     if (!state || !workspace) return 1;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
-        size_t worst[5] = {0, 0, 0, 0, 0}, halves = 0;
+        size_t worst[5] = {0, 0, 0, 0, 0}, halves = 0, states = 0;
         const char *name = linattn_isa_name((linattn_isa)isa);
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
         maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
@@ -222,11 +224,17 @@ int main(void)
         rules(&halves);
 #endif
         element = LINATTN_F32;
+        kept = LINATTN_F16;
+        maps(&states, LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
+#ifndef LINATTN_NO_RECURRENT
+        rules(&states);
+#endif
+        kept = LINATTN_F32;
 #endif
         printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n"
-               "%s halves %zu\n",
+               "%s halves %zu\n%s states %zu\n",
                name, worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4], name,
-               halves);
+               halves, name, states);
     }
     return 0;
 }
