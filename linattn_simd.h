@@ -6004,16 +6004,16 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 /* Are `rows` rows of n values all finite? */
 static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t rows, size_t n)
 {
+    la_vec sum = la_zero();
     size_t c;
     for (; rows > 0; rows--, v += row) {
-        la_vec sum = la_zero();
         for (c = 0; c < n; c += LA_W) {
-            const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+            const int lanes = la_lanes_left(n, c);
+            const la_vec x = lanes < LA_W ? la_load_part(v + c, lanes) : la_load(v + c);
             sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
         }
-        if (la_any(la_unordered(sum))) return 0;
     }
-    return 1;
+    return !la_any(la_unordered(sum));
 }
 
 /* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
@@ -6083,11 +6083,14 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             la_clear_columns(sum, column, count);
         else
             la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
-        for (t = 0; t < count; t++) {
-            const float *v = masked || key + t < first ? NULL : b->values + (at + t) * s->dv;
-            if (v && !LA_HOT(s, all_finite)(v, 0, 1, s->dv)) *b->odd = 1.0f;
-            la_put_values(s, b, v, column + t);
-        }
+        t = first > key ? (size_t)(first - key) : 0;
+        if (!masked && t < count &&
+            !LA_HOT(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
+            *b->odd = 1.0f;
+        for (t = 0; t < count; t++)
+            la_put_values(s, b,
+                          masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
+                          column + t);
     }
 }
 
@@ -6291,23 +6294,33 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
 }
 #endif
 
-/* Scores of keys that a token does not see become 0; the others enter the denominators. */
+/* Scores of keys that a token does not see become 0, as far as values are read for its block; the
+   others enter the denominators. */
 static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w, float *scores,
                                            size_t t0, size_t count, size_t heads, size_t column)
 {
-    const size_t left = s->band->left * LINATTN__BAND;
+    const uint64_t i = s->seen + t0;
+    const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
     size_t g, t, j;
-    for (g = 0; g < heads; g++)
-        for (t = 0; t < count; t++) {
-            const uint64_t i = s->seen + t0 + t;
-            const size_t first = la_first_column(s, i);
-            const size_t end = left + (size_t)(i % LINATTN__BAND) + 1, row = g * count + t;
-            float *const p = scores + row * LA_ROW, *const den = w->den + row * 16;
-            for (j = column; j < first; j++) p[j] = 0.0f;
-            for (j = end; j < s->band->columns; j++) p[j] = 0.0f;
-            for (j = first / 16 * 16; j < end; j += LA_W)
-                la_store(den + j % 16, la_add(la_load(den + j % 16), la_load(p + j)));
+    for (t = 0; t < count; t++) {
+        const size_t first = la_first_column(s, i + t), end = own + t + 1;
+        for (g = 0; g < heads; g++) {
+            float *const p = scores + (g * count + t) * LA_ROW;
+            float *const den = w->den + (g * count + t) * 16;
+            la_vec sum[LA_PANEL_VECS];
+            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(den + j * LA_W);
+            for (j = column; j < own + count; j += LA_W) {
+                la_vec x = la_load(p + j);
+                if (j < first) x = la_first(la_zero(), x, la_lanes_left(first, j));
+                if (j + LA_W > end) x = la_first(x, la_zero(), j < end ? (int)(end - j) : 0);
+                la_store(p + j, x);
+                sum[LA_W > 1 ? 0 : j % 16] = la_add(sum[LA_W > 1 ? 0 : j % 16], x);
+                la_turn(sum);
+            }
+            for (; j % 16 != 0; j += LA_W) la_turn(sum);
+            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(den + j * LA_W, sum[j]);
         }
+    }
 }
 
 #if LA_COLD
@@ -7672,7 +7685,9 @@ static void la_softmax(const linattn__exact *x)
 #if LINATTN__HAS_NYSTROM
 /* ---- Nystroem -------------------------------------------------------------------------------- */
 
-/* Components [f, f + n) of token t, in place or made floats; NULL of a masked token. */
+#define LA_MEAN_VECS (LA_DW < 4 ? 8 : 32 / LA_DW) /* of doubles, summed side by side */
+
+/* Components [f, f + n) of token t, made floats; NULL of a masked token. */
 static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_t t, size_t f,
                                                   size_t n, float *wide)
 {
@@ -7688,13 +7703,18 @@ static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_
 LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t end, size_t f,
                                        float *mean, const size_t NR)
 {
-    la_dvec sum[8];
-    double part[8 * LA_DW];
+    const int floats = x->element == LINATTN_F32;
+    la_dvec sum[LA_MEAN_VECS];
+    double part[LA_MEAN_VECS * LA_DW];
     size_t count = 0, i;
     LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] = la_dset1(0.0);
     for (; t < end; t++) {
-        float wide[8 * LA_DW];
-        const float *const row = la_mean_row(x, t, f, NR * LA_DW, wide);
+        float wide[LA_MEAN_VECS * LA_DW];
+        const float *row = x->x + t * x->token;
+        if (floats && (!x->keys || !(*row < -LINATTN__FLT_MAX)))
+            row += f; /* in place, as nearly all */
+        else
+            row = la_mean_row(x, t, f, NR * LA_DW, wide);
         if (!row) continue;
         count++;
         LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] =
@@ -7731,8 +7751,8 @@ static size_t la_means(const linattn__means *x)
     size_t t, f, count = 0, segments = 0;
     for (t = 0; t < x->n; t += x->length) {
         const size_t end = x->n - t < x->length ? x->n : t + x->length;
-        for (f = 0; x->d - f >= 8 * LA_DW; f += 8 * LA_DW)
-            count = la_mean_vectors(x, t, end, f, mean, 8);
+        for (f = 0; x->d - f >= LA_MEAN_VECS * LA_DW; f += LA_MEAN_VECS * LA_DW)
+            count = la_mean_vectors(x, t, end, f, mean, LA_MEAN_VECS);
         for (; x->d - f >= LA_DW; f += LA_DW) count = la_mean_vectors(x, t, end, f, mean, 1);
         for (; f < x->d; f++) count = la_mean_component(x, t, end, f, mean);
         if (count == 0) continue;
