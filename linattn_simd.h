@@ -8542,6 +8542,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_COLD
 #undef LA_HOT
 #undef LA_EITHER
+#undef LA_MEAN_VECS
 #undef LA_MOST
 #undef LA_ONCE
 #undef LA_ACCUMULATORS
