@@ -2105,6 +2105,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
+    const int ahead = s->params->source == LINATTN__DIRECT && s->n - c->t0 >= 2 * c->count;
+    const size_t next = ahead ? c->count : 0; /* the next block is fetched, as in tile_fetch */
     size_t t, j;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
@@ -2136,6 +2138,10 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
         {
             la_store(den_at + j * LA_W, den[j]);
             if (LINATTN__IS_SIGNED(map)) la_store(lost_at + j * LA_W, lost[j]);
+        }
+        for (j = 0; LA_W > 1 && j < NF * LA_W; j += 16) {
+            LINATTN__FETCH(x + next * q_token + j);
+            LINATTN__FETCH(k + next * k_token + j);
         }
         k += k_token;
         x += q_token;
@@ -2468,6 +2474,8 @@ static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_
     *masked = 0;
     if (p->source == LINATTN__MONOMIALS || LINATTN__IS_SIGNED(p->map)) return most;
     *masked = linattn__masked(key, s->d);
+    if (!*masked) /* nearly always the first components tell */
+        while (count < most && !(key[count * s->k_token] < -LINATTN__FLT_MAX)) count++;
     while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
     return count;
 }
@@ -2508,20 +2516,20 @@ LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, con
    vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
-    const float *k, *q;       /* features in scratch, token by token; q: query head by query head */
-    const float *scale;       /* of the outputs, likewise */
-    const float *lower;       /* not NULL: what outputs are lowered by instead */
-    const float *v;           /* of the block's first token */
-    float *out;               /* of its first token and query head */
-    size_t count, heads;      /* tokens and query heads of the block */
-    size_t begin, end;        /* tokens to do */
-    size_t f0, f1;            /* features in scratch: rows of S */
-    int first, last;          /* the first, the last of the features */
-    int positive_zeros;       /* no sum is -0: its sign would tell whether keys outside a token's
+    const float *k, *q;  /* features in scratch, token by token; q: query head by query head */
+    const float *scale;  /* of the outputs, likewise */
+    const float *lower;  /* not NULL: what outputs are lowered by instead */
+    const float *v;      /* of the block's first token */
+    float *out;          /* of its first token and query head */
+    size_t count, heads; /* tokens and query heads of the block */
+    size_t begin, end;   /* tokens to do */
+    size_t f0, f1;       /* features in scratch: rows of S */
+    int first, last;     /* the first, the last of the features */
+    int positive_zeros;  /* no sum is -0: its sign would tell whether keys outside a token's
                                  window, whose weights are 0, were in its tile */
-    int keep;                 /* the last of these heads leaves the new S behind */
-    int ahead;                /* another whole block follows: fetch it */
-    const float *q_in, *k_in; /* operands of the first token and query head, to fetch from */
+    int keep;            /* the last of these heads leaves the new S behind */
+    int ahead;           /* another whole block follows: fetch it */
+    const float *q_in;   /* operand of the first token and query head */
 } la_tile;
 #endif
 
@@ -2542,7 +2550,7 @@ typedef struct la_edge {
 
 /* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
    over the tiles: hardware alone does not keep up with four streams that take turns, strided
-   ones least. */
+   ones least. Keys and queries are fetched where this block's are mapped. */
 static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t u,
                                             int keys, size_t T, size_t NR)
 {
@@ -2550,12 +2558,8 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
     size_t i, c;
     for (i = t + a->count; i < t + a->count + T; i++)
         for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
-            LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
             LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
-            if (keys && g == 0) {
-                LINATTN__FETCH(a->k_in + i * s->k_token + c);
-                LINATTN__FETCH(a->v + i * s->v_token + c);
-            }
+            if (keys && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
         }
 }
 
@@ -3035,7 +3039,6 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
-    a.k_in = keys ? s->k + t0 * s->k_token : NULL;
     for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
     if (LINATTN__IS_SIGNED(s->params->map))
         for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
@@ -6088,8 +6091,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             !LA_HOT(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
             *b->odd = 1.0f;
         for (t = 0; t < count; t++)
-            la_put_values(s, b,
-                          masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
+            la_put_values(s, b, masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
                           column + t);
     }
 }
@@ -6344,7 +6346,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
     a.span = sum;
-    a.k = a.v = a.q_in = a.k_in = NULL;
+    a.k = a.v = a.q_in = NULL;
     a.q = w->q;
     a.scale = w->scale;
     a.count = count;
