@@ -1873,15 +1873,16 @@ typedef struct la_rows {
    of the block, during which no exponent of a key moves but at its begin. */
 typedef struct la_chunk {
     size_t t0, count, f0, f1, t, end;
-    int first, last;        /* of the features */
-    int keep;               /* leave the new z behind */
-    int fresh;              /* keys are not mapped yet */
-    int own;                /* tokens count as seen by their own queries */
-    la_rows k, q;           /* of the block's tokens, for one query head */
-    size_t row0;            /* of that head in scratch */
-    const float *query;     /* its operand */
-    float *out, *scores;    /* rows of the run's read-out that a higher peak shrinks, */
-    size_t column, columns; /* and of which scores these are */
+    int first, last;         /* of the features */
+    int keep;                /* leave the new z behind */
+    int fresh;               /* keys are not mapped yet */
+    int own;                 /* tokens count as seen by their own queries */
+    la_rows k, q;            /* of the block's tokens, for one query head */
+    size_t row0;             /* of that head in scratch */
+    const float *query;      /* its operand */
+    size_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
+    float *out, *scores;     /* rows of the run's read-out that a higher peak shrinks, */
+    size_t column, columns;  /* and of which scores these are */
 } la_chunk;
 #endif
 
@@ -2105,8 +2106,6 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
-    const int ahead = s->params->source == LINATTN__DIRECT && s->n - c->t0 >= 2 * c->count;
-    const size_t next = ahead ? c->count : 0; /* the next block is fetched, as in tile_fetch */
     size_t t, j;
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
@@ -2140,8 +2139,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
             if (LINATTN__IS_SIGNED(map)) la_store(lost_at + j * LA_W, lost[j]);
         }
         for (j = 0; LA_W > 1 && j < NF * LA_W; j += 16) {
-            LINATTN__FETCH(x + next * q_token + j);
-            LINATTN__FETCH(k + next * k_token + j);
+            LINATTN__FETCH(x + c->q_ahead + j);
+            LINATTN__FETCH(k + c->k_ahead + j);
         }
         k += k_token;
         x += q_token;
@@ -2474,7 +2473,7 @@ static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_
     *masked = 0;
     if (p->source == LINATTN__MONOMIALS || LINATTN__IS_SIGNED(p->map)) return most;
     *masked = linattn__masked(key, s->d);
-    if (!*masked) /* nearly always the first components tell */
+    if (LA_W > 1 && !*masked) /* nearly always the first components tell */
         while (count < most && !(key[count * s->k_token] < -LINATTN__FLT_MAX)) count++;
     while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
     return count;
@@ -2991,6 +2990,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
+    const int ahead = LA_W > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
     la_rows queries;
     la_chunk c;
     size_t g;
@@ -3004,6 +3004,8 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     c.own = own;
     c.k.at = q;
     c.k.row = 0;
+    c.k_ahead = ahead && keys ? count * s->k_token : 0;
+    c.q_ahead = ahead ? count * s->q_token : 0;
     if (keys)
         c.k =
             la_chunk_inputs(s, &c, s->k + t0 * s->k_token, s->k_token, w->k, w->k + count * LA_ROW);
@@ -6358,6 +6360,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.count = count;
     c.keep = c.fresh = 0;
     c.own = 1;
+    c.k_ahead = c.q_ahead = 0;
     c.column = column;
     c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
