@@ -129,11 +129,37 @@ def test_tables():
         said = report.shares_at_least(known, "causal", rows, marks)[0][-1]
         check("a mark out of reach", f"(32,32) avx512 cannot be: {limit.share:.2f}, {limit}" in said
               and said.count("cannot be") == 1, said)
+        rows = [(1.4, "one", 1.5), (1.6, "two", 1.2), (1.1, "three", 1.5), (1.7, "four", None)]
+        said = report.at_most("odd sizes", rows, 1.3)[0]
+        check("a ratio out of reach", said[1] == "1.70× (four)" and
+              said[-1] == "**no**; where ports alone bind: one 1.50×", str(said))
         said = report.shares_at_least(unknown, "causal", [unknown.one(d=32.0)], [0.99])[0][-1]
         check("nothing is said of an unknown processor", said == "**no**", said)
 
 
+def test_odd_sizes_and_threads():
+    """33 needs a vector more than 32 of each kind; halves of columns need all of the map."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "rows.csv"
+        rows = [{"kernel": "causal", "map": "elu1", "by": "avx512", "d": d, "dv": d, "n": 4096,
+                 "ns": ns} for d, ns in [(32, 1024.0), (33, 2178.0), (64, 4096.0)]]
+        rows.append(rows[-1] | {"variant": "heads1-t2", "speedup": 1.5})
+        report.write_csv(path, {"cpu": XEON}, rows)
+        known = report.Results(path)
+        (ratio, where, limit), = report.odd_sizes(known, {"causal": {"kernel": "causal"}})
+        cycles = [known.limit(known.one(d=d)).cycles / d**2 for d in [32.0, 33.0, 64.0]]
+        check("an odd size", near(ratio, 2.0) and where == "causal avx512 33", f"{ratio} {where}")
+        check("an odd size at the limits",
+              near(limit, cycles[1] / ((cycles[0] + cycles[2]) / 2)) and limit > 1.3, f"{limit}")
+        half = limits.limit_of(XEON, "causal", "elu1", "avx512", 64, 32, 4096).cycles
+        wanted = known.limit(known.one(d=64.0)).cycles / half
+        said = report.thread_marks(known)[0]
+        check("one head over two threads", 1.5 < wanted < 1.85 and
+              said[-1] == f"**no**; cannot be: {wanted:.2f}×, as both map all keys and queries",
+              str(said))
+
+
 for test in [test_by_hand, test_by_hand_update, test_ports, test_sources, test_published,
-             test_tables]:
+             test_tables, test_odd_sizes_and_threads]:
     test()
 check.finish()
