@@ -7715,9 +7715,9 @@ LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t
     LINATTN__UNROLL for (i = 0; i < NR; i++) sum[i] = la_dset1(0.0);
     for (; t < end; t++) {
         float wide[LA_MEAN_VECS * LA_DW];
-        const float *row = x->x + t * x->token;
-        if (floats && (!x->keys || !(*row < -LINATTN__FLT_MAX)))
-            row += f; /* in place, as nearly all */
+        const float *row;
+        if (floats && (!x->keys || !(x->x[t * x->token] < -LINATTN__FLT_MAX)))
+            row = x->x + t * x->token + f; /* in place, as nearly all */
         else
             row = la_mean_row(x, t, f, NR * LA_DW, wide);
         if (!row) continue;
