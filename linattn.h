@@ -5170,30 +5170,57 @@ typedef struct linattn__gating {
 #endif
 } linattn__gating;
 
-/* Fetches what token t of a head brings: hardware alone does not keep up with streams that take
-   turns, strided ones least. gate: of the head. */
-static LINATTN__NOINLINE void linattn__fetch_token(const linattn__span *s, const linattn__gating *g,
-                                                   const float *const *gate, size_t t,
-                                                   size_t *fetched)
-{
+/* What the tokens of a head bring: token t of an operand takes `lines` cache lines from
+   at[t * token]. */
+typedef struct linattn__ahead {
     const float *at[4 + LINATTN__GATES];
-    size_t floats[4 + LINATTN__GATES], f;
-    int count = 0, i;
-    at[count] = s->k + t * s->k_token;
-    floats[count++] = s->d;
-    at[count] = s->v + t * s->v_token;
-    floats[count++] = s->dv;
-    for (i = 0; s->q && i < 2; i++) {
-        at[count] = i ? s->out + t * s->out_token : s->q + t * s->q_token;
-        floats[count++] = i ? s->dv : s->d;
-    }
+    size_t token[4 + LINATTN__GATES], lines[4 + LINATTN__GATES];
+    size_t all; /* lines of a token */
+    int count;
+} linattn__ahead;
+
+LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at, size_t token,
+                                               size_t floats)
+{
+    if (!token) return;
+    to->at[to->count] = at;
+    to->token[to->count] = token;
+    to->lines[to->count] = (floats + 15) / 16;
+    to->all += to->lines[to->count++];
+}
+
+/* s and gate: of the head. */
+LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const linattn__gating *g,
+                                                 const float *const *gate, linattn__ahead *to)
+{
+    int i;
+    to->count = 0;
+    to->all = 0;
+    linattn__add_ahead(to, s->k, s->k_token, s->d);
+    linattn__add_ahead(to, s->v, s->v_token, s->dv);
+    if (s->q) linattn__add_ahead(to, s->q, s->q_token, s->d);
+    if (s->q) linattn__add_ahead(to, s->out, s->out_token, s->dv);
     for (i = 0; g && i < g->count; i++) {
         const int which = g->given[i], rows = which == LINATTN__READ || which == LINATTN__WRITE;
-        at[count] = gate[which] + t * g->gate[which].token;
-        floats[count++] = rows || (which == LINATTN__DECAY && g->per_feature) ? s->m : 1;
+        const int many = rows || (which == LINATTN__DECAY && g->per_feature);
+        linattn__add_ahead(to, gate[which], g->gate[which].token, many ? s->m : 1);
     }
-    for (i = 0; i < count; i++)
-        for (f = 0; f < floats[i]; f += 16) LINATTN__FETCH(at[i] + f);
+}
+
+/* Fetches lines [begin, end) of what token t brings. */
+static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t,
+                                                   size_t begin, size_t end, size_t *fetched)
+{
+    int i;
+    for (i = 0; i < o->count; i++) {
+        const float *const at = o->at[i] + t * o->token[i];
+        const size_t lines = o->lines[i];
+        size_t f;
+        for (f = begin; f < lines && f < end; f++) LINATTN__FETCH(at + 16 * f);
+        if (end <= lines) break;
+        begin = begin > lines ? begin - lines : 0;
+        end -= lines;
+    }
     *fetched = t; /* a store, or compilers see no effect and leave out calls */
 }
 

@@ -4374,6 +4374,8 @@ typedef struct la_rule {
     la_tokens *w;
     float *kept, *credit, *scalars, *corrected;
     const float *gate[LINATTN__GATES];
+    linattn__ahead ahead; /* and lines of it to fetch for each 16 columns */
+    size_t fetch;
     int rule, reads, before; /* reads: its keys read S */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
@@ -4626,29 +4628,29 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
     const la_vec one = la_set1(1.0f);
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
-    const int keeps = b->keeps, logs = b->a_made != NULL, reads = b->r_made != NULL;
-    const float *a_at = b->a.at + (f - b->f0), *k_at = b->k.at + (f - b->f0);
-    float *a_to = logs ? b->a_made + (f - b->f0) : NULL;
-    float *r_to = reads ? b->r_made + (f - b->f0) : NULL;
+    const int logs = b->a_made != NULL, reads = b->r_made != NULL;
     la_vec high = one, low = one;
     size_t t, i;
-    for (t = 0; t < count; t++, a_at += a_row, k_at += k_row) {
-        const la_vec by = la_set1(share[t]);
-        for (i = 0; i < end - f; i += LA_W) {
-            const int lanes = la_lanes_left(end, f + i);
-            la_vec a = la_load_part(a_at + i, lanes);
+    for (i = 0; i < end - f; i += LA_W) {
+        const size_t at = f - b->f0 + i;
+        const float *const a_at = b->a.at + at, *const k_at = b->k.at + at;
+        float *const a_to = logs ? b->a_made + at : NULL, *const r_to = reads ? b->r_made + at : NULL;
+        const int lanes = la_lanes_left(end, f + i);
+        la_vec left = la_load(credit + i), all = la_load(kept + i);
+        for (t = 0; t < count; t++) {
+            la_vec a = la_load_part(a_at + t * a_row, lanes);
             if (logs) {
                 a = la_exp_full(a);
-                la_store(a_to + i, a);
+                la_store(a_to + t * row, a);
             }
-            if (reads) la_store(r_to + i, la_mul(a, la_load_part(k_at + i, lanes)));
+            if (reads) la_store(r_to + t * row, la_mul(a, la_load_part(k_at + t * k_row, lanes)));
             high = la_max(a, high);
             low = la_min(a, low);
-            la_store(credit + i, la_mul(la_load(credit + i), la_mul(a, by)));
-            if (keeps) la_store(kept + i, la_mul(la_load(kept + i), a));
+            left = la_mul(left, la_mul(a, la_set1(share[t])));
+            all = la_mul(all, a);
         }
-        if (logs) a_to += row;
-        if (reads) r_to += row;
+        la_store(credit + i, left);
+        la_store(kept + i, all);
     }
     return !la_any(la_gt(la_zero(), low)) && !la_any(la_gt(high, one));
 }
@@ -4774,18 +4776,19 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 }
 #endif
 
-/* r = a k, of the gated delta rule. */
+/* r = a k, of the gated delta rule where all rows share their decays. */
 static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
 {
+    const size_t rows = b->f1 - b->f0, whole = rows / LA_W * LA_W;
+    const int lanes = (int)(rows - whole);
     size_t t, f;
-    for (t = 0; t < b->count; t++)
-        for (f = 0; f < b->f1 - b->f0; f += LA_W) {
-            const int lanes = la_lanes_left(b->f1 - b->f0, f);
-            const la_vec k = la_load_part(b->k.at + t * b->k.row + f, lanes);
-            la_vec a = la_set1(b->w->decay[t]);
-            if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + f, lanes);
-            la_store_part(b->r_made + t * b->row + f, la_mul(a, k), lanes);
-        }
+    for (t = 0; t < b->count; t++) {
+        const float *const k = b->k.at + t * b->k.row;
+        float *const r = b->r_made + t * b->row;
+        const la_vec a = la_set1(b->w->decay[t]);
+        for (f = 0; f < whole; f += LA_W) la_store(r + f, la_mul(a, la_load(k + f)));
+        if (lanes) la_store(r + f, la_mul(a, la_load_part(k + f, lanes)));
+    }
 }
 
 #if LA_COLD
@@ -5097,11 +5100,15 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 }
 #endif
 
-/* What precedes token t in a tile. */
+/* What precedes token t in a tile: it fetches its share, by columns, of what the token of the next
+   block brings. Hardware alone does not keep up with streams that take turns, strided ones least,
+   nor with all of a block while its first tile is at work. */
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
-    if (LA_W > 1 && b->s.fetch && u * LA_W == b->s.column_begin)
-        linattn__fetch_token(&b->s, b->x->gates, b->gate, b->t0 + b->count + t, &b->w->fetched);
+    const size_t next = b->t0 + b->count + t, c = u * LA_W - b->s.column_begin;
+    if (LA_W > 1 && b->s.fetch && next < b->s.n)
+        linattn__fetch_lines(&b->ahead, next, c * b->fetch / 16, (c + NR * LA_W) * b->fetch / 16,
+                             &b->w->fetched);
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
@@ -5278,7 +5285,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
-        } else if (LA_W < 16 && delta && more && b->rule == LINATTN_RULE_DELTA) {
+        } else if ((LA_W < 16 || NR == 2) && delta && more && b->rule == LINATTN_RULE_DELTA) {
             la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, u, v, c, o, next, LA_DELTA, NR);
@@ -5784,6 +5791,7 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
     const linattn__span *const all = b->x->span;
     const size_t m16 = linattn__round16(all->m), key = head / b->x->key_group;
     const linattn__gating *const g = b->x->gates;
+    const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
     float *const at = all->z + head * all->head_floats;
     int i;
     b->s.z = b->x->own ? b->x->own : at;
@@ -5806,6 +5814,9 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
     if (b->per_feature) la_rule_spread(b);
+    if (!all->fetch) return;
+    linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
+    b->fetch = (b->ahead.all * 16 + width - 1) / width;
 }
 
 /* How many tokens from t, as many as a block has at most, are all masked, or all not. */
