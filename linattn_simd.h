@@ -4361,7 +4361,7 @@ typedef struct la_tokens {
     float share[LA_RULE_TOKENS]; /* what reads may leave of the sums */
     float lead[LA_RULE_TOKENS];  /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
-    float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[16];
+    float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[LA_RULE_TOKENS * 16];
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
     size_t fetched;                                    /* the last token that was fetched ahead */
@@ -4842,7 +4842,7 @@ static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
     for (t = 0; t < b->count; t++) {
         la_vec sum[LA_PANEL_VECS];
         for (j = 0; j < LA_PANEL_VECS; j++)
-            sum[j] = b->first ? la_zero() : la_load(b->w->lanes + j * LA_W);
+            sum[j] = b->first ? la_zero() : la_load(b->w->lanes + t * 16 + j * LA_W);
         for (f = 0; f < b->f1 - b->f0; f += LA_W) {
             const int lanes = la_lanes_left(b->f1 - b->f0, f);
             const la_vec k = la_load_part(b->k.at + t * b->k.row + f, lanes);
@@ -4850,7 +4850,7 @@ static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
             j = (f / LA_W) % LA_PANEL_VECS;
             sum[j] = la_fma(q, la_mul(la_load_part(u + f, lanes), k), sum[j]);
         }
-        for (j = 0; j < LA_PANEL_VECS; j++) la_store(b->w->lanes + j * LA_W, sum[j]);
+        for (j = 0; j < LA_PANEL_VECS; j++) la_store(b->w->lanes + t * 16 + j * LA_W, sum[j]);
         if (b->last) b->w->lead[t] = la_sum16(sum);
     }
 }
@@ -5106,7 +5106,7 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
     const size_t next = b->t0 + b->count + t, c = u * LA_W - b->s.column_begin;
-    if (LA_W > 1 && b->s.fetch && next < b->s.n)
+    if (LA_W > 1 && b->s.fetch && b->first && next < b->s.n)
         linattn__fetch_lines(&b->ahead, next, c * b->fetch / 16, (c + NR * LA_W) * b->fetch / 16,
                              &b->w->fetched);
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
@@ -5165,6 +5165,8 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
     const float *k = b->k.at + t * k_row, *q = b->q.at + t * q_row, *a = b->a.at + t * a_row;
     float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, i, j;
+    la_vec sum[8]; /* or clang keeps o in memory */
+    LINATTN__UNROLL for (j = 0; j < 2 * NR; j++) sum[j] = o[j];
     for (f = 0; f < count; f++, row += 16, a += a_step, k++, q++) {
         la_vec x[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
@@ -5174,7 +5176,7 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
             const la_vec qf = la_set1(q[i * q_row]);
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
-                la_vec *const at = o + i * NR + j;
+                la_vec *const at = sum + i * NR + j;
                 if (before) *at = la_fma(qf, x[j], *at);
                 x[j] = la_fma(kf, v[i * NR + j], la_mul(af, x[j]));
                 if (!before) *at = la_fma(qf, x[j], *at);
@@ -5182,6 +5184,7 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
     }
+    LINATTN__UNROLL for (j = 0; j < 2 * NR; j++) o[j] = sum[j];
 }
 
 /* sum += r S, or q S. */
@@ -5344,6 +5347,10 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
             la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
         }
         for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
+        if (b->out && !b->first) {
+            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
+            la_load_columns(o + NR, b->out + (t + 1) * b->out_token + u * LA_W, lanes, NR);
+        }
         if (b->before)
             la_rule_pair(b, t, u, v, o, 1, NR);
         else
@@ -5374,7 +5381,7 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
    stays within one. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
-    const size_t most = LA_W == 16 && b->s.m > 192 ? 2
+    const size_t most = LA_W == 16 && b->f1 - b->f0 > 192 ? 2
                         : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
                                                    : 4;
     if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
@@ -5700,6 +5707,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     const linattn__params *const p = x->span->params;
     const size_t m = x->span->m;
     size_t arrays, i;
+    int wide;
     /* one by one: a copy in vectors would wait for what has just been written in numbers */
     b->s.params = p;
     b->s.q_token = x->span->q_token;
@@ -5745,6 +5753,10 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
     b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
+    /* so many rows of wide tiles stay in L1; blocks of one token would gain nothing */
+    wide = LA_W > 1 && !b->reads && m > 192 && !LINATTN__IS_EXP(p->map) && b->s.group == 1;
+    wide = wide && !LINATTN__PAST(x->span);
+    if (wide) b->step = 128;
     b->row = m < b->step ? linattn__round16(m) : b->step;
     if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
     arrays = 0;
@@ -5758,7 +5770,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
     if (arrays * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / arrays;
     b->whole = m <= b->step;
-    if (!b->whole || LINATTN__IS_EXP(p->map) || b->s.group > 1) b->most = 1;
+    if ((!b->whole && !wide) || LINATTN__IS_EXP(p->map) || b->s.group > 1) b->most = 1;
     arrays = 0;
     if (!b->in_place) {
         b->q_made = w->made + b->most * b->row;
