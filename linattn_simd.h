@@ -4838,19 +4838,26 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
 static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 {
     const float *const u = b->gate[LINATTN__BONUS] + b->f0;
+    const size_t count = b->f1 - b->f0;
     size_t t, f, j;
     for (t = 0; t < b->count; t++) {
+        const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
+        float *const lanes_at = b->w->lanes + t * 16;
         la_vec sum[LA_PANEL_VECS];
-        for (j = 0; j < LA_PANEL_VECS; j++)
-            sum[j] = b->first ? la_zero() : la_load(b->w->lanes + t * 16 + j * LA_W);
-        for (f = 0; f < b->f1 - b->f0; f += LA_W) {
-            const int lanes = la_lanes_left(b->f1 - b->f0, f);
-            const la_vec k = la_load_part(b->k.at + t * b->k.row + f, lanes);
-            const la_vec q = la_load_part(b->q.at + t * b->q.row + f, lanes);
-            j = (f / LA_W) % LA_PANEL_VECS;
-            sum[j] = la_fma(q, la_mul(la_load_part(u + f, lanes), k), sum[j]);
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(lanes_at + j * LA_W);
+        for (f = 0; f < count; f += 16) {
+            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+            {
+                const size_t at = f + j * LA_W;
+                if (at < count) {
+                    const int lanes = la_lanes_left(count, at);
+                    const la_vec uk =
+                        la_mul(la_load_part(u + at, lanes), la_load_part(k + at, lanes));
+                    sum[j] = la_fma(la_load_part(q + at, lanes), uk, sum[j]);
+                }
+            }
         }
-        for (j = 0; j < LA_PANEL_VECS; j++) la_store(b->w->lanes + t * 16 + j * LA_W, sum[j]);
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(lanes_at + j * LA_W, sum[j]);
         if (b->last) b->w->lead[t] = la_sum16(sum);
     }
 }
@@ -5545,8 +5552,8 @@ static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const f
     b->query = query ? query + g * b->s.q_head + t0 * b->s.q_token : NULL;
     b->out = query ? out + g * b->s.out_head + t0 * b->s.out_token : NULL;
     b->out_token = query ? b->s.out_token : 0;
-    if (!b->normal) return;
-    for (i = 0; i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
+    for (i = 0; b->before && i < count * 16; i++) b->w->lanes[i] = 0.0f;
+    for (i = 0; b->normal && i < count * 16; i++) b->w->den[i] = b->w->lost[i] = 0.0f;
 }
 
 #if LINATTN__HAS_COMPENSATED
