@@ -4530,8 +4530,15 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
     float credit = b->scalars[LINATTN__CREDIT], kept = b->scalars[LINATTN__KEPT];
     size_t t;
     for (t = 0; t < b->count; t++) {
-        b->w->any[t] = la_rule_spends(&credit, w->decay[t] * w->share[t]) ? LA_ALL : 0;
-        kept = linattn__flush(kept * w->decay[t]);
+        const float by = w->decay[t] * w->share[t], left = credit * by;
+        b->w->any[t] = 0;
+        if (left >= LINATTN__SPENT && left <= 1.0f) /* predicted: only products take turns */
+            credit = left;
+        else if (la_rule_spends(&credit, by))
+            b->w->any[t] = LA_ALL;
+        if (!b->keeps) continue;
+        kept = kept * w->decay[t];
+        if (!(kept >= LINATTN__FLT_MIN)) kept = linattn__flush(kept);
     }
     b->scalars[LINATTN__CREDIT] = credit;
     if (b->keeps) b->scalars[LINATTN__KEPT] = kept;
