@@ -5180,7 +5180,7 @@ typedef struct linattn__ahead {
 } linattn__ahead;
 
 LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at, size_t token,
-                                               size_t floats)
+                                             size_t floats)
 {
     if (!token) return;
     to->at[to->count] = at;
@@ -5191,7 +5191,7 @@ LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at
 
 /* s and gate: of the head. */
 LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const linattn__gating *g,
-                                                 const float *const *gate, linattn__ahead *to)
+                                              const float *const *gate, linattn__ahead *to)
 {
     int i;
     to->count = 0;
@@ -5208,8 +5208,8 @@ LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const lina
 }
 
 /* Fetches lines [begin, end) of what token t brings. */
-static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t,
-                                                   size_t begin, size_t end, size_t *fetched)
+static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t, size_t begin,
+                                                   size_t end, size_t *fetched)
 {
     int i;
     for (i = 0; i < o->count; i++) {

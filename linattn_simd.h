@@ -4641,7 +4641,8 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
     for (i = 0; i < end - f; i += LA_W) {
         const size_t at = f - b->f0 + i;
         const float *const a_at = b->a.at + at, *const k_at = b->k.at + at;
-        float *const a_to = logs ? b->a_made + at : NULL, *const r_to = reads ? b->r_made + at : NULL;
+        float *const a_to = logs ? b->a_made + at : NULL, *const r_to =
+                                                              reads ? b->r_made + at : NULL;
         const int lanes = la_lanes_left(end, f + i);
         la_vec left = la_load(credit + i), all = la_load(kept + i);
         for (t = 0; t < count; t++) {
@@ -5396,8 +5397,8 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const size_t most = LA_W == 16 && b->f1 - b->f0 > 192 ? 2
-                        : b->kind == LA_GENERAL    ? LA_GENERAL_VECS
-                                                   : 4;
+                        : b->kind == LA_GENERAL           ? LA_GENERAL_VECS
+                                                          : 4;
     if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
     if (left == 3 && !(LA_W == 8 && most == 2)) return 3;
     return left < most ? (left < 2 ? 1 : 2) : most;
@@ -5721,7 +5722,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     const linattn__params *const p = x->span->params;
     const size_t m = x->span->m;
     size_t arrays, i;
-    int wide;
+    int one, wide; /* one: token in a block */
     /* one by one: a copy in vectors would wait for what has just been written in numbers */
     b->s.params = p;
     b->s.q_token = x->span->q_token;
@@ -5767,10 +5768,9 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
     b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
-    /* so many rows of wide tiles stay in L1; blocks of one token would gain nothing */
-    wide = LA_W > 1 && !b->reads && m > 192 && !LINATTN__IS_EXP(p->map) && b->s.group == 1;
-    wide = wide && !LINATTN__PAST(x->span);
-    if (wide) b->step = 128;
+    one = LINATTN__IS_EXP(p->map) || b->s.group > 1;
+    wide = LA_W > 1 && m > 192 && !b->reads && !one && !LINATTN__PAST(x->span);
+    if (wide) b->step = 128; /* so many rows of wide tiles stay in L1 */
     b->row = m < b->step ? linattn__round16(m) : b->step;
     if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
     arrays = 0;
@@ -5784,7 +5784,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
     if (arrays * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / arrays;
     b->whole = m <= b->step;
-    if ((!b->whole && !wide) || LINATTN__IS_EXP(p->map) || b->s.group > 1) b->most = 1;
+    if (one || (!b->whole && !wide)) b->most = 1;
     arrays = 0;
     if (!b->in_place) {
         b->q_made = w->made + b->most * b->row;
@@ -5840,7 +5840,7 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
     if (b->per_feature) la_rule_spread(b);
-    if (!all->fetch) return;
+    if (LA_W == 1 || !all->fetch) return;
     linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
     b->fetch = (b->ahead.all * 16 + width - 1) / width;
 }
