@@ -1692,8 +1692,9 @@ LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int ma
         if (LA_W == 1 && !la_any(la_gt(la_zero(), y))) return la_add(y, la_set1(1.0f));
         e = la_exp_negative(y);
         if (LA_W == 1) return e;
-        /* from -0 on: a sum under a mask is one operation for AVX-512 */
-        return la_select(la_gt(y, la_set1(-1.40129846e-45f)), la_add(y, la_set1(1.0f)), e);
+        /* A sum under a mask is one operation for AVX-512. Just below 0 both are 1, and a denormal
+           bound would raise a flag, which costs a write of the environment in each call. */
+        return la_select(la_gt(y, la_set1(-LINATTN__FLT_MIN)), la_add(y, la_set1(1.0f)), e);
     }
     return la_max(la_set1(p->floor), y);
 }
