@@ -7757,9 +7757,23 @@ LINATTN__DECLARE_HOT(void, keys,
 LINATTN__DECLARE_HOT(void, update_run,
                      (const linattn__span *, const float *, const struct linattn__chunk_avx2 *))
 #endif
-#if LINATTN__HAS_COMPENSATED
 struct linattn__head_avx2;
 struct linattn__token_avx2;
+#if LINATTN__HAS_EXP
+LINATTN__DECLARE_HOT(void, step_chunk,
+                     (const linattn__span *, const struct linattn__head_avx2 *,
+                      struct linattn__token_avx2 *, size_t, size_t))
+#endif
+LINATTN__DECLARE_HOT(void, step_update,
+                     (const linattn__span *, const struct linattn__head_avx2 *,
+                      struct linattn__token_avx2 *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, step_both,
+                     (const linattn__span *, const struct linattn__head_avx2 *,
+                      struct linattn__token_avx2 *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, step_query,
+                     (const linattn__span *, const struct linattn__head_avx2 *,
+                      struct linattn__token_avx2 *, size_t, size_t))
+#if LINATTN__HAS_COMPENSATED
 LINATTN__DECLARE_HOT(void, step_read,
                      (const struct linattn__head_avx2 *, const struct linattn__token_avx2 *, size_t,
                       size_t))

@@ -202,6 +202,12 @@
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
+#define la_panel_exp LA_NAME(panel_exp)
+#define la_panel_lanes LA_NAME(panel_lanes)
+#define la_panel_phi LA_NAME(panel_phi)
+#define la_panel_rows LA_NAME(panel_rows)
+#define la_panel_step LA_NAME(panel_step)
+#define la_panel_token LA_NAME(panel_token)
 #define la_panels LA_NAME(panels)
 #define la_part_clear LA_NAME(part_clear)
 #define la_part_middle LA_NAME(part_middle)
@@ -269,7 +275,6 @@
 #define la_shift LA_NAME(shift)
 #define la_small_phi LA_NAME(small_phi)
 #define la_small_rows LA_NAME(small_rows)
-#define la_small_step LA_NAME(small_step)
 #define la_small_token LA_NAME(small_token)
 #define la_softmax LA_NAME(softmax)
 #define la_softmax_columns LA_NAME(softmax_columns)
@@ -283,18 +288,14 @@
 #define la_step_both LA_NAME(step_both)
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_finish LA_NAME(step_finish)
-#define la_step_heads LA_NAME(step_heads)
 #define la_step_map LA_NAME(step_map)
 #define la_step_part LA_NAME(step_part)
-#define la_step_parts LA_NAME(step_parts)
 #define la_step_past LA_NAME(step_past)
 #define la_step_phi LA_NAME(step_phi)
 #define la_step_query LA_NAME(step_query)
 #define la_step_read LA_NAME(step_read)
-#define la_step_roots LA_NAME(step_roots)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
-#define la_step_token LA_NAME(step_token)
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_columns LA_NAME(store_columns)
@@ -438,8 +439,13 @@
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_scratch LA_COMMON(scratch)
 #define la_shrink LA_COMMON(shrink)
+#define la_small_step LA_COMMON(small_step)
 #define la_square LA_COMMON(square)
 #define la_step_halves LA_COMMON(step_halves)
+#define la_step_heads LA_COMMON(step_heads)
+#define la_step_parts LA_COMMON(step_parts)
+#define la_step_roots LA_COMMON(step_roots)
+#define la_step_token LA_COMMON(step_token)
 #define la_symmetric LA_COMMON(symmetric)
 #define la_tile LA_COMMON(tile)
 #define la_times LA_COMMON(times)
@@ -2406,7 +2412,7 @@ static LINATTN__NOINLINE void la_rescale_row(const linattn__span *s, size_t f, c
 #endif
     for (c = s->column_begin; c < s->column_end; c += 16) {
         float *const row = s->s + c * s->m + f * 16;
-        for (i = 0; i < 16; i++) row[i] = linattn__rescale(row[i], factor);
+        for (i = 0; i < 16; i += LA_W) la_store(row + i, la_rescale(la_load(row + i), factor));
 #if LINATTN__HAS_WINDOW
         for (i = 0; c >= s->dv && i < 16; i++)
             if (row[i] < LINATTN__KEY_MIN) row[i] = 0.0f;
@@ -2446,7 +2452,7 @@ static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_
 #endif
         la_store(from, e);
         la_store(to, la_select(move, n, e));
-        for (i = 0; i < LA_W; i++)
+        for (i = 0; i < (size_t)lanes; i++)
             if (to[i] > from[i]) la_rescale_row(s, f + i, from + i, to + i);
         la_store(s->e + f, la_load(to));
     }
@@ -4024,6 +4030,7 @@ static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_hea
 }
 #endif
 
+#if LA_COLD
 /* In parts, as scratch is small, and chunks of exponents and of a past are given. */
 LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w)
 {
@@ -4035,7 +4042,7 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
         if (LA_W > 1 || f0 == end) {
             end = m - f0 < chunk ? m : f0 + chunk;
 #if LINATTN__HAS_EXP
-            if (LINATTN__IS_EXP(h->map)) la_step_chunk(s, h, w, f0, end);
+            if (LINATTN__IS_EXP(h->map)) LA_HOT(s, step_chunk)(s, h, w, f0, end);
 #endif
         }
         f1 = LA_W > 1 || end - f0 < LA_STEP ? end : f0 + LA_STEP;
@@ -4044,18 +4051,18 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
 #endif
 #if LA_W > 1
         if (!h->query)
-            la_step_update(s, h, w, f0, f1);
+            LA_HOT(s, step_update)(s, h, w, f0, f1);
         else if (h->key)
-            la_step_both(s, h, w, f0, f1);
+            LA_HOT(s, step_both)(s, h, w, f0, f1);
         else
-            la_step_query(s, h, w, f0, f1);
+            LA_HOT(s, step_query)(s, h, w, f0, f1);
 #else
         la_step_part(s, h, w, f0, f1, h->key != NULL, h->query != NULL);
 #endif
         f0 = f1;
     } while (f0 < m);
     if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
-    if (h->query && !h->plain) la_end_rows(s, &w->power, h->out, 1);
+    if (h->query && !h->plain) LA_HOT(s, end_rows)(s, &w->power, h->out, 1);
 }
 
 #if LINATTN__HAS_UNIT
@@ -4089,24 +4096,78 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
     }
 }
 
-/* What takes heads of one vector: AVX-512 leaves those of half a one to AVX2. */
-#if LINATTN__ISA == LINATTN__ISA_AVX512 && LINATTN__HAS_AVX2
-#define LA_SMALL_STEP(s)                                                                           \
-    ((s)->m <= 8 && (s)->dv <= 8 ? linattn__small_step_avx2(s) : la_small_step(s))
+/* Tokens one by one; just one where there are other kernels. */
+static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
+{
+    la_token w;
+    la_head h;
+    size_t head;
+    h.params = s->params;
+    h.m = s->m;
+    h.dv = s->dv;
+    h.begin = s->column_begin;
+    h.end = s->column_end;
+    h.map = s->params->map;
+    h.feature = s->params->norm == LINATTN_NORM_FEATURE;
+    h.stream = s->stream;
+#if LINATTN__HAS_UNIT
+    h.key_params = s->params;
+#endif
+    h.plain = la_plain_factor(s->params) && !LINATTN__PAST(s);
+#if LINATTN__HAS_COMPENSATED
+    h.feature += la_past_divides(s);
+    h.begun = 0;
+#endif
+#if LINATTN__HAS_HALF
+    h.element = s->element;
+    h.ahead = s->ahead;
+#if LINATTN__BOTH
+    h.avx512 = s->avx512;
+#endif
+    h.raise = h.lower = 1.0f;
+    if (LINATTN__RAISES(h.element, h.map)) h.raise = LINATTN__RAISED, h.lower = LINATTN__LOWERED;
+#endif
+    for (head = s->heads;; head--) {
+        h.z = s->z;
+        h.e = s->e;
+        h.s = s->s;
+#if LINATTN__HAS_PREFILL
+        h.key = s->k;
+        h.value = s->v;
+        h.query = s->q;
+        h.out = s->out;
+        h.seen = s->seen + (s->k ? 1 : 0);
+        la_step_token(s, &h, &w);
 #else
-#define LA_SMALL_STEP(s) la_small_step(s)
+        {
+            size_t t;
+            for (t = 0; t < s->n; t++) {
+                h.key = s->k ? s->k + t * s->k_token : NULL;
+                h.value = s->k ? s->v + t * s->v_token : NULL;
+                h.query = s->q ? s->q + t * s->q_token : NULL;
+                h.out = s->q ? s->out + t * s->out_token : NULL;
+                h.seen = s->seen + (s->k ? t + 1 : 0);
+                la_step_token(s, &h, &w);
+            }
+        }
+#endif
+        if (head == 1) return;
+        linattn__move(s, 1);
+    }
+}
 #endif
 
 #if LA_W > 1 && LINATTN__HAS_PREFILL
-/* Has a head one vector of features and one of columns, and 1 / denominator for a factor? */
+/* Has a head a panel of features and one of columns at most, and 1 / denominator for a factor? */
 LINATTN__INLINE int la_is_small(const linattn__span *s)
 {
     const linattn__params *const p = s->params;
-    return s->m <= LA_W && s->dv <= LA_W && p->source == LINATTN__DIRECT && la_plain_factor(p) &&
-           !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(s) && !LINATTN__ELEMENT(s);
+    return s->m <= 16 && s->dv <= 16 && p->source == LINATTN__DIRECT && la_plain_factor(p) &&
+           !LINATTN__PAST(s) && !LINATTN__ELEMENT(s);
 }
 
-/* phi of a vector of its features. */
+#if LA_W < 16
+/* One vector of each, without exponents: also for AVX-512. phi of its features: */
 LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes)
 {
     const la_vec x = la_mul(la_load_part(from, lanes), la_set1(p->root));
@@ -4177,76 +4238,153 @@ static LINATTN__NOINLINE void la_small_step(linattn__span *s)
         linattn__move(s, 1);
     }
 }
+
 #endif
 
-/* Tokens one by one; just one where there are other kernels. */
-static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
+/* Several vectors of each, or one with or without exponents. How many of `count` numbers are in
+   vector j: the first of several is full. */
+LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 {
-    la_token w;
-    la_head h;
-    size_t head;
-    h.params = s->params;
-    h.m = s->m;
-    h.dv = s->dv;
-    h.begin = s->column_begin;
-    h.end = s->column_end;
-    h.map = s->params->map;
-    h.feature = s->params->norm == LINATTN_NORM_FEATURE;
-    h.stream = s->stream;
-#if LINATTN__HAS_UNIT
-    h.key_params = s->params;
+    if (LA_PANEL_VECS > 1 && j == 0) return LA_W;
+    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
+}
+
+#if LINATTN__HAS_EXP
+/* phi of its key, or the weights of its query, with an exponential map. */
+static LINATTN__NOINLINE void la_panel_exp(const linattn__span *s, const float *from, int query,
+                                           float *to)
+{
+    const linattn__params *const p = s->params;
+    la_vec n[LA_PANEL_VECS], phi[LA_PANEL_VECS], top[LA_PANEL_VECS];
+    float peak = 0.0f;
+    size_t j;
+    if (!query) la_settle(s, 0, s->m, from);
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        const size_t f = j * LA_W;
+        const int lanes = la_panel_lanes(s->m, j);
+        const la_vec e = la_load(s->e + f);
+        phi[j] = la_split(la_load_part(from + f, lanes), p, n + j);
+        n[j] = query ? la_add(n[j], e) : la_sub(n[j], la_key_exponent(e));
+        n[j] = la_first(n[j], la_set1(-LINATTN__INF), lanes);
+        top[j] = la_max(n[j], la_set1(-LINATTN__INF));
+    }
+    if (query) peak = la_max16(top);
+    if (!(peak > -LINATTN__INF)) peak = 0.0f;
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+        la_store(to + j * LA_W, la_scale(phi[j], la_sub(n[j], la_set1(peak))));
+}
 #endif
-    h.plain = la_plain_factor(s->params) && !LINATTN__PAST(s);
-#if LINATTN__HAS_COMPENSATED
-    h.feature += la_past_divides(s);
-    h.begun = 0;
+
+LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int query, float *to,
+                                  la_vec *phi)
+{
+    const linattn__params *const p = s->params;
+    size_t j;
+#if LINATTN__HAS_EXP
+    if (LINATTN__IS_EXP(p->map)) {
+        la_panel_exp(s, from, query, to);
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) phi[j] = la_load(to + j * LA_W);
+        return;
+    }
 #endif
-#if LINATTN__HAS_HALF
-    h.element = s->element;
-    h.ahead = s->ahead;
-#if LINATTN__BOTH
-    h.avx512 = s->avx512;
-#endif
-    h.raise = h.lower = 1.0f;
-    if (LINATTN__RAISES(h.element, h.map)) h.raise = LINATTN__RAISED, h.lower = LINATTN__LOWERED;
-#endif
-    for (head = s->heads;; head--) {
-        h.z = s->z;
-        h.e = s->e;
-        h.s = s->s;
-#if LINATTN__HAS_PREFILL
-        h.key = s->k;
-        h.value = s->v;
-        h.query = s->q;
-        h.out = s->out;
-        h.seen = s->seen + (s->k ? 1 : 0);
-        la_step_token(s, &h, &w);
-#else
-        {
-            size_t t;
-            for (t = 0; t < s->n; t++) {
-                h.key = s->k ? s->k + t * s->k_token : NULL;
-                h.value = s->k ? s->v + t * s->v_token : NULL;
-                h.query = s->q ? s->q + t * s->q_token : NULL;
-                h.out = s->q ? s->out + t * s->out_token : NULL;
-                h.seen = s->seen + (s->k ? t + 1 : 0);
-                la_step_token(s, &h, &w);
-            }
+    (void)query;
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        const int lanes = la_panel_lanes(s->m, j);
+        const la_vec x = la_load_part(from + j * LA_W, lanes);
+        phi[j] = la_plain(la_mul(x, la_set1(p->root)), p, p->map);
+        if (lanes < LA_W) phi[j] = la_first(phi[j], la_zero(), lanes);
+        la_store(to + j * LA_W, phi[j]);
+    }
+}
+
+LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, const la_vec *v,
+                                   la_vec *o, const int keys)
+{
+    const float *const end = kq + s->m;
+    float *row = s->s;
+    la_vec x[LA_PANEL_VECS];
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] = la_zero();
+    for (; kq < end; kq++, row += 16) {
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_load(row + j * LA_W);
+        if (keys) {
+            const la_vec kf = la_set1(kq[0]);
+            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_fma(kf, v[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store(row + j * LA_W, x[j]);
         }
-#endif
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
+            la_fma(la_set1(kq[16]), x[j], o[j]);
+    }
+}
+
+LINATTN__INLINE void la_panel_token(const linattn__span *s)
+{
+    const int keys = s->k && !linattn__masked(s->k, s->m);
+    const float *query = s->q;
+    float kq[32], *out = s->out;
+    la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS];
+    size_t g = 0, j;
+    if (keys) la_panel_phi(s, s->k, 0, kq, phi);
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        z[j] = la_load(s->z + j * LA_W);
+        if (keys) {
+            z[j] = la_add(z[j], phi[j]);
+            la_store(s->z + j * LA_W, z[j]);
+            v[j] = la_load_part(s->v + j * LA_W, la_panel_lanes(s->dv, j));
+        }
+        if (!query) la_store(kq + 16 + j * LA_W, la_zero());
+    }
+    do {
+        la_vec scale;
+        if (query) la_panel_phi(s, query, 1, kq + 16, phi);
+        if (keys && g == 0)
+            la_panel_rows(s, kq, v, o, 1);
+        else
+            la_panel_rows(s, kq, v, o, 0);
+        if (!query) break;
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) phi[j] =
+            la_fma(phi[j], z[j], la_zero());
+        scale = la_set1(linattn__inverse(la_sum16(phi)));
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+            la_store_part(out + j * LA_W, la_mul(o[j], scale), la_panel_lanes(s->dv, j));
+        query += s->q_head;
+        out += s->out_head;
+    } while (++g < s->group);
+    if (keys && s->dv < 16) la_clear_padding(s);
+}
+
+static LINATTN__NOINLINE void la_panel_step(linattn__span *s)
+{
+    size_t head;
+    for (head = s->heads;; head--) {
+        la_panel_token(s);
         if (head == 1) return;
         linattn__move(s, 1);
     }
 }
+#endif
 
 static void la_step(linattn__span *s)
 {
 #if LA_W > 1 && LINATTN__HAS_PREFILL
-    if (la_is_small(s))
-        LA_SMALL_STEP(s);
-    else
+    if (la_is_small(s)) {
+#if LA_W < 16 || LINATTN__BOTH
+        const size_t one = LA_W < 16 ? LA_W : 8;
+        if (s->m <= one && s->dv <= one && !LINATTN__IS_EXP(s->params->map)) {
+            la_small_step(s);
+            return;
+        }
 #endif
-        la_step_heads(s);
+        if (LA_PANEL_VECS == 1 || (s->m > LA_W && s->dv > LA_W)) {
+            la_panel_step(s);
+            return;
+        }
+    }
+#endif
+    la_step_heads(s);
 }
 
 #if LINATTN__HAS_COMPENSATED
@@ -8376,6 +8514,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
+#undef la_panel_exp
+#undef la_panel_lanes
+#undef la_panel_phi
+#undef la_panel_rows
+#undef la_panel_step
+#undef la_panel_token
 #undef la_panels
 #undef la_part
 #undef la_part_add
