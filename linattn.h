@@ -1188,6 +1188,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HEADROOM 8.0f
 #define LINATTN__SATURATION 2097152.0
 #define LINATTN__LOWEST (-4194304.0f)
+#define LINATTN__LOG2E 1.4426950408889634
+#define LINATTN__LN2 0.69314718055994531
 
 LINATTN__INLINE float linattn__from_bits(uint32_t bits)
 {
@@ -2874,7 +2876,6 @@ LINATTN__INLINE int linattn__scales_keys(const linattn__shape *s)
 LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__shape *s,
                                                                linattn__params *p)
 {
-    const double log2e = 1.4426950408889634, ln2 = 0.69314718055994531;
     const double root_all = linattn__sqrt((double)linattn__scale(s));
     const double root = linattn__is_direct(s->source) ? root_all : 1.0;
     double cell;
@@ -2883,9 +2884,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__read_root(const linattn__sh
 #endif
     p->root = (float)root;
     if (!LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map)) return;
-    cell = ln2 / root;
+    cell = LINATTN__LN2 / root;
     p->root_low = (float)(root - (double)p->root);
-    p->rate = (float)(root * log2e);
+    p->rate = (float)(root * LINATTN__LOG2E);
     p->limit = (float)(cell * (LINATTN__SATURATION - 1.0));
     p->cell = (float)cell;
     p->margin = (float)(cell * (double)LINATTN__HEADROOM);
@@ -2936,9 +2937,16 @@ LINATTN__INLINE int linattn__set_params(const linattn__shape *s, linattn__params
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
     p->rest = p->rest_root = p->root = 1.0f;
     /* the usual cases, in every decode step */
-    if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u &&
-        !LINATTN__IS_EXP(p->map))
+    if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u) {
+        if (LINATTN__IS_EXP(p->map)) { /* as linattn__read_root has them */
+            p->root_low = 0.0f;
+            p->rate = (float)LINATTN__LOG2E;
+            p->limit = (float)(LINATTN__LN2 * (LINATTN__SATURATION - 1.0));
+            p->cell = (float)LINATTN__LN2;
+            p->margin = (float)(LINATTN__LN2 * (double)LINATTN__HEADROOM);
+        }
         return 0;
+    }
     if (linattn__is_direct(s->source) && LINATTN__IS_SIGNED(p->map) && !linattn__scales_keys(s) &&
         s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
@@ -3017,16 +3025,23 @@ static uint64_t linattn__seen(const void *state)
     return (uint64_t)h->tokens_high << 32 | h->tokens_low;
 }
 
-/* Same config, whatever the tokens seen. */
-static int linattn__same_config(const void *one, const void *other)
+/* Two words of a header, wherever it lies. */
+LINATTN__INLINE uint64_t linattn__two_words(const void *header, size_t word)
 {
-    const linattn__header *const a = (const linattn__header *)one;
-    const linattn__header *const b = (const linattn__header *)other;
-    const linattn__word *const x = &a->heads, *const y = &b->heads;
-    uint32_t differ = (a->magic ^ b->magic) | (a->version ^ b->version) |
-                      (a->bytes_low ^ b->bytes_low) | (a->bytes_high ^ b->bytes_high);
+    uint64_t two;
+    linattn__copy(&two, (const unsigned char *)header + word * sizeof(uint32_t), sizeof two);
+    return two;
+}
+
+/* Same config, whatever the tokens seen: these are words 4 and 5. */
+static int linattn__same_config(const void *a, const void *b)
+{
+    static const unsigned char words[] = {
+        0, 2, 6, 8, 10, 12, 14, 16, 17 + LINATTN__HAS_COMPENSATED};
+    uint64_t differ = 0;
     size_t i;
-    for (i = 0; i < 13 + LINATTN__HAS_COMPENSATED; i++) differ |= x[i] ^ y[i];
+    LINATTN__UNROLL for (i = 0; i < sizeof words; i++) differ |=
+        linattn__two_words(a, words[i]) ^ linattn__two_words(b, words[i]);
     return differ == 0;
 }
 
@@ -3536,7 +3551,9 @@ LINATTN__COLD static size_t linattn__whole_heads(const linattn__span *s, size_t 
 #if LINATTN__HAS_HALF
 #define LINATTN__ON(s, at, count, which)                                                           \
     linattn__beyond(at, count, (int)((s)->elements >> LINATTN__##which & 3))
+#define LINATTN__WIDENED(s) ((s)->elements)
 #else
+#define LINATTN__WIDENED(s) 0
 #define LINATTN__ON(s, at, count, which) ((at) + (count))
 #endif
 
@@ -4540,6 +4557,7 @@ typedef struct linattn__crowd {
     size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb, from_memory;
+    linattn__step_kernel *step;     /* not NULL: does one state, which takes nothing else */
     struct linattn__gating *gating; /* of the first state, under a rule other than the sum */
     /* what the verb does with one state, which `work` then has */
     void (*run)(const struct linattn__crowd *c, linattn__work *work, size_t index);
@@ -4604,7 +4622,10 @@ static void linattn__crowd_job(void *arg, size_t index)
             linattn__fetch_state(c->states[i + 1], bytes);
         }
         linattn__crowd_one(c, &w, i);
-        c->run(c, &w, i);
+        if (c->step)
+            c->step(&w.span);
+        else
+            c->run(c, &w, i);
         if (c->verb & LINATTN__KEYS) linattn__set_tokens(c->states[i], w.span.seen + c->n);
     }
 }
@@ -4815,6 +4836,9 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
         c->out = x.out.stride[LINATTN__SEQUENCE];
     }
     c->bytes = s.state_bytes;
+    if (linattn__is_step(&c->work, NULL) && !s.rule && !s.window && !LINATTN__PAST(&c->work.span) &&
+        !LINATTN__WIDENED(&c->work.span))
+        c->step = LINATTN__KERNEL(step);
     return LINATTN_OK;
 }
 
@@ -4827,6 +4851,7 @@ static void linattn__gather(linattn__crowd *c, void *const *states, size_t count
     c->n = n;
     c->verb = verb;
     c->run = run;
+    c->step = NULL;
     c->gating = NULL;
 }
 
@@ -7972,6 +7997,8 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__KERNEL
 #undef LINATTN__KERNEL_OF
 #undef LINATTN__KEYS
+#undef LINATTN__LN2
+#undef LINATTN__LOG2E
 #undef LINATTN__LOWER
 #undef LINATTN__LOWERED
 #undef LINATTN__LOWEST
@@ -8023,6 +8050,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__USUAL
 #undef LINATTN__V
 #undef LINATTN__WIDE
+#undef LINATTN__WIDENED
 #undef LINATTN__WRITE
 #undef LINATTN__X64
 
