@@ -4837,7 +4837,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_many(
     }
     c->bytes = s.state_bytes;
     if (linattn__is_step(&c->work, NULL) && !s.rule && !s.window && !LINATTN__PAST(&c->work.span) &&
-        !LINATTN__WIDENED(&c->work.span))
+        !LINATTN__ELEMENT(&c->work.span) && !LINATTN__WIDENED(&c->work.span))
         c->step = LINATTN__KERNEL(step);
     return LINATTN_OK;
 }
