@@ -7203,9 +7203,9 @@ LINATTN__INLINE void la_exact_fetch(const linattn__exact *x, size_t r, size_t en
     }
 }
 
-/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. Fetches
-   the tile's share of those of the next block: few reads can be under way at a time, so they are
-   spread over the arithmetic. */
+/* Rows of the keys listed from j on; those beyond the last one are it again, and never used.
+   Fetches the tile's share of those of the next block: few reads can be under way at a time, so
+   they are spread over the arithmetic. */
 static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
