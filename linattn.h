@@ -1047,17 +1047,24 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
+#ifdef __clang__ /* whose loops, unrolled, are large code where gcc's are not */
+#define LINATTN__SMALL __attribute__((minsize))
+#else
+#define LINATTN__SMALL
+#endif
 #define LINATTN__ANY_TYPE __attribute__((may_alias))
 #elif LINATTN__MSVC
 #define LINATTN__INLINE static __forceinline
 #define LINATTN__NOINLINE __declspec(noinline)
 #define LINATTN__UNUSED
+#define LINATTN__SMALL
 #define LINATTN__COLD
 #define LINATTN__ANY_TYPE
 #else
 #define LINATTN__INLINE static inline
 #define LINATTN__NOINLINE
 #define LINATTN__UNUSED
+#define LINATTN__SMALL
 #define LINATTN__COLD
 #define LINATTN__ANY_TYPE
 #endif
@@ -1153,7 +1160,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* a seventh of the time that compiling takes, and no difference to the code's speed */
 #pragma GCC optimize("no-tree-vrp", "no-tree-dominator-opts")
 #ifdef __x86_64__ /* or the upper halves of registers stay in use where kernels call scalar code, */
-#pragma GCC optimize("no-ipa-ra") /* which then takes 100 ns more */
+#pragma GCC optimize("no-ipa-ra")     /* which then takes 100 ns more */
 #pragma GCC optimize("align-jumps=1") /* a hundredth of the code */
 #endif
 #if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 2 /* its vectors flush to zero, always */
@@ -8048,6 +8055,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SHARED
+#undef LINATTN__SMALL
 #undef LINATTN__SOME_MAPS
 #undef LINATTN__SPENT
 #undef LINATTN__STATE_VERSION

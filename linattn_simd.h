@@ -7834,7 +7834,7 @@ LINATTN__INLINE size_t la_exact_lanes(size_t left)
     return left < LA_EXACT_LANES ? left : LA_EXACT_LANES;
 }
 
-static void la_softmax(const linattn__exact *x)
+LINATTN__SMALL static void la_softmax(const linattn__exact *x)
 {
     la_exact_scratch w[LA_EXACT_TILES];
     size_t i, t, tiles;

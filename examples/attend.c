@@ -1,6 +1,6 @@
 /* attend: linear, exact or Nystrom attention over NumPy files, from the command line.  SPDX: MIT
 
-       cc -O3 examples/attend.c -o attend
+       cc -O2 examples/attend.c -o attend
        ./attend --dir examples/data/lm --causal --compare
        ./attend --dir examples/data/lm --causal --map exp --out out.npy
 
