@@ -2003,7 +2003,7 @@ static void *linattn__align(void *workspace)
 
 typedef struct linattn__extent {
     const float *data;
-    size_t floats;                   /* that it spans */
+    size_t bytes;                    /* that it spans */
     size_t count[3], stride[3], dim; /* in elements */
 #if LINATTN__HAS_HALF
     int element;
@@ -2026,11 +2026,12 @@ linattn__read_tokens(linattn__extent *e, size_t head, size_t token, size_t seque
     if (heads > 1) floats = linattn__plus(floats, linattn__times(heads - 1, head));
     if (n > 1) floats = linattn__plus(floats, linattn__times(n - 1, token));
     if (sequences > 1) floats = linattn__plus(floats, linattn__times(sequences - 1, sequence));
-    e->floats = n ? floats : 0;
-    if (e->floats == 0) return LINATTN_OK;
+    e->bytes = 0;
+    if (n == 0 || floats == 0) return LINATTN_OK;
     if (!e->data) return LINATTN_ERROR_NULL;
-    if (e->floats == SIZE_MAX || (uintptr_t)e->data > UINTPTR_MAX - e->floats * sizeof(float))
+    if (floats == SIZE_MAX || (uintptr_t)e->data > UINTPTR_MAX - floats * sizeof(float))
         return LINATTN_ERROR_SIZE;
+    e->bytes = floats * sizeof(float);
     return LINATTN_OK;
 }
 
@@ -2067,8 +2068,8 @@ LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn
         return linattn__read_tokens(e, head, view->stride_token, view->stride_sequence, sequences,
                                     n, heads);
     e->stride[LINATTN__SEQUENCE] = e->stride[LINATTN__TOKEN] = 0;
-    e->floats = dim + (heads - 1) * head;
-    end = (uintptr_t)e->data + e->floats * sizeof(float);
+    e->bytes = (dim + (heads - 1) * head) * sizeof(float);
+    end = (uintptr_t)e->data + e->bytes;
     if ((uintptr_t)e->data - 1 < end) return LINATTN_OK; /* neither null nor beyond the last byte */
     return e->data ? LINATTN_ERROR_SIZE : LINATTN_ERROR_NULL;
 }
@@ -2090,7 +2091,7 @@ LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
     if ((unsigned)view->element >= LINATTN_ELEMENT_COUNT) return LINATTN_ERROR_ELEMENT;
     plain.element = LINATTN_F32;
     status = linattn__read_view(e, &plain, sequences, n, heads, dim);
-    e->floats = (e->floats + 1) / 2;
+    e->bytes = e->bytes / 2;
 #if LINATTN__HAS_HALF
     e->element = (int)view->element;
 #else
@@ -2128,7 +2129,7 @@ LINATTN__HOT int linattn__disjoint(const void *a, size_t a_bytes, const void *b,
 /* Does a block of memory that the call writes or keeps lie apart from this operand? */
 LINATTN__HOT int linattn__apart(const linattn__extent *e, const void *block, size_t bytes)
 {
-    return linattn__disjoint(e->data, e->floats * sizeof(float), block, bytes);
+    return linattn__disjoint(e->data, e->bytes, block, bytes);
 }
 
 /* Do the rows of an output stay clear of one another? Each of the three repetitions must step over
@@ -2136,7 +2137,7 @@ LINATTN__HOT int linattn__apart(const linattn__extent *e, const void *block, siz
 static int linattn__rows_apart(const linattn__extent *o)
 {
     size_t span = o->dim, done = 0, round, i;
-    if (o->floats == 0) return 1;
+    if (o->bytes == 0) return 1;
     for (round = 0; round < 3; round++) {
         size_t next = 3;
         for (i = 0; i < 3; i++)
@@ -2189,7 +2190,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__interleaved(const linattn__e
 /* Is the input clear of the output? */
 LINATTN__HOT int linattn__clear_of(const linattn__extent *o, const linattn__extent *i)
 {
-    return linattn__apart(o, i->data, i->floats * sizeof(float)) || linattn__interleaved(o, i);
+    return linattn__apart(o, i->data, i->bytes) || linattn__interleaved(o, i);
 }
 
 LINATTN_API linattn_view linattn_rows(const float *data)
@@ -4208,7 +4209,7 @@ LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
 LINATTN__INLINE void linattn__widen(linattn__operands *x, const linattn__extent *e)
 {
 #ifndef __OPTIMIZE_SIZE__
-    const uintptr_t begin = (uintptr_t)e->data, end = begin + e->floats * sizeof(float);
+    const uintptr_t begin = (uintptr_t)e->data, end = begin + e->bytes;
     if (begin < x->low) x->low = begin;
     if (end > x->high) x->high = end;
 #else
@@ -4276,7 +4277,7 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
     if (status != LINATTN_OK) return status;
     if ((x->out.stride[LINATTN__HEAD] < s->dv ||
          (x->out.stride[LINATTN__TOKEN] | x->out.stride[LINATTN__SEQUENCE]) ||
-         !linattn__outside(x, x->out.data, x->out.floats * sizeof(float))) &&
+         !linattn__outside(x, x->out.data, x->out.bytes)) &&
         !linattn__output_clear(x, verb))
         return LINATTN_ERROR_OVERLAP;
     linattn__widen(x, &x->out);
@@ -5074,7 +5075,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     if (s.window >= n_k) s.window = 0; /* which it then sees all through */
     linattn__measure_again(&s);
     if (!linattn__projection_apart(config, &s, workspace, workspace_bytes) ||
-        !linattn__projection_apart(config, &s, x.out.data, x.out.floats * sizeof(float)))
+        !linattn__projection_apart(config, &s, x.out.data, x.out.bytes))
         return LINATTN_ERROR_OVERLAP;
     state = linattn__align(workspace);
     w->environment = linattn__enter();

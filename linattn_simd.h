@@ -5838,7 +5838,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     b->settled = 0;
     for (g = 1; b->before && b->s.q && g < b->s.group; g++) {
         la_rule_read(b, t0, count, g, seen, 1, 1);
-        b->settled = LINATTN__PAST(b) != 0;
+        b->settled = 1;
     }
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
     if (b->reads && !b->whole) la_rule_correct(b);

@@ -1217,6 +1217,29 @@ static void overlaps_of_16_bits(void **state)
         }
 }
 
+/* Odd numbers of them end where an output begins, or begin where it ends; or a number earlier. */
+static void overlaps_of_odd_numbers(void **state)
+{
+    (void)state;
+    for (size_t dim = 1; dim <= 3; dim += 2) {
+        linattn_config config = {.dim_key = dim, .dim_value = 1};
+        size_t bytes = linattn_state_size(&config);
+        void *memory = pool_take(bytes);
+        uint16_t *halves = (uint16_t *)(void *)pool_floats(8);
+        check_status(linattn_state_init(&config, memory, bytes), LINATTN_OK, "init");
+        for (size_t q = 0; q < 8; q++)
+            for (size_t out = 0; out < 8; out += 2) {
+                linattn_status status =
+                    linattn_query(memory, linattn_rows_as(halves + q, LINATTN_F16),
+                                  linattn_output_rows((float *)(void *)(halves + out)), 1, NULL);
+                bool apart = q + dim <= out || out + 2 <= q;
+                check_status(status, apart ? LINATTN_OK : LINATTN_ERROR_OVERLAP,
+                             "%zu numbers from %zu on, output at %zu", dim, q, out);
+                memset(halves, 0, 8 * sizeof(float));
+            }
+    }
+}
+
 /* Records of [q | k | v] of 16 bits and an output of floats, which do not touch; or touch in the
    last, or begin at an odd number. */
 static void records_of_16_bits(void **state)
@@ -3156,6 +3179,7 @@ int main(void)
         TEST(places_of_queries),
         TEST(elements_of_views),
         TEST(overlaps_of_16_bits),
+        TEST(overlaps_of_odd_numbers),
         TEST(records_of_16_bits),
         TEST(causal_softmax_with_too_few_keys),
         TEST(state_init),

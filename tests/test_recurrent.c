@@ -559,6 +559,28 @@ static void only_the_state_moves(void **state)
     for_all(13, 5, silent_law);
 }
 
+/* Keys so much larger than those before that these leave nothing in z, but large values something
+   in S: several query heads, each of which looks at the key, leave as much of it as none. */
+static void large_values_of_small_keys(void **state)
+{
+    (void)state;
+    rng r = {46};
+    for (int i = 0; i < 4; i++) {
+        linattn_config config = {.heads = 1 + (size_t)i,
+                                 .kv_heads = 1,
+                                 .dim_key = 20,
+                                 .dim_value = 3,
+                                 .map = LINATTN_MAP_EXP};
+        recurrence x = recurrence_new(config, FORM_BONUS, 2, &r);
+        for (size_t t = 0; t < x.n; t++)
+            for (size_t f = 0; f < config.dim_key; f++)
+                operand_row(&x, IN_K, t, 0)[f] += 5 * (float)(f * t);
+        for (size_t e = 0; e < operand_floats(&x, IN_V); e++)
+            x.in[IN_V][e] *= e < config.dim_value ? 1e30f : 1e-30f;
+        silent_law(&x, &r);
+    }
+}
+
 /* A query reads what the last token's read; it changes nothing. */
 static void query_law(const recurrence *x, rng *r)
 {
@@ -1967,6 +1989,7 @@ int main(void)
         TEST(inputs_of_16_bits),
         TEST(interleaved_operands),
         TEST(only_the_state_moves),
+        TEST(large_values_of_small_keys),
         TEST(queries_read_the_state),
         TEST(queries_read_past_the_bonus),
         TEST(states_are_copied),
