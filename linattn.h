@@ -6268,13 +6268,15 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_
             x.e[f] = 0.0f;
         }
         for (c = 0; c < x.s.dv; c++) {
-            float y = sums[linattn__plain_index(&x, f, c, transposed)] * x.factor;
+            float y = sums[linattn__plain_index(&x, f, c, transposed)];
             if (power != 0.0f) linattn__saturating_ldexp(&y, power);
+            y = y * x.factor;
             if (LINATTN__RAISES(LINATTN__ELEMENT(&x.s), x.p.map)) y = y * LINATTN__RAISED;
             linattn__set_sum(x.sums, linattn__panel_index(&x, f, c), LINATTN__ELEMENT(&x.s), &y);
         }
-        x.z[f] = z ? z[f] * x.factor : 0.0f;
+        x.z[f] = z ? z[f] : 0.0f;
         if (power != 0.0f) linattn__saturating_ldexp(x.z + f, power);
+        x.z[f] = x.z[f] * x.factor;
         /* under a decay z tells what a row holds: as if of one key */
         if (!z && x.s.rule && x.exponents && x.e[f] > LINATTN__LOWEST) x.z[f] = 9.5367432e-7f;
     }

@@ -2321,19 +2321,22 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
     }
 }
 
-/* Rows that are read out, once more: quotients of the identity saturate, as they may exceed floats;
-   and norms length and none, and exp with norm feature, leave a power: out *= 2^power. */
+/* Rows that are read out, once more: quotients of the identity, and of single monomials, saturate,
+   as they may exceed floats; and norms length and none, and exp with norm feature, leave a power:
+   out *= 2^power. */
 static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *power, float *out,
                                           size_t count)
 {
+    const linattn__params *const p = s->params;
+    const int saturate = LINATTN__IS_SIGNED(p->map) ||
+                         (p->map == LINATTN__MAP_POSITIVE && p->norm == LINATTN_NORM_FEATURE);
     size_t t, c;
     for (t = 0; t < count; t++, out += s->out_token) {
-        for (c = s->column_begin; LINATTN__IS_SIGNED(s->params->map) && c < s->column_end;
-             c += LA_W) {
+        for (c = s->column_begin; saturate && c < s->column_end; c += LA_W) {
             const int lanes = la_lanes_left(s->column_end, c);
             la_store_part(out + c, la_clamp(la_load_part(out + c, lanes)), lanes);
         }
-        if (s->params->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
+        if (p->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
         for (c = s->column_begin; c < s->column_end; c++)
             linattn__saturating_ldexp(out + c, power[t]);
     }

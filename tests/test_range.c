@@ -513,21 +513,29 @@ static void unnormalised_outputs_of_favor_saturate(void **state)
         }
 }
 
-/* A denominator that cancels to almost nothing under a large numerator. */
-static void quotients_of_identity_stay_finite(void **state)
+/* A denominator that cancels to almost nothing under a large numerator: that of a single monomial
+   may where the degree is even, too. */
+static void quotients_that_cancel_stay_finite(void **state)
 {
     (void)state;
-    static const int normalisers[] = {LINATTN_NORM_SUM, LINATTN_NORM_FEATURE};
-    for (size_t i = 0; i < COUNT_OF(normalisers); i++) {
-        linattn_config config = {.dim_key = 1,
-                                 .dim_value = 2,
-                                 .map = LINATTN_MAP_IDENTITY,
-                                 .normaliser = (linattn_normaliser)normalisers[i]};
-        float q[] = {1, 1}, k[] = {1, -1 + 0x1p-22f}, v[] = {1e36f, -1e36f, 0, 0};
-        problem p = {config_resolved(config), 2, 2, q, k, v};
-        check_within(&p, run_bidirectional(&p, NULL), "bidirectional", 4, -FLT_MAX, FLT_MAX);
-        check_within(&p, run_causal(&p, run_init(&p.config)), "causal", 4, -FLT_MAX, FLT_MAX);
-    }
+    static const linattn_feature_map maps[] = {LINATTN_MAP_IDENTITY, LINATTN_MAP_TAYLOR,
+                                               LINATTN_MAP_EXPDEF};
+    for (size_t i = 0; i < 5 * COUNT_OF(maps); i++)
+        for (int normaliser = LINATTN_NORM_SUM; normaliser <= LINATTN_NORM_FEATURE; normaliser++) {
+            linattn_config config = {.dim_key = 1,
+                                     .dim_value = 2,
+                                     .map = maps[i % COUNT_OF(maps)],
+                                     .degree = 1 + i / COUNT_OF(maps),
+                                     .normaliser = (linattn_normaliser)normaliser};
+            float q[] = {1, 1}, k[] = {1, -1 + 0x1p-22f}, v[] = {1e36f, -1e36f, 0, 0};
+            problem p = {config_resolved(config), 2, 2, q, k, v};
+            for (p.config.window = 0; p.config.window <= 2; p.config.window += 2) {
+                check_within(&p, run_bidirectional(&p, NULL), "bidirectional", 4, -FLT_MAX,
+                             FLT_MAX);
+                check_within(&p, run_causal(&p, run_init(&p.config)), "causal", 4, -FLT_MAX,
+                             FLT_MAX);
+            }
+        }
 }
 
 /* ---- The maps that grow like a polynomial --------------------------------------------------- */
@@ -744,7 +752,7 @@ int main(void)
         TEST(growth_at_every_token),
         TEST(unnormalised_outputs_saturate),
         TEST(unnormalised_outputs_of_favor_saturate),
-        TEST(quotients_of_identity_stay_finite),
+        TEST(quotients_that_cancel_stay_finite),
         TEST(sums_near_the_largest_float),
         TEST(vectors_of_any_length),
         TEST(sums_of_monomials_near_the_largest_float),

@@ -1702,6 +1702,30 @@ static void sums_saturate(void **state)
     }
 }
 
+/* Favor keeps them times the root of the number of features, which may be beyond floats. */
+static void large_sums_of_favor(void **state)
+{
+    (void)state;
+    enum { M = 40, DV = 4 };
+    rng r = {48};
+    float *const w = pool_floats(M), *const S = pool_floats(M * DV), *const z = pool_floats(M);
+    float *const sums = pool_floats(M * DV);
+    rng_fill_normal(&r, w, M);
+    const linattn_config config = {
+        .dim_key = 1, .dim_value = DV, .map = LINATTN_MAP_FAVOR, .features = M, .projection = w};
+    void *memory = run_init(&config);
+    for (size_t i = 0; i < M * DV; i++) sums[i] = rng_float(&r, 3e38f);
+    for (size_t i = 0; i < M; i++) z[i] = 1e36f * (float)(1 + i);
+    for (int with_z = 0; with_z < 2; with_z++) {
+        check_status(linattn_state_import(memory, 0, 0, sums, with_z ? z : NULL), LINATTN_OK,
+                     "import");
+        check_status(linattn_state_export(memory, 0, 0, S, NULL), LINATTN_OK, "export");
+        for (size_t i = 0; i < M * DV; i++)
+            check(fabsf(S[i] - sums[i]) <= 1e-6f * fabsf(sums[i]), "%g, expected %g", (double)S[i],
+                  (double)sums[i]);
+    }
+}
+
 /* Of two parts, each of which alone is beyond floats, and of either sign. */
 static void compensated_sums_saturate(void **state)
 {
@@ -2019,6 +2043,7 @@ int main(void)
         TEST(sums_of_the_sum),
         TEST(sequences_from_imported_sums),
         TEST(sums_saturate),
+        TEST(large_sums_of_favor),
         TEST(compensated_sums_saturate),
         TEST(states_decay_to_zero),
         TEST(denominators_decay_to_zero),
