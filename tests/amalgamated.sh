@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Stage of tools/test: the single file that tools/amalgamate writes, which is all that its include
 # path offers, is the same program as the two headers; and that file under another name in an odd
-# place.
+# place. What the tools refuse.
 
 single=$work/amalgamated/linattn.h
 
@@ -35,6 +35,47 @@ EOF
     "$place/main"
 }
 
+# One line on stderr says what was wrong.
+refused() { # COMMAND...
+    if "$@" >/dev/null 2>"$place/said"; then
+        echo "$* was taken"
+        return 1
+    fi
+    if [[ $(wc -l <"$place/said") != 1 ]]; then
+        echo "$* said:"
+        cat "$place/said"
+        return 1
+    fi
+}
+
+# A file that there is stays as it is where the new one cannot be written whole.
+unwritten() {
+    local place=$work/amalgamated/unwritten tool
+    mkdir -p "$place/folder"
+    echo before >"$place/out"
+    if (ulimit -f 64 && tools/amalgamate "$place/out") 2>"$place/said"; then
+        echo 'a disk of 64 KiB was taken'
+        return 1
+    fi
+    refused tools/amalgamate "$place/folder"
+    refused tools/amalgamate "$place/none/out"
+    refused tools/amalgamate ''
+    refused tools/amalgamate "$place/out" "$place/two"
+    refused tools/amalgamate --no-such
+    for tool in test sizes bench sweep; do
+        refused "tools/$tool" --no-such
+        refused "tools/$tool" --build
+    done
+    refused tools/sizes --base
+    refused tools/sizes --base no-such
+    refused tools/bench -- '--benchmark_filter=('
+    grep -qx before "$place/out"
+    rm "$place/said"
+    diff <(ls -A "$place") - <<<$'folder\nout'
+    [[ -z $(ls -A "$place/folder") ]]
+}
+
 target "$single" tools/amalgamate "$single"
 job 'amalgamated / the same text' same_text
 job 'amalgamated / renamed' renamed
+job 'tools / what cannot be is refused' unwritten
