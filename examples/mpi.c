@@ -585,6 +585,7 @@ static void *make_state(const work *w)
     return state;
 }
 
+/* What may be too much is asked for before the operands are made or mapped. */
 static void read_work(work *w, const options *given)
 {
     check_sources(given);
@@ -598,17 +599,17 @@ static void read_work(work *w, const options *given)
     w->keys = own_part(given, w->k.tokens);
     w->queries =
         w->q.tokens == w->k.tokens ? w->keys : equal_part(w->q.tokens, (size_t)ranks, (size_t)rank);
-    load_operand(&w->q, OPTION_Q, &w->queries);
-    load_operand(&w->k, OPTION_K, &w->keys);
-    load_operand(&w->v, OPTION_V, &w->keys);
-    load_gates(w, given);
-    w->out = make_output(w);
     w->bytes = linattn_state_size(&w->config);
     w->total = make_state(w);
     w->before = make_state(w);
     for (size_t i = 0; i < w->pieces; i++) {
         w->own[i] = make_state(w);
     }
+    load_operand(&w->q, OPTION_Q, &w->queries);
+    load_operand(&w->k, OPTION_K, &w->keys);
+    load_operand(&w->v, OPTION_V, &w->keys);
+    load_gates(w, given);
+    w->out = make_output(w);
 }
 
 /* ---- Attending ------------------------------------------------------------------------------ */

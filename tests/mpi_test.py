@@ -313,7 +313,9 @@ def bad_options_are_refused(work, inputs):
                 "--q", inputs / "q2.npy", "--k", inputs / "key1.npy", "--v", inputs / "v.npy",
                 "--rule", "gated", "--decay", inputs / "decay.npy"], ["q2.npy has 2", "1 as"]),
             ("heads that do not divide", ["--generate", 9, "--heads", 3, "--kv-heads", 2],
-             ["kv_heads"])):
+             ["kv_heads"]),
+            ("states beyond all memory", ["--generate", 3, "--heads", 65536, "--dim", 65536],
+             ["out of memory"])):
         checks.refuse(name, *arguments, says=[b"rank 0", *(word.encode() for word in says)])
     refuse("tokens for two of three ranks", work, [3, *files, "--cut", "1,60"],
            says=["rank 0", "3 whole"])
