@@ -2328,8 +2328,9 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
                                           size_t count)
 {
     const linattn__params *const p = s->params;
-    const int saturate = LINATTN__IS_SIGNED(p->map) ||
-                         (p->map == LINATTN__MAP_POSITIVE && p->norm == LINATTN_NORM_FEATURE);
+    const int monomials = LINATTN__HAS_FEATURES && p->map == LINATTN__MAP_POSITIVE;
+    const int saturate =
+        LINATTN__IS_SIGNED(p->map) || (monomials && p->norm == LINATTN_NORM_FEATURE);
     size_t t, c;
     for (t = 0; t < count; t++, out += s->out_token) {
         for (c = s->column_begin; saturate && c < s->column_end; c += LA_W) {
