@@ -5165,7 +5165,8 @@ static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
             if (b->out) {
                 y = la_load_part(b->q.at + t * b->q.row + at, lanes);
                 y = la_mul(y, la_mul(hi, shift));
-                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
+                /* what is behind the last row may have grown beyond floats */
+                y = la_first(la_flush(y, la_set1(LINATTN__FLT_MIN)), la_zero(), lanes);
                 la_store(b->p_made + t * b->row + at, y);
                 if (b->normal) {
                     den = la_load(den_at);

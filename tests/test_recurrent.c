@@ -1969,6 +1969,39 @@ static void exponents_under_decays(void **state)
     }
 }
 
+/* A decay beyond 1, which makes a number of what has decayed before, and inf of what has not: of
+   lanes behind the last row, which no row may see. */
+static void decays_beyond_floats(void **state)
+{
+    (void)state;
+    enum { N = 70, M = 23, DV = 5 };
+    if (test_inexact()) return;
+    linattn_config config = {.dim_key = M,
+                             .dim_value = DV,
+                             .map = LINATTN_MAP_RELU,
+                             .scale = 1e-20f,
+                             .normaliser = LINATTN_NORM_SUM,
+                             .rule = LINATTN_RULE_GATED,
+                             .precision = LINATTN_PRECISION_COMPENSATED};
+    rng r = {49};
+    float *const x = pool_floats(N * M), *const v = pool_floats(N * DV), *const a = pool_floats(N);
+    for (size_t i = 0; i < N * M; i++) x[i] = 0.5f + rng_float(&r, 0.5f);
+    rng_fill(&r, v, N * DV, 1);
+    for (size_t t = 0; t < N; t++) a[t] = t < 31 ? 0.5f : t < 67 ? 1 : t == 67 ? 3e38f : 2;
+    linattn_gates gates = {.decay = linattn_rows(a)};
+    float *out[2];
+    for (int i = 0; i < 2; i++) {
+        void *memory = run_init(&config);
+        out[i] = pool_floats(N * DV);
+        check_status(linattn_isa_select(i ? LINATTN_ISA_SCALAR : test_isa()), LINATTN_OK, "select");
+        check_status(linattn_recurrent(memory, linattn_rows(x), linattn_rows(x), linattn_rows(v),
+                                       &gates, linattn_output_rows(out[i]), N, NULL),
+                     LINATTN_OK, "recurrent");
+    }
+    check_status(linattn_isa_select(test_isa()), LINATTN_OK, "select");
+    check_same_floats(out[0], out[1], N * DV, DV, "the bits of scalar");
+}
+
 /* Nothing of a key that is masked counts, in one head as in all. */
 static void masked_in_one_head(void **state)
 {
@@ -2020,6 +2053,7 @@ int main(void)
         TEST(causality),
         TEST(masked_tokens_are_absent),
         TEST(queries_of_masked_tokens),
+        TEST(decays_beyond_floats),
         TEST(masked_in_one_head),
         TEST(permutation_of_heads),
         TEST(nan_stays_in_its_head),
