@@ -7620,18 +7620,16 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_ex
     for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
         const float *rows[LA_FEW_GROUPS]; /* in place, or NULL */
         la_vec k[LA_FEW_GROUPS * LA_W];
-        size_t in_place = 0;
         for (g = 0; g < LA_FEW_GROUPS; g++) {
             const size_t at = j + g * LA_W;
             rows[g] = NULL;
             if (x->k_element == LINATTN_F32 && at + LA_W <= count &&
-                index[at + LA_W - 1] - index[at] == LA_W - 1) {
+                index[at + LA_W - 1] - index[at] == LA_W - 1)
                 rows[g] = x->k + index[at] * x->k_token;
-                in_place++;
-            }
         }
 #if LA_W > 1
-        if (w->lanes == 1 && x->d % 4 == 0 && in_place == LA_FEW_GROUPS) {
+        for (g = 0; g < LA_FEW_GROUPS && rows[g]; g++) continue;
+        if (w->lanes == 1 && x->d % 4 == 0 && g == LA_FEW_GROUPS) {
             for (g = 0; g < LA_FEW_GROUPS; g += 2)
                 la_few_pair(x, w->q, rows[g], w->p + j + g * LA_W, w->ahead);
             continue;
