@@ -24,7 +24,7 @@
    WHAT IS PROMISED
    - The same bits for scalar, AVX2, AVX-512, NEON and WebAssembly's vectors, for every cut of a
      sequence into calls, every thread count, gcc and clang, C and C++, -O0 to -O3 -march=native
-     -ffast-math. (Not the bits of a NaN's payload, and not under LINATTN_USE_SLEEF or
+     -ffast-math. (Not a NaN's sign and payload, and not under LINATTN_USE_SLEEF or
      LINATTN_SCALAR_FAST, which say so.)
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
      any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
