@@ -281,6 +281,8 @@
 #define la_split LA_NAME(split)
 #define la_sqrt LA_NAME(sqrt)
 #define la_stage LA_NAME(stage)
+#define la_stage_begin LA_NAME(stage_begin)
+#define la_stage_end LA_NAME(stage_end)
 #define la_stage_key LA_NAME(stage_key)
 #define la_stage_vectors LA_NAME(stage_vectors)
 #define la_stage_wide LA_NAME(stage_wide)
@@ -417,6 +419,7 @@
 #define la_rule_halves LA_COMMON(rule_halves)
 #define la_rule_head LA_COMMON(rule_head)
 #define la_rule_keys LA_COMMON(rule_keys)
+#define la_rule_kind LA_COMMON(rule_kind)
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
 #define la_rule_lead LA_COMMON(rule_lead)
 #define la_rule_left LA_COMMON(rule_left)
@@ -429,6 +432,8 @@
 #define la_rule_queries LA_COMMON(rule_queries)
 #define la_rule_quiet LA_COMMON(rule_quiet)
 #define la_rule_read LA_COMMON(rule_read)
+#define la_rule_size LA_COMMON(rule_size)
+#define la_rule_span LA_COMMON(rule_span)
 #define la_rule_spend LA_COMMON(rule_spend)
 #define la_rule_spend_one LA_COMMON(rule_spend_one)
 #define la_rule_spends LA_COMMON(rule_spends)
@@ -523,6 +528,18 @@
 #else
 #define LA_OP(a, operation, b, intrinsic) ((a)operation(b))
 #define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) ((type)((a)comparison(b)))
+#endif
+
+#if LINATTN__HAS_UNIT && (LINATTN__ISA == LINATTN__ISA_AVX512 || LINATTN__ISA == LINATTN__ISA_AVX2)
+LINATTN__INLINE float la_sqrt(float x)
+{
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+    return x;
+#else
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#endif
+}
 #endif
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
@@ -906,17 +923,6 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
     return bf ? x : _mm512_cvtph_ps(half);
 }
 #endif
-#if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x)
-{
-#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
-    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
-    return x;
-#else
-    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
-#endif
-}
-#endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return m; }
 #ifdef LINATTN_USE_SLEEF
 LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
@@ -1108,17 +1114,6 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
         half = _mm256_cvtps_ph(x, 0);
     _mm_storeu_si128((__m128i *)p, half);
     return bf ? x : _mm256_cvtph_ps(half);
-}
-#endif
-#if LINATTN__HAS_UNIT
-LINATTN__INLINE float la_sqrt(float x)
-{
-#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
-    __asm__("vsqrtss %0, %0, %0" : "+x"(x));
-    return x;
-#else
-    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
-#endif
 }
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)_mm256_movemask_ps(m); }
@@ -2097,6 +2092,30 @@ la_past_weights(const linattn__span *s, float *q, float *den, size_t count, size
 #endif
 #endif
 
+/* What the run needs of NF vectors of features from f. */
+LINATTN__INLINE void la_stage_begin(const linattn__span *s, size_t f, const float *lows, la_vec *z,
+                                    la_vec *e, la_vec *low, const size_t NF)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        z[j] = la_load(s->z + f + j * LA_W);
+        e[j] = la_load(s->e + f + j * LA_W);
+        low[j] = la_load(lows + j * LA_W);
+    }
+}
+
+LINATTN__INLINE void la_stage_end(const linattn__span *s, size_t f, const la_vec *z,
+                                  const la_vec *low, const int map, const size_t NF)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NF; j++)
+    {
+        la_store(s->z + f + j * LA_W, z[j]);
+        if (LINATTN__IS_SIGNED(map)) la_store(s->e + f + j * LA_W, low[j]);
+    }
+}
+
 /* Maps NF vectors of features from f for the tokens of a run. With keys, z follows token by token,
    and each query sees z after its own key. Denominators gather in w->den, lane f % 16. */
 LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, const la_chunk *c,
@@ -2114,12 +2133,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
     size_t t, j;
-    LINATTN__UNROLL for (j = 0; j < NF; j++)
-    {
-        z[j] = la_load(s->z + f + j * LA_W);
-        e[j] = la_load(s->e + f + j * LA_W);
-        low[j] = la_load(lows + j * LA_W);
-    }
+    la_stage_begin(s, f, lows, z, e, low, NF);
     for (t = c->end - c->t; t > 0; t--) {
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
         float top = *top_at++;
@@ -2156,12 +2170,7 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
         den_at += 16;
         lost_at += 16;
     }
-    if (!keys || !c->keep) return;
-    LINATTN__UNROLL for (j = 0; j < NF; j++)
-    {
-        la_store(s->z + f + j * LA_W, z[j]);
-        if (LINATTN__IS_SIGNED(map)) la_store(s->e + f + j * LA_W, low[j]);
-    }
+    if (keys && c->keep) la_stage_end(s, f, z, low, map, NF);
 }
 
 #if LA_CONSTANTS
@@ -5860,39 +5869,41 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
         la_rule_read(b, t0, count, g, seen, 1, 0);
 }
 
-/* What all heads share. */
-static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence *x, la_tokens *w)
+/* A call's span, one by one: a copy in vectors would wait for what has just been written in
+   numbers. */
+LINATTN__INLINE void la_rule_span(linattn__span *s, const linattn__recurrence *x)
 {
-    const linattn__params *const p = x->span->params;
-    const size_t m = x->span->m;
-    size_t arrays, i;
-    int one, wide; /* one: token in a block */
-    /* one by one: a copy in vectors would wait for what has just been written in numbers */
-    b->s.params = p;
-    b->s.q_token = x->span->q_token;
-    b->s.q_head = x->span->q_head;
-    b->s.k_token = x->span->k_token;
-    b->s.v_token = x->span->v_token;
-    b->s.out_token = x->span->out_token;
-    b->s.out_head = x->span->out_head;
-    b->s.group = x->span->group;
-    b->s.n = x->span->n;
-    b->s.d = x->span->d;
-    b->s.m = m;
-    b->s.dv = x->span->dv;
-    b->s.seen = x->span->seen;
-    b->s.fetch = x->span->fetch;
+    const linattn__span *const from = x->span;
+    s->params = from->params;
+    s->q_token = from->q_token;
+    s->q_head = from->q_head;
+    s->k_token = from->k_token;
+    s->v_token = from->v_token;
+    s->out_token = from->out_token;
+    s->out_head = from->out_head;
+    s->group = from->group;
+    s->n = from->n;
+    s->d = from->d;
+    s->m = from->m;
+    s->dv = from->dv;
+    s->seen = from->seen;
+    s->fetch = from->fetch;
 #if LINATTN__HAS_HALF
-    b->s.element = x->span->element;
-    b->s.ahead = x->span->ahead;
+    s->element = from->element;
+    s->ahead = from->ahead;
 #endif
 #if LINATTN__BOTH
-    b->s.avx512 = x->span->avx512;
+    s->avx512 = from->avx512;
 #endif
-    b->s.column_begin = x->begin;
-    b->s.column_end = x->end;
-    b->x = x;
-    b->w = w;
+    s->column_begin = x->begin;
+    s->column_end = x->end;
+}
+
+/* What the rule asks of every token. */
+LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
+{
+    const linattn__params *const p = x->span->params;
+    int i;
     b->rule = x->rule;
     b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
                x->rule == LINATTN_RULE_GENERAL;
@@ -5909,36 +5920,55 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
               : b->reads                        ? LA_DELTA
                                                 : LA_WRITE;
     for (i = 0; i < LINATTN__GATES; i++) b->gate[i] = NULL;
-    b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
-    b->step = LINATTN__IS_EXP(p->map) ? linattn__chunk(m) : LA_RULE_ROWS;
-    one = LINATTN__IS_EXP(p->map) || b->s.group > 1;
-    wide = LA_W > 1 && m > 192 && !b->reads && !one && !LINATTN__PAST(x->span);
+}
+
+/* How many rows and tokens a block has. */
+LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
+{
+    const int is_exp = LINATTN__IS_EXP(s->params->map), one = is_exp || s->group > 1;
+    const int wide = LA_W > 1 && s->m > 192 && !b->reads && !one && !LINATTN__PAST(s);
+    size_t arrays = b->in_place ? 0 : 2;
+    b->step = is_exp ? linattn__chunk(s->m) : LA_RULE_ROWS;
     if (wide) b->step = 128; /* so many rows of wide tiles stay in L1 */
-    b->row = m < b->step ? linattn__round16(m) : b->step;
+    b->row = s->m < b->step ? linattn__round16(s->m) : b->step;
     if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
-    arrays = 0;
-    if (!b->in_place) {
-        b->k_made = w->made;
-        arrays = 2;
-    }
-    if (b->per_feature && x->gates->logs) arrays++;
-    if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(x->span) && b->in_place)) arrays++;
+    if (logs) arrays++;
+    if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(s) && b->in_place)) arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
     b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
     if (arrays * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / arrays;
-    b->whole = m <= b->step;
+    b->whole = s->m <= b->step;
     if (one || (!b->whole && !wide)) b->most = 1;
-    arrays = 0;
+}
+
+/* What all heads share. */
+static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence *x, la_tokens *w)
+{
+    float *made = w->made;
+    size_t array;
+    int logs;
+    la_rule_span(&b->s, x);
+    b->x = x;
+    b->w = w;
+    la_rule_kind(b, x);
+    logs = b->per_feature && x->gates->logs;
+    la_rule_size(b, x->span, logs);
+    array = b->most * b->row;
+    b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     if (!b->in_place) {
-        b->q_made = w->made + b->most * b->row;
-        arrays = 2;
+        b->k_made = made;
+        b->q_made = made + array;
+        made += 2 * array;
     }
-    if (b->per_feature && x->gates->logs) b->a_made = w->made + arrays++ * b->most * b->row;
-    if (b->rule == LINATTN_RULE_GATED_DELTA) b->r_made = w->made + arrays * b->most * b->row;
+    if (logs) {
+        b->a_made = made;
+        made += array;
+    }
+    if (b->rule == LINATTN_RULE_GATED_DELTA) b->r_made = made;
 #if LINATTN__HAS_COMPENSATED
     b->past = x->span->past;
-    b->p_made = b->in_place ? w->made + arrays * b->most * b->row : b->q_made;
+    b->p_made = b->in_place ? made : b->q_made;
 #endif
 }
 
@@ -8601,6 +8631,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_halves
 #undef la_rule_head
 #undef la_rule_keys
+#undef la_rule_kind
 #undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_left
@@ -8626,6 +8657,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_read_tile
 #undef la_rule_reads
 #undef la_rule_rows
+#undef la_rule_size
+#undef la_rule_span
 #undef la_rule_spend
 #undef la_rule_spend_one
 #undef la_rule_spends
@@ -8666,6 +8699,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_sqrt
 #undef la_square
 #undef la_stage
+#undef la_stage_begin
+#undef la_stage_end
 #undef la_stage_key
 #undef la_stage_vectors
 #undef la_stage_wide
@@ -8791,7 +8826,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_TOKENS
 #undef LA_SLEEF
 #undef LA_SMALL
-#undef LA_SMALL_STEP
 #undef LA_STAGE_VECS
 #undef LA_STEP
 #undef LA_STORE_LANE
