@@ -466,7 +466,7 @@ LINATTN_API uint64_t linattn_state_tokens(const void *state);
 
 /* S += phi(k) v^T, z += phi(k) for n tokens. MATHS: Katharopoulos et al. 2020, eq. 18-19.
    Errors: NULL, ALIGNMENT, STATE, SIZE (views that overflow), ELEMENT (of no type, or of 16 bits in
-   rows that are too long: see linattn_element), OVERLAP (an input lies in the state), UNSUPPORTED
+   rows that are too long: see linattn_view), OVERLAP (an input lies in the state), UNSUPPORTED
    (a window: only linattn_causal moves it).
    Cost: 2 m dim_value flops per token and key/value head; favor 2 m dim_key more. */
 LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_view v, size_t n,
@@ -2728,7 +2728,7 @@ static int linattn__looks_unset(const linattn_config *c)
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
-LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config *config)
+static const char *linattn__why(linattn__refusal refused, int unset)
 {
 #define LINATTN__WHY(text)                                                                         \
     {                                                                                              \
@@ -2779,15 +2779,18 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
         LINATTN__WHY("state_type is what this build leaves out"),
         LINATTN__WHY("state_type of 16 bits goes with no window, precision or map of features"),
     };
-#undef LINATTN__KEY_MIN
-#undef LINATTN__LEVEL
 #undef LINATTN__WHY
+    return text[refused][unset];
+}
+
+LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config *config)
+{
     linattn__shape s;
 #if LINATTN__HAS_EXACT
     if (!config || linattn__check_exact(config, &s) == LINATTN_OK)
 #endif
         if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
-    return text[s.refused][config && linattn__looks_unset(config)];
+    return linattn__why(s.refused, config && linattn__looks_unset(config));
 }
 
 LINATTN__COLD LINATTN_API size_t linattn_features(const linattn_config *config)
@@ -4471,6 +4474,21 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
 }
 #endif
 
+/* Enters the environment for operands that are checked. */
+LINATTN__INLINE void linattn__begin(linattn__work *w, const linattn__shape *s,
+                                    const linattn__operands *x, int verb, void *state)
+{
+    const size_t n = verb & LINATTN__KEYS ? x->n_k : x->n_q;
+    w->environment = linattn__enter();
+    linattn__start(w, s, linattn__seen(state), state);
+    if (verb & LINATTN__KEYS) linattn__use_keys(w, x);
+    if (verb & LINATTN__QUERIES) linattn__use_query(w, x);
+    w->span.stream = n == 1 && s->state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+#if LINATTN__HAS_HALF
+    if (w->span.stream) w->span.ahead = s->head_floats * sizeof(float);
+#endif
+}
+
 /* Reads and checks what one of the three verbs is called with on a state, and where there is
    anything to do enters the environment. A function of its own, so that its locals are gone from
    the stack when kernels run. */
@@ -4492,15 +4510,7 @@ LINATTN__OPENING linattn_status linattn__open_any(void *state, linattn__work *w,
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes)) return LINATTN_ERROR_OVERLAP;
-    if (n == 0) return LINATTN_OK;
-    w->environment = linattn__enter();
-    linattn__start(w, &s, linattn__seen(state), state);
-    if (verb & LINATTN__KEYS) linattn__use_keys(w, &x);
-    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
-    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-#if LINATTN__HAS_HALF
-    if (w->span.stream) w->span.ahead = s.head_floats * sizeof(float);
-#endif
+    if (n > 0) linattn__begin(w, &s, &x, verb, state);
     return LINATTN_OK;
 }
 
@@ -5575,15 +5585,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
         return LINATTN_ERROR_OVERLAP;
     if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, e, &x.out))
         return LINATTN_ERROR_OVERLAP;
-    if (n == 0) return LINATTN_OK;
-    w->environment = linattn__enter();
-    linattn__start(w, &s, linattn__seen(state), state);
-    linattn__use_keys(w, &x);
-    if (verb & LINATTN__QUERIES) linattn__use_query(w, &x);
-    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-#if LINATTN__HAS_HALF
-    if (w->span.stream) w->span.ahead = s.head_floats * sizeof(float);
-#endif
+    if (n > 0) linattn__begin(w, &s, &x, verb, state);
     return LINATTN_OK;
 }
 
@@ -6837,6 +6839,15 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     w->out_group = x->out.stride[LINATTN__HEAD] * s->group;
 }
 
+/* Operands of no other verb need to know where LINATTN_NO_HALF is. */
+LINATTN__INLINE void linattn__exact_elements(linattn__exact *e, const linattn_view *q,
+                                             const linattn_view *k, const linattn_view *v)
+{
+    e->q_element = (int)q->element;
+    e->k_element = (int)k->element;
+    e->v_element = (int)v->element;
+}
+
 #define LINATTN__MOST_DISTANCE 0x1000000u /* that a float counts to */
 
 /* What depends on where queries and keys stand to one another. */
@@ -6891,9 +6902,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *c
     if (status != LINATTN_OK || n_q == 0) return status;
     environment = linattn__enter();
     linattn__exact_operands(&w, &s, &x);
-    w.head.q_element = (int)q.element;
-    w.head.k_element = (int)k.element;
-    w.head.v_element = (int)v.element;
+    linattn__exact_elements(&w.head, &q, &k, &v);
     linattn__exact_places(&w, config, causal);
     w.head.scratch = (float *)linattn__align(workspace);
     w.kernel = LINATTN__KERNEL(softmax);
@@ -7215,9 +7224,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     environment = linattn__enter();
     linattn__exact_operands(&e, &s, &x);
     w.head = e.head;
-    w.head.q_element = (int)q.element;
-    w.head.k_element = (int)k.element;
-    w.head.v_element = (int)v.element;
+    linattn__exact_elements(&w.head, &q, &k, &v);
     w.head.group = 1;
     w.head.scratch = NULL;
     w.means = LINATTN__KERNEL(means);
@@ -7333,16 +7340,13 @@ static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, li
 }
 #endif
 
-LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys,
-                                                     const float *x, float *y, size_t n)
+/* What of a config concerns the map alone, and the arrays. */
+static linattn_status linattn__check_map_call(const linattn_config *config, const float *x,
+                                              const float *y, size_t n, linattn__shape *s)
 {
-    linattn__shape s;
-    linattn__params p;
-    linattn__environment environment;
-    linattn__span row;
-    size_t total, i;
-    linattn_config own; /* what concerns the map alone */
+    linattn_config own;
     linattn_status status;
+    size_t total;
     if (!config) return LINATTN_ERROR_NULL;
     own = *config;
     own.heads = own.kv_heads = own.dim_value = 1;
@@ -7351,60 +7355,82 @@ LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *confi
     own.window = own.landmarks = own.sinks = 0;
     own.soft_cap = 0.0f;
     own.alibi_slopes = NULL;
-    status = linattn__check_config(&own, &s);
+    status = linattn__check_config(&own, s);
     if (status != LINATTN_OK) return status;
-    total = linattn__times(n, s.m);
-    if (total == SIZE_MAX || linattn__times(n, s.d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
-    status = linattn__check_arrays(x, n * s.d, y, total);
+    total = linattn__times(n, s->m);
+    if (total == SIZE_MAX || linattn__times(n, s->d) == SIZE_MAX) return LINATTN_ERROR_SIZE;
+    status = linattn__check_arrays(x, n * s->d, y, total);
     if (status != LINATTN_OK || n == 0) return status;
-    if (s.source != LINATTN__DIRECT && (const void *)x == (const void *)y)
+    if ((s->source != LINATTN__DIRECT && x == y) ||
+        !linattn__projection_apart(config, s, y, total * sizeof(float)))
         return LINATTN_ERROR_OVERLAP;
-    if (!linattn__projection_apart(config, &s, y, total * sizeof(float)))
-        return LINATTN_ERROR_OVERLAP;
-    environment = linattn__enter();
-    linattn__read_params(&s, &p);
+    return LINATTN_OK;
+}
+
+#if LINATTN__HAS_UNIT || LINATTN__HAS_SOFTMAX
+LINATTN__INLINE void linattn__map_rows(linattn__row_kernel *kernel, const linattn__span *row,
+                                       const float *x, float *y, size_t n)
+{
+    for (; n > 0; n--, x += row->m, y += row->m) kernel(row, x, y);
+}
+#endif
+
+static void linattn__do_map(const linattn__shape *s, const float *projection, int keys,
+                            const float *x, float *y, size_t n)
+{
+    linattn__params p;
+    linattn__span row;
+    linattn__read_params(s, &p);
     p.root = p.root * p.rest_root; /* of the identity: the map itself is x sqrt(s) */
     row.params = &p;
-    row.m = s.m;
-    row.d = s.d;
+    row.m = s->m;
+    row.d = s->d;
 #if LINATTN__BOTH
     row.avx512 = linattn__isa() == LINATTN__ISA_AVX512;
 #endif
-    (void)i;
     (void)row;
     (void)keys;
+    (void)projection;
 #if LINATTN__HAS_FEATURES
-    if (!linattn__is_direct(s.source)) {
+    if (!linattn__is_direct(s->source)) {
         row.k = x;
-        row.k_token = s.d;
+        row.k_token = s->d;
         row.out = y;
-        row.out_token = s.m;
+        row.out_token = s->m;
         row.n = n;
         row.rows = 0;
-        if (s.source == LINATTN__PROJECTED)
-            linattn__map_projected(&s, config->projection, &row);
+        if (s->source == LINATTN__PROJECTED)
+            linattn__map_projected(s, projection, &row);
         else
-            linattn__map_monomials(&s, &row);
-        linattn__leave(environment);
-        return LINATTN_OK;
+            linattn__map_monomials(s, &row);
+        return;
     }
 #endif
 #if LINATTN__HAS_UNIT
-    if (s.source == LINATTN__UNIT) {
-        row.lag = keys == 0;
-        for (i = 0; i < n; i++) LINATTN__KERNEL(map_unit)(&row, x + i * s.m, y + i * s.m);
-        linattn__leave(environment);
-        return LINATTN_OK;
+    row.lag = keys == 0;
+    if (s->source == LINATTN__UNIT) {
+        linattn__map_rows(LINATTN__KERNEL(map_unit), &row, x, y, n);
+        return;
     }
 #endif
 #if LINATTN__HAS_SOFTMAX
     if (p.softmax && !keys) {
-        for (i = 0; i < n; i++) LINATTN__KERNEL(map_softmax)(&row, x + i * s.m, y + i * s.m);
-        linattn__leave(environment);
-        return LINATTN_OK;
+        linattn__map_rows(LINATTN__KERNEL(map_softmax), &row, x, y, n);
+        return;
     }
 #endif
-    LINATTN__KERNEL(map)(x, y, total, &p);
+    LINATTN__KERNEL(map)(x, y, n * s->m, &p);
+}
+
+LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys,
+                                                     const float *x, float *y, size_t n)
+{
+    linattn__shape s;
+    linattn__environment environment;
+    const linattn_status status = linattn__check_map_call(config, x, y, n, &s);
+    if (status != LINATTN_OK || n == 0) return status;
+    environment = linattn__enter();
+    linattn__do_map(&s, config->projection, keys, x, y, n);
     linattn__leave(environment);
     return LINATTN_OK;
 }
@@ -7926,6 +7952,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__BOTH
 #undef LINATTN__BY_FLAGS
 #undef LINATTN__CHOSEN_FMA
+#undef LINATTN__COLD
 #undef LINATTN__COLUMNS
 #undef LINATTN__COMMON
 #undef LINATTN__CONVERGED
@@ -7963,12 +7990,14 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__FLT_MIN
 #undef LINATTN__FLUSHED
 #undef LINATTN__FMA
+#undef LINATTN__FOLD
 #undef LINATTN__FUSED
 #undef LINATTN__GATES
 #undef LINATTN__GNU
 #undef LINATTN__HARDWARE_FMA
 #undef LINATTN__HAS_AVX2
 #undef LINATTN__HAS_AVX512
+#undef LINATTN__HAS_COMPENSATED
 #undef LINATTN__HAS_ELU1
 #undef LINATTN__HAS_EXACT
 #undef LINATTN__HAS_EXP
@@ -8015,9 +8044,12 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__KEPT
 #undef LINATTN__KEPT_EXPONENT
 #undef LINATTN__KEPT_FACTOR
+#undef LINATTN__KEPT_LOW
 #undef LINATTN__KERNEL
 #undef LINATTN__KERNEL_OF
 #undef LINATTN__KEYS
+#undef LINATTN__KEY_MIN
+#undef LINATTN__LEVEL
 #undef LINATTN__LN2
 #undef LINATTN__LOG2E
 #undef LINATTN__LOWER
@@ -8046,6 +8078,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__ON_SIMD128
 #undef LINATTN__OPENING
 #undef LINATTN__PANELS
+#undef LINATTN__PAST
 #undef LINATTN__PRIVATE_FLOATS
 #undef LINATTN__PROJECTED
 #undef LINATTN__Q
