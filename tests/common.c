@@ -1162,6 +1162,17 @@ void run_update(const problem *p, void *state)
                  LINATTN_OK, "%s", problem_name(p));
 }
 
+void *run_slice(const problem *p, size_t from, size_t to)
+{
+    problem slice = *p;
+    slice.n_k = to - from;
+    slice.k += from * key_width(p);
+    slice.v += from * value_width(p);
+    void *state = run_init(&p->config);
+    run_update(&slice, state);
+    return state;
+}
+
 float *run_query(const problem *p, const void *state)
 {
     float *out = pool_floats(p->n_q * output_width(p));

@@ -281,6 +281,7 @@ void *run_init(const linattn_config *config);
 float *run_causal(const problem *p, void *state);
 float *run_query(const problem *p, const void *state);
 void run_update(const problem *p, void *state);
+void *run_slice(const problem *p, size_t from, size_t to); /* a state of these keys */
 float *run_bidirectional(const problem *p, const linattn_context *context);
 float *run_softmax(const problem *p, int causal, const linattn_context *context);
 

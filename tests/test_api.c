@@ -30,92 +30,77 @@ typedef struct refusal {
     linattn_config config;
 } refusal;
 
+static const refusal fixed_refusals[] = {
+    {"no dim_key", "dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
+    {"dim_key too large",
+     "dim_key",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
+    {"dim_key huge", "dim_key", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
+    {"dim_value too large",
+     "dim_value",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 1, .dim_value = LINATTN_MAX_DIM + 1}},
+    {"dim_value huge", "dim_value", LINATTN_ERROR_SIZE, {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
+    {"heads huge", "heads", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
+    {"heads times dim", "heads", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
+    {"heads times matrix",
+     "heads",
+     LINATTN_ERROR_SIZE,
+     {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
+    {"not a divisor", "kv_heads", LINATTN_ERROR_CONFIG, {.heads = 4, .kv_heads = 3, .dim_key = 8}},
+    {"kv_heads alone", "kv_heads", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
+    {"more kv_heads", "kv_heads", LINATTN_ERROR_CONFIG, {.heads = 2, .kv_heads = 4, .dim_key = 8}},
+    {"negative scale", "scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
+    {"negative epsilon", "epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
+    {"features too many",
+     "features",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 8, .map = LINATTN_MAP_FAVOR, .features = SIZE_MAX}},
+    {"features overflow",
+     "features",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 8, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = SIZE_MAX / 2 + 1}},
+    {"features times dim_key",
+     "features",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 8, .map = LINATTN_MAP_FAVOR_SIMPLIFIED, .features = SIZE_MAX / 8 + 1}},
+    {"degree 9",
+     "degree",
+     LINATTN_ERROR_CONFIG,
+     {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
+    {"degree huge",
+     "degree",
+     LINATTN_ERROR_CONFIG,
+     {.dim_key = 1, .map = LINATTN_MAP_EXPDEF, .degree = SIZE_MAX}},
+    {"monomials overflow",
+     "degree",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_TAYLOR, .degree = 8}},
+    {"monomials overflow",
+     "degree",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 5}},
+    {"monomials times dim_value",
+     "degree",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 65536, .map = LINATTN_MAP_TAYLOR, .degree = 3}},
+    {"monomials times heads",
+     "degree",
+     LINATTN_ERROR_SIZE,
+     {.heads = 65536, .dim_key = 65536, .dim_value = 16, .map = LINATTN_MAP_EXPDEF, .degree = 3}},
+    {"window too large", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = 0x40000000}},
+    {"window huge", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = SIZE_MAX}},
+    {"landmarks too many",
+     "landmarks",
+     LINATTN_ERROR_SIZE,
+     {.dim_key = 8, .landmarks = LINATTN_MAX_DIM + 1}},
+};
+
 static size_t config_refusals(refusal *list)
 {
-    static const refusal fixed[] = {
-        {"no dim_key", "dim_key", LINATTN_ERROR_SIZE, {.heads = 2}},
-        {"dim_key too large",
-         "dim_key",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = LINATTN_MAX_DIM + 1, .dim_value = 1}},
-        {"dim_key huge", "dim_key", LINATTN_ERROR_SIZE, {.dim_key = SIZE_MAX, .dim_value = 1}},
-        {"dim_value too large",
-         "dim_value",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 1, .dim_value = LINATTN_MAX_DIM + 1}},
-        {"dim_value huge",
-         "dim_value",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 1, .dim_value = SIZE_MAX - 8}},
-        {"heads huge", "heads", LINATTN_ERROR_SIZE, {.heads = SIZE_MAX, .dim_key = 1}},
-        {"heads times dim",
-         "heads",
-         LINATTN_ERROR_SIZE,
-         {.heads = SIZE_MAX / 64 + 2, .dim_key = 16}},
-        {"heads times matrix",
-         "heads",
-         LINATTN_ERROR_SIZE,
-         {.heads = SIZE_MAX >> 34, .dim_key = 65536}},
-        {"not a divisor",
-         "kv_heads",
-         LINATTN_ERROR_CONFIG,
-         {.heads = 4, .kv_heads = 3, .dim_key = 8}},
-        {"kv_heads alone", "kv_heads", LINATTN_ERROR_CONFIG, {.kv_heads = 2, .dim_key = 8}},
-        {"more kv_heads",
-         "kv_heads",
-         LINATTN_ERROR_CONFIG,
-         {.heads = 2, .kv_heads = 4, .dim_key = 8}},
-        {"negative scale", "scale", LINATTN_ERROR_CONFIG, {.dim_key = 8, .scale = -1}},
-        {"negative epsilon", "epsilon", LINATTN_ERROR_CONFIG, {.dim_key = 8, .epsilon = -1e-6f}},
-        {"features too many",
-         "features",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 8, .map = LINATTN_MAP_FAVOR, .features = SIZE_MAX}},
-        {"features overflow",
-         "features",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 8, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = SIZE_MAX / 2 + 1}},
-        {"features times dim_key",
-         "features",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 8, .map = LINATTN_MAP_FAVOR_SIMPLIFIED, .features = SIZE_MAX / 8 + 1}},
-        {"degree 9",
-         "degree",
-         LINATTN_ERROR_CONFIG,
-         {.dim_key = 2, .map = LINATTN_MAP_TAYLOR, .degree = 9}},
-        {"degree huge",
-         "degree",
-         LINATTN_ERROR_CONFIG,
-         {.dim_key = 1, .map = LINATTN_MAP_EXPDEF, .degree = SIZE_MAX}},
-        {"monomials overflow",
-         "degree",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_TAYLOR, .degree = 8}},
-        {"monomials overflow",
-         "degree",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 65536, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 5}},
-        {"monomials times dim_value",
-         "degree",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 65536, .map = LINATTN_MAP_TAYLOR, .degree = 3}},
-        {"monomials times heads",
-         "degree",
-         LINATTN_ERROR_SIZE,
-         {.heads = 65536,
-          .dim_key = 65536,
-          .dim_value = 16,
-          .map = LINATTN_MAP_EXPDEF,
-          .degree = 3}},
-        {"window too large", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = 0x40000000}},
-        {"window huge", "window", LINATTN_ERROR_SIZE, {.dim_key = 8, .window = SIZE_MAX}},
-        {"landmarks too many",
-         "landmarks",
-         LINATTN_ERROR_SIZE,
-         {.dim_key = 8, .landmarks = LINATTN_MAX_DIM + 1}},
-    };
     size_t count = 0;
-    for (; count < COUNT_OF(fixed); count++) list[count] = fixed[count];
+    for (; count < COUNT_OF(fixed_refusals); count++) list[count] = fixed_refusals[count];
     const linattn_config good = {.dim_key = 8};
     const float wrong[] = {test_nan, -test_nan, test_infinity, -test_infinity};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
@@ -1056,19 +1041,22 @@ static void threads_without_parallel_for(void **state)
     }
 }
 
-/* Fields of exact attention: wrong ones, and right ones where they do not belong. */
-static void fields_of_exact_attention(void **state)
+typedef struct exact_field {
+    const char *field;
+    linattn_status exact; /* what exact attention says to it */
+    linattn_config config;
+} exact_field;
+
+enum { MOST_EXACT_FIELDS = 16 };
+
+static size_t exact_fields(exact_field *list)
 {
-    (void)state;
-    const float good[HEADS] = {0.5f, 0.25f, 0, -1}, nan[HEADS] = {0, 0, 0, test_nan},
-                infinite[HEADS] = {0, test_infinity};
+    static const float good[HEADS] = {0.5f, 0.25f, 0, -1};
+    static float nan[HEADS], infinite[HEADS];
     const linattn_config plain = usual_config();
-    struct {
-        const char *field;
-        linattn_status exact;
-        linattn_config config;
-    } list[16];
     size_t count = 0;
+    nan[HEADS - 1] = test_nan;
+    infinite[1] = test_infinity;
     const float caps[] = {-1, -1e-45f, test_nan, test_infinity, -test_infinity, 1, 1e-45f, 3e38f};
     for (size_t i = 0; i < COUNT_OF(caps); i++) {
         list[count].field = "soft_cap";
@@ -1091,6 +1079,15 @@ static void fields_of_exact_attention(void **state)
         list[count].config = plain;
         list[count++].config.sinks = sinks[i];
     }
+    return count;
+}
+
+/* Fields of exact attention: wrong ones, and right ones where they do not belong. */
+static void fields_of_exact_attention(void **state)
+{
+    (void)state;
+    exact_field list[MOST_EXACT_FIELDS];
+    size_t count = exact_fields(list);
     world *w = world_new();
     w->config.landmarks = 2;
     for (size_t i = 0; i < count; i++) {
@@ -2767,6 +2764,37 @@ static void check_rule_config(const rule_refusal *r)
     for (size_t i = 0; i < sizeof memory; i++) check(memory[i] == 0xA5, "byte %zu, %s", i, name);
 }
 
+typedef size_t heads_of_rule[3]; /* heads, kv_heads, key_heads */
+
+static linattn_config with_heads(linattn_config config, const heads_of_rule heads)
+{
+    config.heads = heads[0];
+    config.kv_heads = heads[1];
+    config.key_heads = heads[2];
+    return config;
+}
+
+static void check_heads_of_rule(const linattn_config *good)
+{
+    static const heads_of_rule indivisible[] = {{0, 4, 3}, {4, 4, 8}, {2, 5, 2}},
+                               others[] = {{8, 4, 2}, {1, 4, 2}, {12, 6, 2}},
+                               taken[] = {{0, 4, 2}, {4, 4, 2}, {2, 4, 2}, {0, 6, 1}, {4, 0, 2}};
+    for (size_t i = 0; i < COUNT_OF(indivisible); i++) {
+        rule_refusal refused = {"key_heads", LINATTN_ERROR_CONFIG,
+                                with_heads(*good, indivisible[i])};
+        check_rule_config(&refused);
+    }
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        const linattn_config c = with_heads(*good, others[i]);
+        check_status(linattn_config_check(&c), LINATTN_ERROR_CONFIG, "%s", config_name(&c));
+        check(linattn_config_error(&c) != NULL, "%s", config_name(&c));
+    }
+    for (size_t i = 0; i < COUNT_OF(taken); i++) {
+        const linattn_config c = with_heads(*good, taken[i]);
+        check_status(linattn_config_check(&c), LINATTN_OK, "%s", config_name(&c));
+    }
+}
+
 static void configs_of_rules_are_refused(void **state)
 {
     (void)state;
@@ -2799,33 +2827,7 @@ static void configs_of_rules_are_refused(void **state)
             else
                 check_rule_config(&refused);
         }
-        const size_t heads[][3] = {
-            /* heads, kv_heads, key_heads */ {0, 4, 3}, {4, 4, 8}, {2, 5, 2}};
-        for (size_t i = 0; i < COUNT_OF(heads); i++) {
-            refused = (rule_refusal){"key_heads", CONFIG, good};
-            refused.config.heads = heads[i][0];
-            refused.config.kv_heads = heads[i][1];
-            refused.config.key_heads = heads[i][2];
-            check_rule_config(&refused);
-        }
-        const size_t others[][3] = {{8, 4, 2}, {1, 4, 2}, {12, 6, 2}};
-        for (size_t i = 0; i < COUNT_OF(others); i++) {
-            refused = (rule_refusal){"heads", CONFIG, good};
-            refused.config.heads = others[i][0];
-            refused.config.kv_heads = others[i][1];
-            refused.config.key_heads = others[i][2];
-            check_status(linattn_config_check(&refused.config), CONFIG, "%s",
-                         config_name(&refused.config));
-            check(linattn_config_error(&refused.config) != NULL, "%s",
-                  config_name(&refused.config));
-        }
-        const size_t good_heads[][3] = {{0, 4, 2}, {4, 4, 2}, {2, 4, 2}, {0, 6, 1}, {4, 0, 2}};
-        for (size_t i = 0; i < COUNT_OF(good_heads); i++) {
-            good.heads = good_heads[i][0];
-            good.kv_heads = good_heads[i][1];
-            good.key_heads = good_heads[i][2];
-            check_status(linattn_config_check(&good), LINATTN_OK, "%s", config_name(&good));
-        }
+        check_heads_of_rule(&good);
     }
     const int rules[] = {-1, LINATTN_RULE_COUNT, 1000};
     for (size_t i = 0; i < COUNT_OF(rules); i++) {

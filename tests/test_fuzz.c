@@ -606,12 +606,50 @@ static linattn_view view_of_many(const rows_of_many *x, const float *arena)
     return view;
 }
 
+typedef enum crowd_verb { UPDATE_MANY, QUERY_MANY, CAUSAL_MANY } crowd_verb;
+
+/* What the floats of an arena are in one call. */
+enum { OUT = 1, IN_QUERIES = 2, IN_KEYS = 4, STATE = 8 };
+
+/* Is anything written twice, or read besides? */
+static bool mark_overlaps(crowd_verb verb, unsigned char *marked, const rows_of_many *q,
+                          const rows_of_many *k, const rows_of_many *v, const rows_of_many *out)
+{
+    bool overlap = verb != UPDATE_MANY && mark_many(out, marked, OUT);
+    if (verb != UPDATE_MANY) mark_many(q, marked, IN_QUERIES);
+    if (verb != QUERY_MANY) mark_many(k, marked, IN_KEYS);
+    if (verb != QUERY_MANY) mark_many(v, marked, IN_KEYS);
+    for (size_t i = 0; i < CROWD_ARENA; i++) {
+        const unsigned m = marked[i];
+        if ((m & OUT) && (m & ~(unsigned)OUT)) overlap = true;
+        if (verb != QUERY_MANY && (m & STATE) && (m & ~(unsigned)STATE)) overlap = true;
+    }
+    return overlap;
+}
+
+static linattn_status call_many(crowd_verb verb, void *const *states, size_t count, float *arena,
+                                const rows_of_many *q, const rows_of_many *k, const rows_of_many *v,
+                                const rows_of_many *out, size_t tokens)
+{
+    linattn_view q_view = view_of_many(q, arena), k_view = view_of_many(k, arena);
+    linattn_view v_view = view_of_many(v, arena);
+    linattn_output output = strided_output(arena + out->of_one.start, out->of_one.stride_token,
+                                           out->of_one.stride_head);
+    output.stride_sequence = out->stride;
+    switch (verb) {
+    case UPDATE_MANY: return linattn_update_many(states, count, k_view, v_view, tokens, NULL);
+    case QUERY_MANY:
+        return linattn_query_many((const void *const *)states, count, q_view, output, tokens, NULL);
+    default:
+        return linattn_causal_many(states, count, q_view, k_view, v_view, output, tokens, NULL);
+    }
+}
+
 /* States and operands in one arena: what is written is neither written twice nor read besides. */
 static void fuzz_overlap_of_many(rng *r)
 {
     static float arena[CROWD_ARENA], before[CROWD_ARENA];
     static unsigned char marked[CROWD_ARENA];
-    enum { OUT = 1, IN_QUERIES = 2, IN_KEYS = 4, STATE = 8 };
     size_t count = 1 + rng_below(r, CROWD), tokens = 1 + rng_below(r, 2);
     size_t kv_heads = 1 + rng_below(r, 2), heads = kv_heads * (1 + rng_below(r, 2));
     linattn_config config = {.heads = heads,
@@ -619,7 +657,7 @@ static void fuzz_overlap_of_many(rng *r)
                              .dim_key = 1 + rng_below(r, 3),
                              .dim_value = 1 + rng_below(r, 3)};
     const size_t floats = linattn_state_size(&config) / sizeof(float);
-    const int verb = (int)rng_below(r, 3); /* update, query, causal */
+    const crowd_verb verb = (crowd_verb)rng_below(r, 3);
     const size_t record = rng_below(r, 2) ? floats + 10 + rng_below(r, 60) : 0;
     rows_of_many q = draw_many(r, count, tokens, heads, config.dim_key, record);
     rows_of_many k = draw_many(r, count, tokens, kv_heads, config.dim_key, record);
@@ -654,42 +692,22 @@ static void fuzz_overlap_of_many(rng *r)
         size_t at = (size_t)((float *)states[i] - arena);
         broken = broken || status != LINATTN_OK;
         for (size_t f = at; f < at + floats; f++) {
-            overlap = overlap || (verb != 1 && (marked[f] & STATE));
+            overlap = overlap || (verb != QUERY_MANY && (marked[f] & STATE));
             marked[f] |= STATE;
         }
     }
-    if (verb != 0 && mark_many(&out, marked, OUT)) overlap = true;
-    if (verb != 0) mark_many(&q, marked, IN_QUERIES);
-    if (verb != 1) mark_many(&k, marked, IN_KEYS);
-    if (verb != 1) mark_many(&v, marked, IN_KEYS);
-    for (size_t i = 0; i < CROWD_ARENA; i++) {
-        const unsigned m = marked[i];
-        if ((m & OUT) && (m & ~(unsigned)OUT)) overlap = true;
-        if (verb != 1 && (m & STATE) && (m & ~(unsigned)STATE)) overlap = true;
-    }
+    if (mark_overlaps(verb, marked, &q, &k, &v, &out)) overlap = true;
 
     memcpy(before, arena, sizeof arena);
-    linattn_view q_view = view_of_many(&q, arena), k_view = view_of_many(&k, arena);
-    linattn_view v_view = view_of_many(&v, arena);
-    linattn_output output =
-        strided_output(arena + out.of_one.start, out.of_one.stride_token, out.of_one.stride_head);
-    output.stride_sequence = out.stride;
-    linattn_status status;
-    if (verb == 0)
-        status = linattn_update_many(states, count, k_view, v_view, tokens, NULL);
-    else if (verb == 1)
-        status =
-            linattn_query_many((const void *const *)states, count, q_view, output, tokens, NULL);
-    else
-        status = linattn_causal_many(states, count, q_view, k_view, v_view, output, tokens, NULL);
+    linattn_status status = call_many(verb, states, count, arena, &q, &k, &v, &out, tokens);
     check(status == LINATTN_OK || status == LINATTN_ERROR_OVERLAP ||
               (broken && status == LINATTN_ERROR_STATE),
           "status %d, seed %" PRIu64, (int)status, fuzz_seed());
-    check(!overlap || status != LINATTN_OK, "verb %d, seed %" PRIu64, verb, fuzz_seed());
+    check(!overlap || status != LINATTN_OK, "verb %d, seed %" PRIu64, (int)verb, fuzz_seed());
     for (size_t i = 0; i < CROWD_ARENA; i++)
         check(float_bits(arena[i]) == float_bits(before[i]) ||
-                  (status == LINATTN_OK && (marked[i] & (verb == 1 ? OUT : OUT | STATE))),
-              "verb %d, seed %" PRIu64 ": float %zu was written", verb, fuzz_seed(), i);
+                  (status == LINATTN_OK && (marked[i] & (verb == QUERY_MANY ? OUT : OUT | STATE))),
+              "verb %d, seed %" PRIu64 ": float %zu was written", (int)verb, fuzz_seed(), i);
 }
 
 static void overlaps_of_many(void **state)

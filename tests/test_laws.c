@@ -907,17 +907,6 @@ static void merge_with_empty(void **state)
     for_all_problems(17, 4, merge_empty_law);
 }
 
-static void *state_of(const problem *p, size_t from, size_t to)
-{
-    problem slice = *p;
-    slice.n_k = to - from;
-    slice.k += from * key_width(p);
-    slice.v += from * value_width(p);
-    void *memory = run_init(&p->config);
-    run_update(&slice, memory);
-    return memory;
-}
-
 static void *merged(void *dst, const void *src, const problem *p)
 {
     check_status(linattn_merge(dst, src), LINATTN_OK, "%s", problem_name(p));
@@ -930,8 +919,8 @@ static void merge_order_law(const problem *p, rng *r)
     size_t first = rng_below(r, p->n_k + 1), second = first + rng_below(r, p->n_k + 1 - first);
     oracle expected = oracle_linear(p, false);
     for (int order = 0; order < 3; order++) {
-        void *a = state_of(p, 0, first), *b = state_of(p, first, second);
-        void *c = state_of(p, second, p->n_k), *sum;
+        void *a = run_slice(p, 0, first), *b = run_slice(p, first, second);
+        void *c = run_slice(p, second, p->n_k), *sum;
         if (order == 0)
             sum = merged(merged(a, b, p), c, p);
         else if (order == 1)
@@ -971,7 +960,7 @@ static void merge_isa_law(const problem *p, rng *r)
 {
     if (p->config.window) return;
     size_t cut = rng_below(r, p->n_k + 1), bytes = linattn_state_size(&p->config);
-    void *a = state_of(p, 0, cut), *b = state_of(p, cut, p->n_k), *c = pool_copy(a, bytes);
+    void *a = run_slice(p, 0, cut), *b = run_slice(p, cut, p->n_k), *c = pool_copy(a, bytes);
     merged(a, b, p);
     linattn_isa_select(LINATTN_ISA_SCALAR);
     merged(c, b, p);

@@ -351,6 +351,14 @@ static void epsilon_across_scales(void **state)
         }
 }
 
+/* The queries of a state that two others of ten keys each were merged into. */
+static const float *merged_halves(const problem *p)
+{
+    void *a = run_slice(p, 0, 10), *b = run_slice(p, 10, 20);
+    check_status(linattn_merge(a, b), LINATTN_OK, "merge of halves");
+    return run_query(p, a);
+}
+
 /* States whose exponents are far apart. */
 static void merge_across_scales(void **state)
 {
@@ -359,16 +367,9 @@ static void merge_across_scales(void **state)
     rng r = {5};
     linattn_config config = {.dim_key = 7, .dim_value = 5, .map = LINATTN_MAP_EXP};
     for (size_t i = 0; i < COUNT_OF(shifts); i++) {
-        problem p = problem_new(config, 6, 20, &r, 2), first = p, second = p;
+        problem p = problem_new(config, 6, 20, &r, 2);
         for (size_t e = 10 * 7; e < 20 * 7; e++) p.k[e] += e % 7 == 6 ? -shifts[i] : shifts[i];
-        first.n_k = second.n_k = 10;
-        second.k += 10 * 7;
-        second.v += 10 * 5;
-        void *a = run_init(&p.config), *b = run_init(&p.config);
-        run_update(&first, a);
-        run_update(&second, b);
-        check_status(linattn_merge(a, b), LINATTN_OK, "shift %g", (double)shifts[i]);
-        const float *out = run_query(&p, a);
+        const float *out = merged_halves(&p);
         if (fabsf(shifts[i]) > 1e5f)
             check_within(&p, out, "merge", 6 * 5, -1, 1);
         else
@@ -386,16 +387,9 @@ static void merge_of_favor_across_scales(void **state)
         for (size_t i = 0; i < COUNT_OF(factors); i++) {
             linattn_config config = {
                 .dim_key = 7, .dim_value = 5, .map = (linattn_feature_map)map, .features = 20};
-            problem p = problem_new(config, 6, 20, &r, 2), first = p, second = p;
+            problem p = problem_new(config, 6, 20, &r, 2);
             for (size_t e = 10 * 7; e < 20 * 7; e++) p.k[e] *= factors[i];
-            first.n_k = second.n_k = 10;
-            second.k += 10 * 7;
-            second.v += 10 * 5;
-            void *a = run_init(&p.config), *b = run_init(&p.config);
-            run_update(&first, a);
-            run_update(&second, b);
-            check_status(linattn_merge(a, b), LINATTN_OK, "factor %g", (double)factors[i]);
-            const float *out = run_query(&p, a);
+            const float *out = merged_halves(&p);
             if (factors[i] > 1e5f)
                 check_within(&p, out, "merge", 6 * 5, -1.00001f, 1.00001f);
             else

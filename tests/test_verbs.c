@@ -39,14 +39,7 @@ static void check_unordered(const problem *p)
     check_close(p, "bidirectional", run_bidirectional(p, NULL), p->n_q, expected,
                 rounding_linear(p));
 
-    problem first = *p, second = *p;
-    first.n_k = p->n_k / 3;
-    second.n_k = p->n_k - first.n_k;
-    second.k += first.n_k * key_width(p);
-    second.v += first.n_k * value_width(p);
-    void *merged = run_init(&p->config), *rest = run_init(&p->config);
-    run_update(&first, merged);
-    run_update(&second, rest);
+    void *merged = run_slice(p, 0, p->n_k / 3), *rest = run_slice(p, p->n_k / 3, p->n_k);
     check_status(linattn_merge(merged, rest), LINATTN_OK, "%s", problem_name(p));
     check(linattn_state_tokens(merged) == p->n_k, "%s", problem_name(p));
     check_close(p, "merge and query", run_query(p, merged), p->n_q, expected, rounding_linear(p));
