@@ -51,6 +51,10 @@ static const char general_help[] =
     "  --precision KIND    plain (default) or compensated: sums of two floats, which do not\n"
     "                      drift over millions of tokens. Without --window, under the rules sum,\n"
     "                      gated and mlstm\n"
+    "  --state-type TYPE   f32 (default), f16 or bf16: what the state keeps its sums in, rounded "
+    "at\n"
+    "                      every token. 16 bits take half the memory; not with --window,\n"
+    "                      --precision compensated, favor, taylor and expdef\n"
     "  --state-in F        begin with the state of a file that --state-out wrote under the same\n"
     "                      options and shapes: the sequence goes on where that one ended. Without\n"
     "                      --causal, every query sees the earlier keys and the new ones\n"
@@ -103,6 +107,7 @@ typedef enum option {
     OPTION_SCALE,
     OPTION_EPS,
     OPTION_PRECISION,
+    OPTION_STATE_TYPE,
     OPTION_ISA,
     OPTION_SPLIT,
     OPTION_THREADS,
@@ -142,6 +147,7 @@ static const char *const option_names[OPTION_COUNT] = {
     [OPTION_SCALE] = "--scale",
     [OPTION_EPS] = "--eps",
     [OPTION_PRECISION] = "--precision",
+    [OPTION_STATE_TYPE] = "--state-type",
     [OPTION_ISA] = "--isa",
     [OPTION_SPLIT] = "--split",
     [OPTION_THREADS] = "--threads",
@@ -190,6 +196,7 @@ static const struct {
     {OPTION_COMPARE, OPTION_MAP, "--compare runs every map"},
     {OPTION_COMPARE, OPTION_NORM, "--compare runs every map with its default norm"},
     {OPTION_COMPARE, OPTION_PRECISION, "--compare runs plain sums"},
+    {OPTION_COMPARE, OPTION_STATE_TYPE, "--compare runs sums of floats"},
     {OPTION_COMPARE, OPTION_SPLIT, "--compare times whole sequences"},
     {OPTION_COMPARE, OPTION_SINKS, "--compare measures against plain exact attention"},
     {OPTION_COMPARE, OPTION_SOFT_CAP, "--compare measures against plain exact attention"},
@@ -263,6 +270,8 @@ typedef enum attention {
 } attention;
 
 static const char *const precision_names[LINATTN_PRECISION_COUNT] = {"plain", "compensated"};
+
+static const char *const element_names[LINATTN_ELEMENT_COUNT] = {"f32", "f16", "bf16"};
 
 static const char *const attention_names[ATTENTION_COUNT] = {"linear", "softmax", "nystrom"};
 
@@ -793,6 +802,7 @@ static const struct {
     {OPTION_NORM, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_EPS, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_PRECISION, {LINEAR, ALL_MAPS, SUM | GATED | MLSTM}},
+    {OPTION_STATE_TYPE, {LINEAR, ALL_MAPS & ~(FAVOR | MONOMIALS), ALL_RULES}},
     {OPTION_STATE_IN, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_STATE_OUT, {LINEAR, ALL_MAPS, ALL_RULES}},
     {OPTION_WINDOW, {LINEAR | SOFTMAX, ALL_MAPS, SUM}},
@@ -868,6 +878,10 @@ static void check_rule(const options *given, const linattn_config *config)
     if (config->precision && config->window) {
         fail("--precision compensated does not go with --window");
     }
+    if (config->state_type && (config->precision || config->window)) {
+        fail("--state-type %s does not go with %s", element_names[config->state_type],
+             config->precision ? "--precision compensated" : "--window");
+    }
     if (given->text[OPTION_IMPORT_STATE] && (norm != LINATTN_NORM_NONE || (set & MLSTM))) {
         fail("--import-state belongs to --norm none, and what runs is %s: it has no sums to divide "
              "by; --state-in takes a whole state",
@@ -884,6 +898,8 @@ static linattn_config read_config(const options *given)
     config.rule = (linattn_rule)name_option(given, OPTION_RULE, rule_names, LINATTN_RULE_COUNT);
     config.precision = (linattn_precision)name_option(given, OPTION_PRECISION, precision_names,
                                                       LINATTN_PRECISION_COUNT);
+    config.state_type = (linattn_element)name_option(given, OPTION_STATE_TYPE, element_names,
+                                                     LINATTN_ELEMENT_COUNT);
     config.scale = float_option(given, OPTION_SCALE, 0, 0);
     config.epsilon = float_option(given, OPTION_EPS, 1, 0);
     if (given->text[OPTION_EPS] && effective_norm(&config) != LINATTN_NORM_SUM) {
@@ -1042,8 +1058,8 @@ static void read_gates(task *t, const options *given)
 
 static int needs_state(const options *given, const task *t)
 {
-    return (t->causal || state_option(given)) && t->kind == ATTENTION_LINEAR &&
-           !given->text[OPTION_COMPARE];
+    int wanted = t->causal || t->config.state_type || state_option(given);
+    return wanted && t->kind == ATTENTION_LINEAR && !given->text[OPTION_COMPARE];
 }
 
 static task read_task(const options *given)

@@ -324,6 +324,22 @@ def test_precision(work):
                *case.arguments(**given), says=[b"--precision belongs to --rule sum, gated, mlstm"])
 
 
+def test_state_types(work):
+    """Every rule with sums of 16 bits, over 64 tokens."""
+    limits = dict(f16=(1e-5, 1e-2), bf16=(1e-4, 8e-2))
+    for (name, variant), (kind, (least, most)) in itertools.product(VARIANTS.items(),
+                                                                  limits.items()):
+        case = rule_case(work / f"{kind}-{name}", 9, SHAPES["grouped keys"], **variant)
+        whole = case.both(state_type=kind)
+        out = case.arrays(state_type=kind)[0]
+        error = worst_error(out, case.oracle()[0])
+        check(f"sums of 16 bits: {kind}, {name}", least < error < most,
+              f"{error:.1e}")
+        check(f"the same bytes in calls and threads: {kind}, {name}",
+              all(case.both(*more, state_type=kind) == whole
+                  for more in [["--split", "10,7"], ["--threads", 3], ["--isa", "scalar"]]))
+
+
 def test_scale_and_norms(work):
     shape = SHAPES["grouped keys"]
     for name in ["gated, per head", "delta", "general, per channel", "mlstm"]:
@@ -706,7 +722,7 @@ def test_help(_):
 
 
 def make_tests(*_):
-    tests = [test_accuracy, test_long, test_maps, test_precision, test_scale_and_norms, test_sum,
+    tests = [test_accuracy, test_long, test_maps, test_precision, test_state_types, test_scale_and_norms, test_sum,
              test_same_bytes, test_same_meaning, test_masks, test_extremes, test_states,
              test_imports, test_what_rules_take, test_names, test_gate_files, test_shapes,
              test_state_files, test_help]

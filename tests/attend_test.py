@@ -481,6 +481,46 @@ def test_precision(work, brief, square):
           case.attend("--precision", "plain", causal=True) == case.attend(causal=True))
 
 
+def test_state_types(work, brief, square):
+    """Sums of 16 bits: as near as these allow and no nearer, the same bytes, files of their own."""
+    limits = dict(f16=(1e-5, 2e-3), bf16=(1e-4, 2e-2))
+    for kind, map, causal in itertools.product(limits, ELEMENTWISE, [False, True]):
+        mode = f"{kind}, {map}, {'causal' if causal else 'not causal'}"
+        given = dict(map=map, causal=causal, norm="feature" if map == "softmax" else "length")
+        errors = []
+        for case in [brief["lm"], *square[1:4]]:
+            expected = oracle(case.data, **given)
+            got = case.output("--state-type", kind, **given)
+            errors.append(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+        least, most = limits[kind]
+        check(f"sums of 16 bits: {mode}", least < max(errors) < most, f"{max(errors):.1e}")
+        case, given["state_type"] = square[3], kind
+        whole = case.attend(**given)
+        check(f"the same bytes in calls and threads, and by scalar code: {mode}",
+              all(case.attend(*more, **given) == whole
+                  for more in [["--split", "1"], ["--split", "3,40"], ["--threads", 3],
+                               ["--isa", "scalar"]]))
+    case = square[2]
+    check("f32 is the default", case.attend("--state-type", "f32", causal=True)
+          == case.attend(causal=True))
+    parts = [Case(work / f"part{i}", [x[rows] for x in case.data])
+             for i, rows in enumerate([slice(0, 8), slice(8, None)])]
+    states = {kind: work / kind for kind in [*limits, "f32"]}
+    for kind, state in states.items():
+        given = dict(causal=True, state_type=kind)
+        first = parts[0].output("--state-out", state, **given)
+        second = parts[1].output("--state-in", state, **given)
+        check(f"a file of a state goes on: {kind}",
+              (np.concatenate([first, second]) == case.output(**given)).all())
+    sizes = {kind: len(state.read_bytes()) for kind, state in states.items()}
+    check("sums of 16 bits take half the file",
+          sizes["f16"] == sizes["bf16"] < 0.7 * sizes["f32"], f"{sizes}")
+    for kind, other in itertools.permutations(states, 2):
+        refuse(f"a state of {kind} for {other}", "--dir", parts[1].folder, "--out", OUT,
+               "--causal", "--state-type", other, "--state-in", states[kind],
+               says=[bytes(states[kind]), b"these options and shapes"])
+
+
 def test_random_features(work):
     g = np.random.default_rng(21)
     shapes = [(40, 2, 16), (60, 1, 16), (60, 1, 5)]
@@ -862,7 +902,7 @@ def test_options(work):
     refuse("an empty value", *base, "--map=")
     wrong = {"--attention": ["exact", "Linear", "linear "], "--map": ["elu", "EXP", "favor-hyper"],
              "--norm": ["default", "rows"], "--isa": ["sse2", "AVX2", "1"],
-             "--precision": ["double", "Plain"],
+             "--precision": ["double", "Plain"], "--state-type": ["f64", "F16", "half", "0"],
              "--scale": ["0", "-1", "nan", "inf", "1e39", "1e-60", "1e-999", "1e999", "1x",
                          " 1", "0x1p3", "1e", "."],
              "--eps": ["-1", "nan", "infinity", "1e400", "1e-60", "1e-999", "0.00001e-50", "0.1.2",
@@ -887,14 +927,16 @@ def test_options(work):
     state = ["--state-in", d / "s"]
     state_out = ["--state-out", d / "t"]
     linear = [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state, state_out,
-              ["--precision", "compensated"], ["--window", 2], ["--features", 5], ["--degree", 2]]
+              ["--precision", "compensated"], ["--state-type", "f16"], ["--window", 2],
+              ["--features", 5], ["--degree", 2]]
     favor = [["--features", 5], ["--seed", 1], ["--orthogonal", 1], ["--projection", q]]
     nystrom = [["--landmarks", 3], ["--iterations", 3]]
     sums = [x for x in linear if x[0] != "--window"]
-    scopes = {("--attention", "softmax"): sums + nystrom, ("--map", "taylor"): favor,
+    halves = [["--state-type", kind] for kind in ["f16", "bf16"]]
+    scopes = {("--attention", "softmax"): sums + nystrom, ("--map", "taylor"): favor + halves,
                   ("--attention", "nystrom"): linear + [["--split", "2"]],
                   ("--map", "elu1"): favor + nystrom + [["--degree", 2]],
-                  ("--map", "favor"): nystrom + [["--degree", 2]],
+                  ("--map", "favor"): nystrom + halves + [["--degree", 2]],
                   ("--compare", "--causal"): nystrom}
     for (a, b), unfit in scopes.items():
         for extra in unfit:
@@ -908,10 +950,16 @@ def test_options(work):
                says=[b"needs --causal"])
     refuse("--precision with --window", *base, "--causal", "--window", 2, "--precision",
            "compensated", says=[b"--precision compensated", b"--window"])
+    for (kind, extra), causal in itertools.product(
+            itertools.product(["f16", "bf16"], ["--window=2", "--precision=compensated"]),
+            [[], ["--causal"]]):
+        refuse(f"--state-type {kind} with {' '.join([extra, *causal])}", *base, extra, *causal,
+               "--state-type", kind,
+               says=[b"--state-type " + kind.encode(), extra.split("=")[0].encode()])
     refuse("--causal with nystrom", *base, "--attention", "nystrom", "--causal",
            says=[b"nystrom", b"--causal", b"combination"])
     for extra in [["--out", OUT], ["--map", "exp"], ["--norm", "sum"], ["--split", "2"], state,
-                  ["--precision", "compensated"],
+                  ["--precision", "compensated"], ["--state-type", "bf16"],
                   ["--attention", "linear"], ["--state-out", OUT]]:
         refuse(f"{extra[0]} with --compare", "--dir", d, "--compare", *extra)
     for extra in [["--norm", "none"], ["--norm", "length"], ["--map", "softmax"]]:
@@ -1243,7 +1291,7 @@ def test_compare(work, real, square):
 def test_help(_):
     done = run("--help")
     names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
-             "precision", "isa", "split", "threads", "state-in", "state-out", "compare", "help",
+             "precision", "state-type", "isa", "split", "threads", "state-in", "state-out", "compare", "help",
              "window", "features", "seed", "orthogonal", "projection", "degree", "landmarks",
              "iterations"]
     check("--help names every option, map and kind of attention",
@@ -1262,6 +1310,7 @@ def make_tests(work, data_dir):
     return {test_accuracy: (real, brief, square, cross),
             test_scale_and_epsilon: (real, square), test_features_and_degrees: (brief,),
             test_large_norms: (), test_windows: (brief, square), test_precision: (brief, square),
+            test_state_types: (brief, square),
             test_random_features: (),
             test_nystrom: (real, square, cross), test_same_bytes: (brief, square, cross),
             test_isas: (brief, square), test_masks_and_extremes: (), test_states: (real["lm"],),

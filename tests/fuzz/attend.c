@@ -124,7 +124,56 @@ static const char *const words[] = {
     "neon",
     "--",
     "",
+    "compensated",
+    "f16",
+    "bf16",
 };
+
+/* In the order that the seeds were made for: new ones go to the end. */
+static const unsigned char numbered[] = {
+    OPTION_DIR,
+    OPTION_Q,
+    OPTION_K,
+    OPTION_V,
+    OPTION_OUT,
+    OPTION_ATTENTION,
+    OPTION_MAP,
+    OPTION_NORM,
+    OPTION_SCALE,
+    OPTION_EPS,
+    OPTION_ISA,
+    OPTION_SPLIT,
+    OPTION_THREADS,
+    OPTION_STATE_IN,
+    OPTION_STATE_OUT,
+    OPTION_WINDOW,
+    OPTION_IMPORT_STATE,
+    OPTION_EXPORT_STATE,
+    OPTION_RULE,
+    OPTION_DECAY_IS,
+    OPTION_GATES + GATE_DECAY,
+    OPTION_GATES + GATE_BETA,
+    OPTION_GATES + GATE_READ,
+    OPTION_GATES + GATE_WRITE,
+    OPTION_GATES + GATE_BONUS,
+    OPTION_GATES + GATE_INPUT,
+    OPTION_FEATURES,
+    OPTION_SEED,
+    OPTION_ORTHOGONAL,
+    OPTION_PROJECTION,
+    OPTION_DEGREE,
+    OPTION_LANDMARKS,
+    OPTION_ITERATIONS,
+    OPTION_CAUSAL,
+    OPTION_COMPARE,
+    OPTION_HELP,
+    OPTION_PRECISION,
+    OPTION_SINKS,
+    OPTION_SOFT_CAP,
+    OPTION_ALIBI,
+    OPTION_STATE_TYPE,
+};
+_Static_assert(sizeof numbered == OPTION_COUNT, "number every option");
 
 typedef struct reader {
     const unsigned char *at;
@@ -185,9 +234,9 @@ static void make_line(reader *r)
         add_argument("out");
     }
     while (r->left && line.count < MOST_ARGUMENTS) {
-        unsigned which = next_byte(r);
-        if (which < 240) add_argument(option_names[which % OPTION_COUNT]);
-        if (which % OPTION_COUNT < OPTION_CAUSAL || which >= 240) add_value(r);
+        unsigned which = next_byte(r), given = numbered[which % OPTION_COUNT];
+        if (which < 240) add_argument(option_names[given]);
+        if (given < OPTION_CAUSAL || which >= 240) add_value(r);
     }
 }
 
@@ -198,12 +247,13 @@ static void attend_program(void) { attend_main(line.count, line.arguments); }
 static struct {
     unsigned char bytes[1 << 15];
     size_t size;
-} saved[3];
+} saved[4];
 
 static const char *const state_options[][4] = {
     {"--map", "exp", "--causal", NULL},
     {"--map", "favor", "--window", "3"},
     {"--rule", "gated", "--decay", "heads.npy"},
+    {"--map", "relu", "--state-type", "f16"},
 };
 
 /* What attend itself saves. */
