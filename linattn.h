@@ -261,13 +261,15 @@ typedef enum linattn_precision {
                                       LIMITS */
     LINATTN_PRECISION_COMPENSATED, /* in two, for streams without end: every 96 tokens what they
                                       added is moved to a second sum, and what rounding loses there
-                                      is kept (Knuth's TwoSum). Masked tokens count among the 96, so
-                                      that they may move last bits. Twice the state. For the rule
-                                      SUM, without windows, for GATED and for MLSTM: the second sum
-                                      decays by a product of two floats, when it is moved to. (The
-                                      states of the other rules are multiplied by matrices.) What
-                                      one token lowers to less than 2^-87 of what it was may be
-                                      dropped. linattn_state_import leaves one float each */
+                                      is kept (Knuth's TwoSum). A token that is masked in every head
+                                      is none of the 96; one that some heads mask is, and may move
+                                      last bits of theirs: a state has no room for a count of each
+                                      head. Twice the state. For the rule SUM, without windows, for
+                                      GATED and for MLSTM: the second sum decays by a product of two
+                                      floats, when it is moved to. (The states of the other rules
+                                      are multiplied by matrices.) What one token lowers to less
+                                      than 2^-87 of what it was may be dropped. linattn_state_import
+                                      leaves one float each */
     LINATTN_PRECISION_COUNT
 } linattn_precision;
 
@@ -2081,6 +2083,22 @@ LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int 
                                          count * (element == LINATTN_F32 ? sizeof *at : 2));
 }
 
+#if LINATTN__HAS_EXACT || LINATTN__HAS_COMPENSATED
+/* Is this key of any elements all -inf? */
+static int linattn__masked_row(const float *key, size_t d, int element)
+{
+    const uint16_t lowest = element == LINATTN_F16 ? 0xfc00u : 0xff80u;
+    uint16_t half;
+    size_t f;
+    if (element == LINATTN_F32) return linattn__masked(key, d);
+    for (f = 0; f < d; f++) {
+        linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
+        if (half != lowest) return 0;
+    }
+    return 1;
+}
+#endif
+
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
                                                          const linattn_view *view, size_t sequences,
@@ -2992,6 +3010,7 @@ typedef struct linattn__header {
     linattn__word rule, key_heads; /* key_heads: 0 for kv_heads */
 #if LINATTN__HAS_COMPENSATED
     linattn__word precision; /* 0 where it is left out, and the bytes tell */
+    linattn__word masked;    /* tokens that folds do not count, modulo FOLD */
 #endif
 } linattn__header; /* and zeros up to LINATTN__HEADER_BYTES */
 
@@ -3020,6 +3039,7 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
     h->rule = (uint32_t)s->rule;
 #if LINATTN__HAS_COMPENSATED
     h->precision = (uint32_t)s->precision;
+    h->masked = 0;
 #endif
     h->key_heads = s->key_group > 1 ? (uint32_t)(s->kv_heads / s->key_group) : 0;
 }
@@ -3036,6 +3056,21 @@ static uint64_t linattn__seen(const void *state)
     const linattn__header *const h = (const linattn__header *)state;
     return (uint64_t)h->tokens_high << 32 | h->tokens_low;
 }
+
+#if LINATTN__HAS_COMPENSATED
+#define LINATTN__FOLD 96 /* tokens; their sums lose less than 2^-18 */
+
+/* Tokens that folds do not count, modulo FOLD. */
+static void linattn__set_masked(void *state, size_t masked)
+{
+    ((linattn__header *)state)->masked = (uint32_t)(masked % LINATTN__FOLD);
+}
+
+static size_t linattn__masked_before(const void *state)
+{
+    return ((const linattn__header *)state)->masked % LINATTN__FOLD;
+}
+#endif
 
 /* Two words of a header, wherever it lies. */
 LINATTN__INLINE uint64_t linattn__two_words(const void *header, size_t word)
@@ -3247,6 +3282,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
     if (status != LINATTN_OK) return status;
     linattn__copy(&h, state, sizeof h);
     h.tokens_low = h.tokens_high = 0;
+#if LINATTN__HAS_COMPENSATED
+    h.masked = 0;
+#endif
     linattn__clear(state, &s, &h);
     return LINATTN_OK;
 }
@@ -3500,7 +3538,6 @@ LINATTN__DECLARE_COMMON(linattn__span_kernel, causal)
 #if LINATTN__HAS_COMPENSATED
 LINATTN__DECLARE_COMMON(linattn__span_kernel, fold)
 #define LINATTN__PAST(span) ((span)->past)
-#define LINATTN__FOLD 96 /* tokens; their sums lose less than 2^-18 */
 #else
 #define LINATTN__PAST(span) 0
 #endif
@@ -3537,6 +3574,14 @@ typedef struct linattn__work {
     float *spare; /* the z and E that split heads end with */
 #endif
 } linattn__work;
+
+#if LINATTN__HAS_RECURRENT || LINATTN__HAS_COMPENSATED
+/* The header of a call's state lies before what its heads share. */
+LINATTN__INLINE const linattn__header *linattn__header_of(const linattn__work *w)
+{
+    return (const linattn__header *)(const void *)(w->span.shared - LINATTN__HEADER_FLOATS);
+}
+#endif
 
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
 /* How many heads are taken whole, an even share of them in each of `*jobs` jobs. The others are
@@ -4060,7 +4105,24 @@ LINATTN__COLD static void linattn__fold_job(void *arg, size_t index)
     }
 }
 
-/* Runs that end where the sums are folded: at the same tokens of the stream, however it is cut. */
+/* Is token t masked in every head? */
+LINATTN__COLD static int linattn__masked_token(const linattn__span *s, size_t t, size_t heads)
+{
+#if LINATTN__HAS_HALF
+    const int element = (int)(s->elements >> LINATTN__K & 3);
+#else
+    const int element = LINATTN_F32;
+#endif
+    size_t h;
+    for (h = 0; h < heads; h++)
+        if (!linattn__masked_row(LINATTN__ON(s, s->k, t * s->k_token + h * s->k_head, K), s->d,
+                                 element))
+            return 0;
+    return 1;
+}
+
+/* Runs that end where the sums are folded: at the same tokens of the stream, however it is cut, and
+   whatever masked tokens lie between these. */
 LINATTN__COLD static LINATTN__NOINLINE void
 linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_context *context)
 {
@@ -4068,14 +4130,21 @@ linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_c
     float *const z = s->z, *const e = s->e, *const sums = s->s, *const out = s->out;
     const float *const q = s->q, *const k = s->k, *const v = s->v;
     const size_t n = s->n;
-    size_t t, count, left;
+    const linattn__header *const h = linattn__header_of(w);
+    const size_t key_heads = h->key_heads ? h->key_heads : s->heads;
+    size_t t, count, left, masked = linattn__masked_before(h);
     w->first = s->seen;
     for (t = 0; t < n; t += count) {
-        left = LINATTN__FOLD - (size_t)((w->first + t) % LINATTN__FOLD);
-        count = left < n - t ? left : n - t;
+        left = LINATTN__FOLD - (size_t)((w->first + t + LINATTN__FOLD - masked) % LINATTN__FOLD);
         s->k = k;
         s->v = v;
         s->seen = w->first;
+        for (count = 0; left && count < n - t; count++) {
+            const int apart = linattn__masked_token(s, t + count, key_heads);
+            masked += (size_t)apart;
+            left -= (size_t)!apart;
+        }
+        masked %= LINATTN__FOLD;
         linattn__cut(s, t, count);
         run(w, context);
         s->z = z; /* a single token has moved them */
@@ -4083,12 +4152,13 @@ linattn__folded_runs(linattn__work *w, linattn__tokens_run *run, const linattn_c
         s->s = sums;
         s->q = q;
         s->out = out;
-        if (count < left) break;
+        if (left) break;
         w->jobs = linattn__threads(context, s->heads);
         linattn__run_jobs(linattn__fold_job, w, w->jobs, context);
     }
     s->seen = w->first;
     s->n = n;
+    linattn__set_masked((void *)(uintptr_t)h, masked);
 }
 #endif
 
@@ -4157,14 +4227,6 @@ LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context 
 #define LINATTN__QUERIES 2
 #define LINATTN__ELEMENTS 4 /* with 16-bit elements in rows of any length */
 #define LINATTN__RULES 8    /* of a rule other than the sum */
-
-#if LINATTN__HAS_RECURRENT
-/* The header of a call's state lies before what its heads share. */
-LINATTN__INLINE const linattn__header *linattn__header_of(const linattn__work *w)
-{
-    return (const linattn__header *)(const void *)(w->span.shared - LINATTN__HEADER_FLOATS);
-}
-#endif
 
 LINATTN__INLINE void linattn__do_verb(linattn__work *w, const int verb,
                                       const linattn_context *context)
@@ -5031,6 +5093,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *sr
     }
     linattn__leave(environment);
     linattn__set_tokens(dst, linattn__seen(dst) + linattn__seen(src));
+#if LINATTN__HAS_COMPENSATED
+    linattn__set_masked(dst, linattn__masked_before(dst) + linattn__masked_before(src));
+#endif
     return LINATTN_OK;
 }
 
@@ -6737,20 +6802,6 @@ static size_t linattn__exact_floats(size_t d, size_t dv)
 {
     return LINATTN__EXACT_LISTS + LINATTN__EXACT_P +
            (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
-}
-
-/* Is this key of any elements all -inf? */
-static int linattn__masked_row(const float *key, size_t d, int element)
-{
-    const uint16_t lowest = element == LINATTN_F16 ? 0xfc00u : 0xff80u;
-    uint16_t half;
-    size_t f;
-    if (element == LINATTN_F32) return linattn__masked(key, d);
-    for (f = 0; f < d; f++) {
-        linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
-        if (half != lowest) return 0;
-    }
-    return 1;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);

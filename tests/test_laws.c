@@ -772,11 +772,11 @@ static void masked_law(const problem *given, rng *r)
     problem p = *given;
     p.n_q = p.n_k = p.n_q < p.n_k ? p.n_q : p.n_k;
     if (!map_masks(p.config.map) || p.config.normaliser == LINATTN_NORM_LENGTH) return;
-    p.config.window = 0; /* where masked tokens have their places, as among those that are folded */
-    p.config.precision = LINATTN_PRECISION_PLAIN;
+    p.config.window = 0; /* where masked tokens have their places */
     size_t *some = (size_t *)pool_take(p.n_k * sizeof *some), width = output_width(&p);
+    plan how = {.cuts = r, .of = elements_draw(r, &p)};
     problem masked = with_masked_tokens(&p, r, some);
-    outcome expected = run_all(&p, NULL), actual = run_all(&masked, NULL);
+    outcome expected = run_all(&p, NULL), actual = run_all(&masked, &how);
     for (int i = 0; i < PART_COUNT; i++)
         for (size_t t = 0; expected.count[i] && t < p.n_q; t++)
             check_same_floats(actual.out[i] + some[t] * width, expected.out[i] + t * width, width,
@@ -789,6 +789,13 @@ static void masked_tokens_are_absent(void **state)
 {
     (void)state;
     for_all_problems(15, 8, masked_law);
+    rng r = {51};
+    for (int map = 0; map < LINATTN_MAP_COUNT; map++) { /* sums that are folded once at least */
+        linattn_config config = config_draw(&r, map, LINATTN_NORM_DEFAULT, 0, 20);
+        config.precision = LINATTN_PRECISION_COMPENSATED;
+        problem p = problem_new(config, 130, 130, &r, 3);
+        masked_law(&p, &r);
+    }
 }
 
 /* Nothing of a masked token is looked at, but for its place in a window. */

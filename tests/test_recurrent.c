@@ -685,18 +685,16 @@ static void causality(void **state)
 }
 
 /* x with masked tokens between its own: some[i] is where its token i went. What else belongs to
-   them is of no use to anyone. Where sums are folded every 96 tokens, and masked ones are some of
-   these, so many go before the others. */
+   them is of no use to anyone. */
 static recurrence with_masked_tokens(const recurrence *x, rng *r, size_t *some)
 {
-    bool anywhere = x->config.precision == LINATTN_PRECISION_PLAIN;
-    size_t n = anywhere ? 0 : 96;
+    size_t n = 0;
     for (size_t t = 0; t < x->n; t++, n++) {
-        n += !anywhere || rng_below(r, 3) ? 0 : 1 + rng_below(r, 2);
+        n += rng_below(r, 3) ? 0 : 1 + rng_below(r, 2);
         some[t] = n;
     }
     recurrence masked = *x;
-    masked.n = n += anywhere ? rng_below(r, 3) : 0;
+    masked.n = n += rng_below(r, 3);
     for (int i = 0; i < OPERANDS; i++) {
         if (!x->in[i] || !operand_is_of_tokens(x, (rule_input)i)) continue;
         size_t each = operand_floats(x, (rule_input)i) / x->n;
