@@ -5015,27 +5015,32 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_past(const linattn__s
 #endif
 
 #if LINATTN__HAS_HALF
-/* Sums in 16 bits. */
+/* Sums in 16 bits, each 16 of a row as the floats of a head of one feature. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_halves(const linattn__span *dst,
                                                                   const linattn__span *src)
 {
-    const int exponents = LINATTN__IS_EXP(dst->params->map);
-    size_t f, c;
-    for (f = 0; f < dst->m; f++) {
-        float left[2] = {1.0f, 1.0f}, right[2] = {1.0f, 1.0f}, x, y;
-        if (exponents) {
-            const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
-            if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
-            linattn__two_factors(dst->e[f] - e, left);
-            linattn__two_factors(src->e[f] - e, right);
+    const size_t panels = (dst->dv + 15) / 16;
+    float sums[2][16], z[2][16] = {{0.0f}}, e[2][16] = {{0.0f}};
+    linattn__span to = *dst, from = *src;
+    size_t row, i;
+    to.m = from.m = 1;
+    to.dv = from.dv = 16;
+    to.z = z[0];
+    to.e = e[0];
+    to.s = sums[0];
+    from.z = z[1];
+    from.e = e[1];
+    from.s = sums[1];
+    for (row = 0; row < panels * dst->m; row++) {
+        e[0][0] = dst->e[row % dst->m];
+        e[1][0] = src->e[row % dst->m];
+        for (i = 0; i < 16; i++) {
+            linattn__read_half(dst->s, 16 * row + i, dst->element, &sums[0][i]);
+            linattn__read_half(src->s, 16 * row + i, dst->element, &sums[1][i]);
         }
-        for (c = 0; c < dst->dv; c++) {
-            const size_t i = (c / 16 * dst->m + f) * 16 + c % 16;
-            linattn__read_half(dst->s, i, dst->element, &x);
-            linattn__read_half(src->s, i, dst->element, &y);
-            x = linattn__rescale(x, left) + linattn__rescale(y, right);
-            linattn__write_half(dst->s, i, dst->element, &x);
-        }
+        LINATTN__KERNEL(merge)(&to, &from);
+        for (i = 0; i < 16; i++)
+            linattn__write_half(dst->s, 16 * row + i, dst->element, &sums[0][i]);
     }
 }
 #endif
