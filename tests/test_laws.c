@@ -1291,8 +1291,8 @@ static void check_crowd(crowd *c, rng *r)
             check_many(c, (many)verb, rng_below(r, 2) ? &context : NULL);
 }
 
-/* The bits of separate calls: for every map and normaliser, with windows, wherever operands and
-   states lie, on any threads. */
+/* The bits of separate calls: for every map and normaliser, with windows, compensated sums and those
+   of 16 bits, wherever operands and states lie, on any threads. */
 static void many_states(void **state)
 {
     (void)state;
@@ -1310,6 +1310,10 @@ static void many_states(void **state)
                 config.kv_heads = kv_heads;
                 config.dim_value = 1 + rng_below(&r, 40);
                 if (rng_below(&r, 4) == 0) config.window = window_draw(&r, 40);
+                rng apart = {~r.state}; /* so that other draws stay as they were */
+                if (!config.window && rng_below(&apart, 4) == 0)
+                    config.precision = LINATTN_PRECISION_COMPENSATED;
+                config.state_type = state_type_draw(&apart, &config);
                 crowd c = crowd_new(&r, config, 1 + rng_below(&r, n == 30 ? 4 : 12), n,
                                     (arrangement)rng_below(&r, ARRANGEMENTS),
                                     (succession)rng_below(&r, SUCCESSIONS));

@@ -1171,6 +1171,9 @@ static void check_many(rng *r, rule_form form, linattn_feature_map map, size_t c
                        const linattn_context *context, bool silent)
 {
     linattn_config config = draw_config(r, form, map, 1 + rng_below(r, 40), 1 + rng_below(r, 40));
+    rng apart = {~r->state}; /* so that other draws stay as they were */
+    n += draw_precision(&config, form, rng_next(&apart));
+    config.state_type = state_type_draw(&apart, &config);
     recurrence first = recurrence_new(config, form, n, r);
     recurrence *each = (recurrence *)pool_take(count * sizeof *each);
     void **states = (void **)pool_take(count * sizeof *states);
