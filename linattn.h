@@ -624,6 +624,8 @@ LINATTN_API linattn_status linattn_bidirectional(const linattn_config *config, l
        config.dim_key = 256;
        config.window = 4096;                    // every other layer: 0
        config.soft_cap = 50;
+       bytes = linattn_workspace_size(&config, LINATTN_WORKSPACE_SOFTMAX, NULL);
+       ...                                      // malloc(bytes), once for all layers
        linattn_softmax(&config, linattn_rows(q), 1, linattn_rows_as(k_cache, LINATTN_F16),
                        linattn_rows_as(v_cache, LINATTN_F16), n, linattn_output_rows(out), 1,
                        workspace, bytes, NULL);

@@ -7,8 +7,8 @@
 
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
 small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
-its directory that were made with gcc between the markers in the README. It can be repeated: the csv
-is its only source. marks prints what was aimed at, and whether it is met.
+its directory that were made with gcc between the markers in the README: a first look at the latest
+of the whole benchmark, and the rest. It can be repeated: the csv is its only source. marks prints what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -27,7 +27,6 @@ VALUES = ["ns", "spread", "gflops", "peak", "memory_bound", "error", "times", "s
 COLUMNS = ["kernel", "map", "by", "d", "dv", "n", "variant"] + VALUES + ["bytes"]
 ISAS = ["avx512", "avx2", "neon", "scalar"]
 EXACT_PEERS = ["onnxruntime", "torch", "numpy"]
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 # ---- Collecting ---------------------------------------------------------------------------------
@@ -1122,8 +1121,9 @@ def small_summary(results, folder):
     return lines + small_tables(results, [("step", "elu1")])
 
 
-def summary(results, folder):
-    """For the README: the causal table, one of the other methods, and the picture."""
+def summary(results, folder, first):
+    """For the README: the causal table, one of the other methods, and the picture, unless that is
+    the first look already."""
     if is_small(results):
         return small_summary(results, folder)
     if is_rules(results):
@@ -1137,16 +1137,47 @@ def summary(results, folder):
              f"([all figures]({folder}/{stem}.md))", ""]
     lines += peers_table(results, "causal", 4096.0, SHAPES)
     lines += methods_summary(results)
-    return lines + [f"![Time and speed-up on {stem}]({folder}/{stem}.png)", ""]
+    return lines + (picture(results, folder) if results is not first else [])
 
 
-def replace_region(readme, lines):
+def picture(results, folder):
+    stem = results.path.stem
+    return [f"![Time and speed-up on {stem}]({folder}/{stem}.png)", ""]
+
+
+PEER_NAMES = {"plain": "a plain loop", "plain-fast": "the same with `-ffast-math`"}
+
+
+def first_look(results, folder):
+    """For the top of the README: how many times as fast causal attention is as its peers."""
+    best = results.isas[0]
+    shapes = [shape for shape in SHAPES if results.peers("causal", shape, 4096.0)]
+    ours = [results.one(kernel="causal", map="elu1", by=best, d=d, dv=dv, n=4096.0)
+            for d, dv in shapes]
+    exact = [results.one(kernel="softmax", map="causal", by=best, d=d, dv=dv, n=4096.0)
+             for d, dv in shapes]
+    peers = [results.peers("causal", shape, 4096.0) for shape in shapes]
+    rows = [[f"linattn, {best}: ns per token and head"] + [f"**{time(row)}**" for row in ours]]
+    for name in sorted({name for found in peers for name in found}):
+        rows.append([f"times as fast as {PEER_NAMES.get(name, name)}"] +
+                    [f"{faster(row, found[name]):.2f}" if name in found else "–"
+                     for row, found in zip(ours, peers)])
+    rows.append(["times as fast as exact attention, `linattn_softmax`"] +
+                [f"{theirs['ns'] / row['ns']:.0f}" if theirs else "–"
+                 for row, theirs in zip(ours, exact)])
+    header = [f"4096 tokens, causal, elu + 1, one core of {results.head.get('cpu', '')}"]
+    return (table(header + [shape_name(shape) for shape in shapes], rows) +
+            picture(results, folder))
+
+
+def replace_region(readme, name, lines):
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = readme.read_text()
-    if BEGIN not in text or END not in text:
-        print(f"{readme}: no markers, left as it is", file=sys.stderr)
+    if begin not in text or end not in text:
+        print(f"{readme}: no markers of {name}, left as it is", file=sys.stderr)
         return
-    before, after = text.split(BEGIN, 1)[0], text.split(END, 1)[1]
-    readme.write_text(before + BEGIN + "\n" + "\n".join(lines).strip() + "\n" + END + after)
+    before, after = text.split(begin, 1)[0], text.split(end, 1)[1]
+    readme.write_text(before + begin + "\n" + "\n".join(lines).strip() + "\n" + end + after)
 
 
 # ---- Picture ------------------------------------------------------------------------------------
@@ -1239,8 +1270,13 @@ def render(paths, readme):
         return
     every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
     usual = [results for results in every if results.head["compiler"].startswith("gcc")]
-    lines = [line for results in usual or every for line in summary(results, "bench/results")]
-    replace_region(pathlib.Path(readme), lines)
+    whole = [results for results in usual or every if not results.head.get("part")]
+    first = max(whole, key=lambda results: results.head.get("date", ""), default=None)
+    lines = [line for results in usual or every
+             for line in summary(results, "bench/results", first)]
+    replace_region(pathlib.Path(readme), "bench", lines)
+    if first:
+        replace_region(pathlib.Path(readme), "bench-first", first_look(first, "bench/results"))
 
 
 def main():

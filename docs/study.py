@@ -75,7 +75,7 @@ class Attend:
         self.folder = pathlib.Path(folder)
         self.program = self.folder / "attend"
         self.compiler = os.environ.get("CC") or "cc"
-        run(self.compiler.split() + ["-O3", str(ROOT / "examples" / "attend.c"), "-o",
+        run(self.compiler.split() + ["-O2", str(ROOT / "examples" / "attend.c"), "-o",
                                      str(self.program)])
 
     def save(self, **arrays):

@@ -1,6 +1,6 @@
 /* agents: a game's loop in which everybody remembers.  SPDX: MIT
 
-       cc -O3 examples/agents.c -o agents && ./agents
+       cc -O2 examples/agents.c -o agents && ./agents
 
    300 agents look for what they need, and keep away from a wolf that a player moves. In each frame
    an agent sees one thing at most, and writes it into a memory of its own, a state of two heads:

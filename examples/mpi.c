@@ -1,6 +1,6 @@
 /* mpi: linear attention over one sequence that many machines share, with MPI.  SPDX: MIT
 
-       mpicc -O3 examples/mpi.c -o mpi
+       mpicc -O2 examples/mpi.c -o mpi
        mpirun -n 4 ./mpi --generate 1000000 --heads 8 --causal
        mpirun -n 4 ./mpi --dir examples/data/lm --causal --out out.npy
 

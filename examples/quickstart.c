@@ -1,4 +1,4 @@
-/* A stream that is rewound: cc -O3 examples/quickstart.c -o quickstart && ./quickstart */
+/* A stream that is rewound: cc -O2 examples/quickstart.c -o quickstart && ./quickstart */
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
 #include <stdio.h>

@@ -21,11 +21,11 @@ readme_clone() { # DIRECTORY
 }
 
 # A `cc` that does not optimise, whatever it is told, for programs that take longest to compile: the
-# matrix is for what optimisers do.
-quick_cc() {
-    mkdir -p "$work/quick-cc"
-    printf '#!/bin/sh\nexec "%s" "$@" -O0\n' "$(command -v cc)" >"$work/quick-cc/cc"
-    chmod +x "$work/quick-cc/cc"
+# matrix is for what optimisers do. And one for programs whose text is the same in scalar code.
+quick_cc() { # FOLDER FLAGS...
+    mkdir -p "$work/$1"
+    printf '#!/bin/sh\nexec "%s" "$@" %s\n' "$(command -v cc)" "${*:2}" >"$work/$1/cc"
+    chmod +x "$work/$1/cc"
 }
 
 readme_first_command() {
@@ -47,6 +47,18 @@ readme_stream() {
     cd "$work/clone-stream"
     bash -e -c "$command" | tee "$work/stream.txt"
     grep -q '^scalar .* the same bits$' "$work/stream.txt"
+}
+
+# The text that a model goes on with is the one printed.
+readme_rwkv() {
+    local command PATH=$work/scalar-cc:$PATH
+    command=$(awk '/^```/ { inside = 0 } /^cc .*examples\/rwkv\.c / { inside = 1 } inside' README.md)
+    readme_clone "$work/clone-rwkv"
+    cd "$work/clone-rwkv"
+    echo "$command"
+    bash -e -c "$command" >"$work/rwkv.txt"
+    cat "$work/rwkv.txt"
+    grep . "$work/rwkv.txt" | grep -qxFf - README.md
 }
 
 readme_second_command() {
@@ -151,11 +163,27 @@ readme_sizes() {
     grep -q '<!-- sizes:scalar-alone-small -->[0-9]*<!-- /sizes --> KiB' README.md
 }
 
-quick_cc
+# The tables of the benchmark are those of the results that are there. Pictures are not drawn again.
+readme_figures() {
+    readme_clone "$work/clone-figures"
+    cd "$work/clone-figures"
+    mkdir before no-pictures
+    cp -r README.md bench/results before
+    echo 'raise ImportError' >no-pictures/matplotlib.py
+    PYTHONPATH=no-pictures python3 bench/report.py render $(find bench/results -name '*.csv') \
+        --readme README.md
+    diff before/README.md README.md
+    diff -r before/results bench/results
+}
+
+quick_cc quick-cc -O0
+quick_cc scalar-cc -O1 -DLINATTN_SCALAR_ONLY
 # The one that takes longest goes first, as nothing comes after this stage.
 job 'readme / a stream' readme_stream
 job 'readme / first command' readme_first_command
 job 'readme / second command' readme_second_command
+job 'readme / a model' readme_rwkv
+job 'readme / tables of the benchmark' readme_figures
 job 'readme / sizes are measured' readme_sizes
 job 'readme / quickstart.c is the one printed' readme_quickstart
 job 'readme / rules' readme_rules
