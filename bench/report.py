@@ -1311,4 +1311,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as problem:
+        sys.exit(f"report.py: {problem}")

@@ -18,11 +18,15 @@ import pathlib
 import sys
 import wave
 
-import matplotlib
+try:
+    import matplotlib
+    import numpy as np
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-import numpy as np
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+except ImportError as missing:
+    sys.exit(f"stream_plot.py: {sys.executable}: {missing}. Install python3-numpy and"
+             " python3-matplotlib (or with pip: numpy matplotlib), or use a python3 that has them.")
 
 MEMORIES = ["0.3 s", "1 s", "10 s", "60 s"]
 DEADLINE = 1e4  # us
@@ -30,9 +34,13 @@ DEADLINE = 1e4  # us
 
 def read_clip(path):
     """Mono, and the samples per second."""
-    with wave.open(path) as file:
+    try:
+        file = wave.open(path)
+    except (wave.Error, EOFError) as problem:
+        sys.exit(f"stream_plot.py: {path}: not a WAV file: {problem}")
+    with file:
         if file.getsampwidth() != 2:
-            sys.exit(f"{path}: expected integers of 16 bits")
+            sys.exit(f"stream_plot.py: {path}: expected integers of 16 bits")
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32768
         return samples.reshape(-1, file.getnchannels()).mean(axis=1), file.getframerate()
 
@@ -89,4 +97,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as problem:
+        sys.exit(f"stream_plot.py: {problem}")

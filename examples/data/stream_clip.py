@@ -64,10 +64,10 @@ def make_clip():
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     clip = make_clip()
-    with wave.open(sys.argv[1], "wb") as file:
+    with open(sys.argv[1], "wb") as out, wave.open(out, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
@@ -75,4 +75,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as problem:
+        sys.exit(f"stream_clip.py: {problem}")
