@@ -8,7 +8,8 @@
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
 small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
 its directory that were made with gcc between the markers in the README: a first look at the latest
-of the whole benchmark, and the rest. It can be repeated: the csv is its only source. marks prints what was aimed at, and whether it is met.
+of the whole benchmark, and the rest. It can be repeated: the csv is its only source. marks prints
+what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -1116,8 +1117,8 @@ def small_summary(results, folder):
     """For the README: the decode step with elu1."""
     stem = results.path.stem
     lines = [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']} -O2: one token of a "
-             "small state, ns per call, and the share of a plain loop's time "
-             f"([all figures]({folder}/{stem}.md))", ""]
+             "small state, ns per call, and the share of a plain loop's time; mark: the most that "
+             f"it is meant to be ([all figures]({folder}/{stem}.md))", ""]
     return lines + small_tables(results, [("step", "elu1")])
 
 
