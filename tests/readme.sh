@@ -52,7 +52,7 @@ readme_stream() {
 # The text that a model goes on with is the one printed.
 readme_rwkv() {
     local command PATH=$work/scalar-cc:$PATH
-    command=$(awk '/^```/ { inside = 0 } /^cc .*examples\/rwkv\.c / { inside = 1 } inside' README.md)
+    command=$(awk '/^```/ { inside = 0 } /^cc .*rwkv\.c / { inside = 1 } inside' README.md)
     readme_clone "$work/clone-rwkv"
     cd "$work/clone-rwkv"
     echo "$command"
