@@ -21,7 +21,8 @@ static void check_format(const char *argument)
         if (std::strncmp(argument, name.c_str(), name.size()) != 0) continue;
         const std::string value = argument + name.size();
         if (value == "console" || value == "json" || value == "csv") continue;
-        std::fprintf(stderr, "linattn_bench: not understood: %s\n", argument);
+        std::fprintf(stderr, "linattn_bench: %sconsole, json or csv was expected, not '%s'\n",
+                     name.c_str(), value.c_str());
         std::exit(1);
     }
 }

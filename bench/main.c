@@ -1,4 +1,5 @@
 /* linattn_bench: see `usage`. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,35 +50,43 @@ static const char usage[] =
 
 /* ---- The command line ----------------------------------------------------------------------- */
 
-static void refuse(const char *what)
+static void refuse(const char *format, ...)
 {
-    fprintf(stderr, "linattn_bench: not understood: %s (see --help)\n", what);
+    va_list values;
+    va_start(values, format);
+    fputs("linattn_bench: ", stderr);
+    vfprintf(stderr, format, values);
+    fputs(", see --help\n", stderr);
+    va_end(values);
     exit(1);
 }
 
-/* A number from 1 on, somewhere in a word, whose end is set. */
-static size_t read_number(const char *word, const char *text, char **end)
+/* A number from 1 to 2^40 in front of what is left of a word, or 0. */
+static size_t read_number(char *text, char **end)
 {
     const bool digit = text[0] >= '1' && text[0] <= '9';
     const unsigned long long number = digit ? strtoull(text, end, 10) : 0;
-    if (number == 0 || number > 1ull << 40) refuse(word);
-    return (size_t)number;
+    if (!digit) *end = text;
+    return number <= 1ull << 40 ? (size_t)number : 0;
 }
+
+static bool is_dimension(size_t x) { return x > 0 && x <= LINATTN_MAX_DIM; }
 
 static void read_shapes(selection *s, char *list)
 {
     s->shape_count = 0;
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         char *end;
-        shape x;
-        x.d = read_number(word, word, &end);
-        if (*end != 'x') refuse(word);
-        x.dv = read_number(word, end + 1, &end);
-        if (*end || x.d > LINATTN_MAX_DIM || x.dv > LINATTN_MAX_DIM) refuse(word);
-        if (s->shape_count == sizeof s->shapes / sizeof s->shapes[0]) refuse("too many shapes");
+        shape x = {read_number(word, &end), 0};
+        if (*end == 'x') x.dv = read_number(end + 1, &end);
+        if (*end || !is_dimension(x.d) || !is_dimension(x.dv))
+            refuse("--shapes: '%s' is not dim_key x dim_value, each from 1 to %d, such as 64x64",
+                   word, LINATTN_MAX_DIM);
+        if (s->shape_count == sizeof s->shapes / sizeof s->shapes[0])
+            refuse("--shapes: more than %zu", s->shape_count);
         s->shapes[s->shape_count++] = x;
     }
-    if (s->shape_count == 0) refuse("no shapes");
+    if (s->shape_count == 0) refuse("--shapes: the list is empty");
 }
 
 static void read_lengths(selection *s, char *list)
@@ -85,25 +94,26 @@ static void read_lengths(selection *s, char *list)
     s->n_count = 0;
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         char *end;
-        const size_t n = read_number(word, word, &end);
-        if (*end) refuse(word);
-        if (s->n_count == sizeof s->n / sizeof s->n[0]) refuse("too many lengths");
+        const size_t n = read_number(word, &end);
+        if (*end || n == 0) refuse("--n: '%s' is not a whole number from 1 to 2^40", word);
+        if (s->n_count == sizeof s->n / sizeof s->n[0]) refuse("--n: more than %zu", s->n_count);
         s->n[s->n_count++] = n;
     }
-    if (s->n_count == 0) refuse("no lengths");
+    if (s->n_count == 0) refuse("--n: the list is empty");
 }
 
 /* The set of those of `count` things whose names are in the list. */
-static unsigned read_set(char *list, int first, int count, const char *(*name)(int index))
+static unsigned read_set(const char *option, char *list, int first, int count,
+                         const char *(*name)(int index))
 {
     unsigned set = 0;
     for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
         int i = first;
         while (i < count && strcmp(word, name(i)) != 0) i++;
-        if (i == count) refuse(word);
+        if (i == count) refuse("%s: unknown name '%s'", option, word);
         set |= 1u << i;
     }
-    if (!set) refuse("an empty list");
+    if (!set) refuse("%s: the list is empty", option);
     return set;
 }
 
@@ -125,8 +135,8 @@ static void read_option(selection *s, char *argument)
     } else if (strcmp(argument, "--check") == 0) {
         s->check = true;
     } else if ((value = value_of(argument, "--isas="))) {
-        s->isas &= read_set(value, LINATTN_ISA_SCALAR, LINATTN_ISA_COUNT, isa_name);
-        if (!s->isas) refuse("none of these instruction sets is available");
+        s->isas &= read_set("--isas", value, LINATTN_ISA_SCALAR, LINATTN_ISA_COUNT, isa_name);
+        if (!s->isas) refuse("--isas: this processor or this build has none of these");
     } else {
         s->given = true;
         if ((value = value_of(argument, "--shapes=")))
@@ -134,11 +144,11 @@ static void read_option(selection *s, char *argument)
         else if ((value = value_of(argument, "--n=")))
             read_lengths(s, value);
         else if ((value = value_of(argument, "--maps=")))
-            s->maps = read_set(value, 0, LINATTN_MAP_COUNT, map_name);
+            s->maps = read_set("--maps", value, 0, LINATTN_MAP_COUNT, map_name);
         else if ((value = value_of(argument, "--rules=")))
-            s->rules = read_set(value, 0, RULE_ROWS, rule_row_name);
+            s->rules = read_set("--rules", value, 0, RULE_ROWS, rule_row_name);
         else
-            refuse(argument);
+            refuse("unknown option '%s'", argument);
     }
 }
 
