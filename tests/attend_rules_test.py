@@ -722,10 +722,10 @@ def test_help(_):
 
 
 def make_tests(*_):
-    tests = [test_accuracy, test_long, test_maps, test_precision, test_state_types, test_scale_and_norms, test_sum,
-             test_same_bytes, test_same_meaning, test_masks, test_extremes, test_states,
-             test_imports, test_what_rules_take, test_names, test_gate_files, test_shapes,
-             test_state_files, test_help]
+    tests = [test_accuracy, test_long, test_maps, test_precision, test_state_types,
+             test_scale_and_norms, test_sum, test_same_bytes, test_same_meaning, test_masks,
+             test_extremes, test_states, test_imports, test_what_rules_take, test_names,
+             test_gate_files, test_shapes, test_state_files, test_help]
     return dict.fromkeys(tests, ())
 
 

@@ -1291,9 +1291,9 @@ def test_compare(work, real, square):
 def test_help(_):
     done = run("--help")
     names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
-             "precision", "state-type", "isa", "split", "threads", "state-in", "state-out", "compare", "help",
-             "window", "features", "seed", "orthogonal", "projection", "degree", "landmarks",
-             "iterations"]
+             "precision", "state-type", "isa", "split", "threads", "state-in", "state-out",
+             "compare", "help", "window", "features", "seed", "orthogonal", "projection",
+             "degree", "landmarks", "iterations"]
     check("--help names every option, map and kind of attention",
           done.returncode == 0 and not done.stderr
           and all(b"--" + name.encode() in done.stdout for name in names)

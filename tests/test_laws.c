@@ -1291,8 +1291,8 @@ static void check_crowd(crowd *c, rng *r)
             check_many(c, (many)verb, rng_below(r, 2) ? &context : NULL);
 }
 
-/* The bits of separate calls: for every map and normaliser, with windows, compensated sums and those
-   of 16 bits, wherever operands and states lie, on any threads. */
+/* The bits of separate calls: for every map and normaliser, with windows, compensated sums and
+   those of 16 bits, wherever operands and states lie, on any threads. */
 static void many_states(void **state)
 {
     (void)state;
