@@ -8166,5 +8166,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__WIDENED
 #undef LINATTN__WRITE
 #undef LINATTN__X64
+#undef linattn__get_sum
+#undef linattn__set_sum
 
 #endif /* LINATTN_IMPLEMENTATION */

@@ -182,6 +182,8 @@ header_leaks() { # COMPILER
         -DLINATTN_IMPLEMENTATION
     job "header-$1 / macros of the implementation, C++" leaked_macros "$1" -x c++ -std=c++11 \
         -DLINATTN_IMPLEMENTATION
+    job "header-$1 / macros of a small implementation" leaked_macros "$1" -std=c99 \
+        -DLINATTN_IMPLEMENTATION -DLINATTN_SCALAR_ONLY -DLINATTN_NO_HALF -DLINATTN_NO_PREFILL
     job "header-$1 / pragmas, -O2" leaked_pragmas "$1" -O2
     job "header-$1 / pragmas, -O3 -ffast-math" leaked_pragmas "$1" -O3 -ffast-math
     job "header-$1 / pragmas, -O3 -ffast-math -march=native" leaked_pragmas "$1" -O3 -ffast-math \
