@@ -424,6 +424,7 @@
 #define la_rule_lead LA_COMMON(rule_lead)
 #define la_rule_left LA_COMMON(rule_left)
 #define la_rule_normalise LA_COMMON(rule_normalise)
+#define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
 #define la_rule_open LA_COMMON(rule_open)
 #define la_rule_padding LA_COMMON(rule_padding)
 #define la_rule_past LA_COMMON(rule_past)
@@ -4562,30 +4563,28 @@ static LINATTN__NOINLINE void la_rule_powers(float *x, size_t count)
     for (i = 0; i < count; i += LA_W) la_store(x + i, la_exp_full(la_load(x + i)));
 }
 
-/* x = p 2^n with p in [.7, 1.42): of e^x, or of x itself. n is -inf for nothing. */
-LINATTN__INLINE float la_rule_split(float x, int logs, float *n)
+/* Each of `count` x = p 2^n with p in [.7, 1.42): of e^x, or of x itself, where p is [1, 2). x is
+   then p; n is -inf for nothing. */
+static LINATTN__NOINLINE void la_rule_split(float *x, float *n, size_t count, int logs)
 {
-    float lanes[LA_W];
-    if (!logs) {
-        const uint32_t bits = linattn__to_bits(x);
-        *n = (float)((int)(bits >> 23 & 0xff) - 127);
-        if (x < LINATTN__FLT_MIN) *n = -LINATTN__INF;
-        if (!(x <= LINATTN__FLT_MAX)) return x; /* inf, NaN */
-        return linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
+    linattn__params p;
+    size_t i;
+    p.root = 1.0f;
+    p.root_low = 0.0f;
+    p.rate = 1.44269502f;
+    p.limit = 1453634.0f; /* 2^21 ln(2) */
+    for (i = 0; logs && i < count; i += LA_W) {
+        la_vec power;
+        la_store(x + i, la_split(la_load(x + i), &p, &power));
+        la_store(n + i, power);
     }
-    {
-        linattn__params p;
-        la_vec power, y;
-        p.root = 1.0f;
-        p.root_low = 0.0f;
-        p.rate = 1.44269502f;
-        p.limit = 1453634.0f; /* 2^21 ln(2) */
-        y = la_split(la_set1(x), &p, &power);
-        la_store(lanes, power);
-        *n = lanes[0];
-        la_store(lanes, y);
+    for (i = 0; !logs && i < count; i++) {
+        const uint32_t bits = linattn__to_bits(x[i]);
+        n[i] = (float)((int)(bits >> 23 & 0xff) - 127);
+        if (x[i] < LINATTN__FLT_MIN) n[i] = -LINATTN__INF;
+        if (x[i] <= LINATTN__FLT_MAX) /* neither inf nor NaN */
+            x[i] = linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
     }
-    return lanes[0];
 }
 
 /* *x *= 2^n, mostly within range. */
@@ -4598,15 +4597,13 @@ LINATTN__INLINE void la_rule_ldexp(float *x, float n)
 }
 
 /* mLSTM: sums are stored times 2^-E. E follows the decays, so that what is stored stays near what
-   it was, and an input gate that exceeds it by far. Turns gates into the factors of the stored
-   sums and of the keys. */
-static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t, int logs)
+   it was, and an input gate that exceeds it by far. Turns gates, whose powers of two lie in `power`
+   and `scale`, into the factors of the stored sums and of the keys. */
+static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
 {
     float *const scalars = b->scalars;
-    const float before = scalars[LINATTN__EXPONENT];
-    float n_f, n_i, e = before, drift, factor, shift;
-    const float f = la_rule_split(b->w->decay[t], logs, &n_f);
-    const float i = la_rule_split(b->w->gain[t], 1, &n_i);
+    const float f = b->w->decay[t], i = b->w->gain[t], n_i = b->w->scale[t];
+    float n_f = b->w->power[t], e = scalars[LINATTN__EXPONENT], drift, factor, shift;
 #if LINATTN__HAS_COMPENSATED
     const float none = 0.0f;
 #endif
@@ -4741,10 +4738,14 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
         if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), b->s.params->map))
             w->gain[t] = LINATTN__RAISED;
     }
-    for (; t % LA_W; t++) w->decay[t] = 0.0f; /* of the vector below */
+    for (; t % LA_W; t++) w->decay[t] = w->gain[t] = 0.0f; /* of the vectors below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
         la_rule_powers(w->decay, b->count);
-    for (t = 0; t < b->count && mlstm; t++) la_rule_stabilise(b, t, g->logs);
+    if (mlstm) {
+        la_rule_split(w->decay, w->power, b->count, g->logs);
+        la_rule_split(w->gain, w->scale, b->count, 1);
+    }
+    for (t = 0; t < b->count && mlstm; t++) la_rule_stabilise(b, t);
     if (!b->per_feature) la_rule_credit(b);
 }
 #endif
@@ -4958,40 +4959,68 @@ LINATTN__INLINE int la_rule_z_map(const la_rule *b)
     return b->rule == LINATTN_RULE_MLSTM ? LINATTN__MAP_POSITIVE : b->s.params->map;
 }
 
-/* z follows the keys, if there are any, and denominators gather over 16 virtual lanes. */
+/* NR vectors of features from f: z follows the keys, if there are any, and denominators gather over
+   16 virtual lanes. */
+LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int keys, int queries,
+                                            const int map, const size_t NR)
+{
+    const int mlstm = b->rule == LINATTN_RULE_MLSTM;
+    const la_vec least = la_set1(LINATTN__FLT_MIN), one = la_set1(1.0f);
+    const size_t at = f - b->f0;
+    la_vec z[4], low[4];
+    size_t t, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        z[j] = la_load(b->s.z + f + j * LA_W);
+        low[j] = la_load(b->s.e + f + j * LA_W);
+    }
+    for (t = 0; t < b->count; t++) {
+        float *const den = b->w->den + t * 16, *const lost = b->w->lost + t * 16;
+        if (keys) {
+            const float *const k = b->k.at + t * b->k.row + at;
+            la_vec a = la_set1(b->w->decay[t]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            {
+                la_vec phi = la_load_part(k + j * LA_W, lanes), y;
+                if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at + j * LA_W, lanes);
+                y = la_flush(la_mul(a, z[j]), least);
+                z[j] = la_select(la_eq(a, one), z[j], y);
+                if (LINATTN__IS_SIGNED(map)) low[j] = la_mul(a, low[j]);
+                if (mlstm) phi = la_mul(la_set1(b->w->gain[t]), phi);
+                z[j] = la_add_key(z[j], phi, &low[j], map);
+            }
+        }
+        if (queries) {
+            const float *const q = b->q.at + t * b->q.row + at;
+            LINATTN__UNROLL for (j = 0; j < NR; j++)
+            {
+                const size_t i = (f + j * LA_W) % 16;
+                la_vec sum = la_load(den + i), rest = la_load(lost + i);
+                (void)la_weigh_query(la_load_part(q + j * LA_W, lanes), z[j], low[j], &sum, &rest,
+                                     map, 0);
+                la_store(den + i, sum);
+                if (LINATTN__IS_SIGNED(map)) la_store(lost + i, rest);
+            }
+        }
+    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        if (keys) la_store_part(b->s.z + f + j * LA_W, z[j], lanes);
+        if (keys && LINATTN__IS_SIGNED(map)) la_store_part(b->s.e + f + j * LA_W, low[j], lanes);
+    }
+}
+
+/* Four vectors side by side where that is usual, as every token waits for the one before it. */
 static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int queries)
 {
     const int map = la_rule_z_map(b);
-    const la_vec least = la_set1(LINATTN__FLT_MIN);
-    size_t t, f;
-    for (f = b->f0; f < b->f1; f += LA_W) {
-        const int lanes = la_lanes_left(b->f1, f);
-        const size_t at = f - b->f0;
-        la_vec z = la_load(b->s.z + f), low = la_load(b->s.e + f);
-        for (t = 0; t < b->count; t++) {
-            float *const den_at = b->w->den + t * 16 + f % 16;
-            float *const lost_at = b->w->lost + t * 16 + f % 16;
-            la_vec den = la_load(den_at), lost = la_load(lost_at);
-            if (keys) {
-                la_vec a = la_set1(b->w->decay[t]);
-                la_vec phi = la_load_part(b->k.at + t * b->k.row + at, lanes), y;
-                if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
-                y = la_flush(la_mul(a, z), least);
-                z = la_select(la_eq(a, la_set1(1.0f)), z, y);
-                if (LINATTN__IS_SIGNED(map)) low = la_mul(a, low);
-                if (b->rule == LINATTN_RULE_MLSTM) phi = la_mul(la_set1(b->w->gain[t]), phi);
-                z = la_add_key(z, phi, &low, map);
-            }
-            if (!queries) continue;
-            (void)la_weigh_query(la_load_part(b->q.at + t * b->q.row + at, lanes), z, low, &den,
-                                 &lost, map, 0);
-            la_store(den_at, den);
-            la_store(lost_at, lost);
-        }
-        if (!keys) continue;
-        la_store_part(b->s.z + f, z, lanes);
-        if (LINATTN__IS_SIGNED(map)) la_store_part(b->s.e + f, low, lanes);
-    }
+    size_t f = b->f0;
+#if LA_W > 1
+    for (; !LINATTN__IS_SIGNED(map) && b->f1 - f >= 4 * LA_W; f += 4 * LA_W)
+        la_rule_normalise_rows(b, f, LA_W, keys, queries, LINATTN__MAP_POSITIVE, 4);
+#endif
+    for (; f < b->f1; f += LA_W)
+        la_rule_normalise_rows(b, f, la_lanes_left(b->f1, f), keys, queries, map, 1);
 }
 
 /* What a bonus adds: the value times q (u k). */
@@ -8637,6 +8666,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_left
 #undef la_rule_map
 #undef la_rule_normalise
+#undef la_rule_normalise_rows
 #undef la_rule_open
 #undef la_rule_out
 #undef la_rule_padding
