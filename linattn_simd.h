@@ -4510,11 +4510,12 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #if LA_COLD
 typedef struct la_tokens {
     float made[LA_RULE_FLOATS];
-    float decay[LA_RULE_TOKENS + LA_MOST], gain[LA_RULE_TOKENS]; /* gain: of the values */
-    float share[LA_RULE_TOKENS]; /* what reads may leave of the sums */
-    float lead[LA_RULE_TOKENS];  /* of the bonus */
+    float decay[LA_RULE_TOKENS + LA_MOST], gain[LA_RULE_TOKENS + LA_MOST]; /* gain: of the values */
+    float share[LA_RULE_TOKENS + 1]; /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];      /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
-    float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16], lanes[LA_RULE_TOKENS * 16];
+    float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16];
+    float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
     size_t fetched;                                    /* the last token that was fetched ahead */
@@ -4543,6 +4544,9 @@ typedef struct la_rule {
     float *since, *p_made; /* by what rows of the past have decayed; weights that read them */
 #endif
     size_t t0, count, f0, f1;
+    /* 0 or 1: a block's last token may read for the one behind it; this block's does; the one
+       before did */
+    size_t carries, beyond, carried;
     int first, last;    /* of the features */
     int kind;           /* what tiles do */
     const float *query; /* of token t0 */
@@ -4552,6 +4556,7 @@ typedef struct la_rule {
     size_t a_step;         /* 0: one decay for all rows */
 } la_rule;
 #endif
+#define LA_BEYOND(b) (LA_W > 1 ? (b)->beyond : 0)
 
 /* ---- Recurrences: what a block needs --------------------------------------------------------- */
 
@@ -4729,7 +4734,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
     const int gain = mlstm ? LINATTN__INPUT : LINATTN__BETA;
     la_tokens *const w = b->w;
     size_t t;
-    for (t = 0; t < b->count; t++) {
+    for (t = 0; t < b->count + LA_BEYOND(b); t++) {
         w->decay[t] = w->gain[t] = 1.0f;
         if (b->gate[LINATTN__DECAY] && !b->per_feature)
             w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
@@ -4740,7 +4745,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
     }
     for (; t % LA_W; t++) w->decay[t] = w->gain[t] = 0.0f; /* of the vectors below */
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
-        la_rule_powers(w->decay, b->count);
+        la_rule_powers(w->decay, b->count + LA_BEYOND(b));
     if (mlstm) {
         la_rule_split(w->decay, w->power, b->count, g->logs);
         la_rule_split(w->gain, w->scale, b->count, 1);
@@ -4788,6 +4793,7 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
     const la_vec one = la_set1(1.0f);
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, k_row = b->k.row, row = b->row, count = b->count;
+    const size_t all_tokens = count + LA_BEYOND(b);
     const int logs = b->a_made != NULL, reads = b->r_made != NULL;
     la_vec high = one, low = one;
     size_t t, i;
@@ -4798,13 +4804,14 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
                                                               reads ? b->r_made + at : NULL;
         const int lanes = la_lanes_left(end, f + i);
         la_vec left = la_load(credit + i), all = la_load(kept + i);
-        for (t = 0; t < count; t++) {
+        for (t = 0; t < all_tokens; t++) {
             la_vec a = la_load_part(a_at + t * a_row, lanes);
             if (logs) {
                 a = la_exp_full(a);
                 la_store(a_to + t * row, a);
             }
             if (reads) la_store(r_to + t * row, la_mul(a, la_load_part(k_at + t * k_row, lanes)));
+            if (t == count) break;
             high = la_max(a, high);
             low = la_min(a, low);
             left = la_mul(left, la_mul(a, la_set1(share[t])));
@@ -4943,7 +4950,7 @@ static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
     const size_t rows = b->f1 - b->f0, whole = rows / LA_W * LA_W;
     const int lanes = (int)(rows - whole);
     size_t t, f;
-    for (t = 0; t < b->count; t++) {
+    for (t = 0; t < b->count + LA_BEYOND(b); t++) {
         const float *const k = b->k.at + t * b->k.row;
         float *const r = b->r_made + t * b->row;
         const la_vec a = la_set1(b->w->decay[t]);
@@ -4965,7 +4972,10 @@ LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int
                                             const int map, const size_t NR)
 {
     const int mlstm = b->rule == LINATTN_RULE_MLSTM;
-    const la_vec least = la_set1(LINATTN__FLT_MIN), one = la_set1(1.0f);
+    /* products are rounded so that clang's -ffast-math cannot contract them with the sums that they
+       go into, as it does whatever the pragmas say */
+    const volatile float minus = -0.0f;
+    const la_vec least = la_set1(LINATTN__FLT_MIN), one = la_set1(1.0f), none = la_set1(minus);
     const size_t at = f - b->f0;
     la_vec z[4], low[4];
     size_t t, j;
@@ -4985,8 +4995,8 @@ LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int
                 if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at + j * LA_W, lanes);
                 y = la_flush(la_mul(a, z[j]), least);
                 z[j] = la_select(la_eq(a, one), z[j], y);
-                if (LINATTN__IS_SIGNED(map)) low[j] = la_mul(a, low[j]);
-                if (mlstm) phi = la_mul(la_set1(b->w->gain[t]), phi);
+                if (LINATTN__IS_SIGNED(map)) low[j] = la_fma(a, low[j], none);
+                if (mlstm) phi = la_fma(la_set1(b->w->gain[t]), phi, none);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
             }
         }
@@ -5079,7 +5089,9 @@ static void la_rule_keys(la_rule *b)
     b->k.at = key + b->f0;
     b->k.row = k_token;
     if (!b->in_place) {
+        b->count += LA_BEYOND(b);
         LA_HOT(&b->s, rule_map)(b, key, k_token, b->k_made, 1);
+        b->count -= LA_BEYOND(b);
         b->k.at = b->k_made;
         b->k.row = b->row;
     }
@@ -5310,18 +5322,17 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
 }
 
 /* The rows of a tile for token t. v: what k multiplies; c: what was read, which p multiplies; o and
-   next gather q S and r S. */
-LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t u, const la_vec *v,
-                                  const la_vec *c, la_vec *o, la_vec *next, const int kind,
-                                  const size_t NR)
+   next gather q S and, for token `reader`, r S. */
+LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
+                                  const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
+                                  const int kind, const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
     const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
     const int general = kind == LA_GENERAL;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
     const float *const p = general ? b->p.at + t * b->p.row : k;
-    /* the last token of a block may have no next one, and then reads for itself, for nothing */
-    const float *const r = reads ? b->r.at + (t + (t + 1 < b->count)) * b->r.row : k;
+    const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
     float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, j;
@@ -5459,11 +5470,12 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     const int delta = kind == LA_DELTA, here = b->reads && b->whole;
     la_vec c[4], next[4];
     size_t j;
-    int fresh = here;
+    int fresh = here && !(LA_W > 1 && b->carried);
     LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_zero();
-    if (b->reads && !b->whole) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
+    if (b->reads && !fresh) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
-        const int more = t + 1 < end, flush = b->w->any[t];
+        const int more = t + 1 < end + LA_BEYOND(b), flush = b->w->any[t];
+        const size_t reader = more ? t + 1 : t; /* without a next one for nothing */
         const int apart = kind == LA_BEFORE && flush;
         la_vec o[4], v[4];
         if ((flush && kind != LA_BEFORE) || b->s.fetch) la_rule_prepare(b, t, u, NR);
@@ -5484,21 +5496,22 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
-            la_rule_rows(b, t, u, v, c, o, next, LA_BEFORE, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
         } else if ((LA_W < 16 || NR == 2) && delta && more && b->rule == LINATTN_RULE_DELTA) {
-            la_rule_rows(b, t, u, v, c, o, next, LA_PLAIN_DELTA, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
-            la_rule_rows(b, t, u, v, c, o, next, LA_DELTA, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
         } else if (kind == LA_GENERAL) {
-            la_rule_rows(b, t, u, v, c, o, next, LA_GENERAL, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
         } else {
-            la_rule_rows(b, t, u, v, c, o, next, LA_WRITE, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
         }
         if (apart) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
         }
         if (b->out) la_rule_out(b, t, u, o, v, lanes, NR);
     }
+    if (LA_BEYOND(b)) la_store_columns(b->corrected + u * LA_W, next, LA_W, NR);
 }
 
 #if LA_W > 1
@@ -5877,6 +5890,8 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     const uint64_t seen = b->s.seen + t0 + 1;
     size_t g, c;
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
+    b->beyond = LA_W > 1 && b->carries && t0 + count < b->s.n &&
+                !linattn__masked(b->s.k + (t0 + count) * b->s.k_token, b->s.d);
     la_rule_gates(b);
     b->settled = 0;
     for (g = 1; b->before && b->s.q && g < b->s.group; g++) {
@@ -5894,6 +5909,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     if (b->out && LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
     for (c = b->s.column_begin; b->reads && !b->whole && c < b->s.column_end; c++)
         b->corrected[c] = 0.0f;
+    b->carried = LA_BEYOND(b);
     for (g = 1; !b->before && b->s.q && g < b->s.group; g++)
         la_rule_read(b, t0, count, g, seen, 1, 0);
 }
@@ -5966,8 +5982,13 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(s) && b->in_place)) arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
     b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
-    if (arrays * b->most > LA_RULE_FLOATS) b->most = LA_RULE_FLOATS / arrays;
     b->whole = s->m <= b->step;
+    /* where exponents move, what was read would, too */
+    b->carries = LA_W > 1 && b->reads && b->whole && b->s.column_end <= LA_RULE_TOKENS * 16 &&
+                 !is_exp && !LINATTN__ELEMENT(s);
+    b->beyond = 0;
+    if (arrays * (b->most + b->carries) > LA_RULE_FLOATS)
+        b->most = LA_RULE_FLOATS / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
 }
 
@@ -5983,7 +6004,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     la_rule_kind(b, x);
     logs = b->per_feature && x->gates->logs;
     la_rule_size(b, x->span, logs);
-    array = b->most * b->row;
+    array = (b->most + b->carries) * b->row;
     b->k_made = b->q_made = b->a_made = b->r_made = NULL;
     if (!b->in_place) {
         b->k_made = made;
@@ -6028,7 +6049,8 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
     b->kept = b->s.e + m16;
     b->credit = b->kept + m16;
     b->scalars = b->credit + m16;
-    b->corrected = at + 4 * m16 + 16;
+    b->corrected = b->whole ? b->w->lanes : at + 4 * m16 + 16;
+    b->carried = 0;
 #if LINATTN__HAS_COMPENSATED
     b->since = at + b->past + 2 * m16;
 #endif
@@ -8812,6 +8834,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_ALL
 #undef LA_BEFORE
 #undef LA_BEGUN
+#undef LA_BEYOND
 #undef LA_BLOCK
 #undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TOKENS
