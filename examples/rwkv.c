@@ -235,11 +235,13 @@ static void multiply_part(void *arg, size_t index)
     }
 }
 
+/* Do so many multiplications for each token take longer than waking the threads? */
+static int is_worth_threads(size_t products, size_t tokens) { return products >= 100000 / tokens; }
+
 static void multiply_rows(run *u, product p)
 {
-    const size_t worth = 100000; /* products that take longer than waking the threads */
     p.wide = u->rows;
-    p.parts = p.rows * p.columns >= worth / p.tokens ? u->threads : 1;
+    p.parts = is_worth_threads(p.rows * p.columns, p.tokens) ? u->threads : 1;
     if (p.parts > 1) {
         u->context.parallel_for(u->context.user, p.parts, multiply_part, &p);
     } else {
@@ -394,10 +396,11 @@ static void end_attention(const pass *p)
 static void attend(const pass *p, const linattn_gates *gates)
 {
     run *u = p->u;
+    int wakes = is_worth_threads(p->width * u->model->head_size, p->tokens);
     double begin = seconds_now();
     require(linattn_recurrent(state_of(u, p->index), linattn_rows(u->r), linattn_rows(u->k),
                               linattn_rows(u->v), gates, linattn_output_rows(u->out), p->tokens,
-                              &u->context),
+                              wakes ? &u->context : NULL),
             "the attention");
     u->attention_seconds += seconds_now() - begin;
 }
