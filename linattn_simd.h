@@ -350,6 +350,7 @@
 #define la_band_end LA_COMMON(band_end)
 #define la_band_query LA_COMMON(band_query)
 #define la_band_run LA_COMMON(band_run)
+#define la_band_still LA_COMMON(band_still)
 #define la_band_tokens LA_COMMON(band_tokens)
 #define la_block LA_COMMON(block)
 #define la_block_chunk LA_COMMON(block_chunk)
@@ -6635,7 +6636,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
-            if (g0 == 0 && LINATTN__IS_EXP(p->map))
+            if (s->group == 1 && LINATTN__IS_EXP(p->map))
                 c.end = LA_HOT(s, band_settle)(s, sum, b, &c, i, keys);
             if (keys) LA_HOT(sum, put_columns)(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
@@ -6705,7 +6706,7 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
                                             const linattn__band_parts *b, size_t t0, size_t count,
                                             int masked)
 {
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    const size_t chunk = LA_BLOCK / count;
     la_scratch w;
     size_t g;
 #if LA_BLOCK > 1
@@ -6737,13 +6738,36 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
         la_append(sum, s->k + t0 * s->k_token, s->k_token, count, 0, s->m, own);
 }
 
+/* Query heads that share keys come in several blocks, and all need the same exponents: how many of
+   `count` tokens leave those alone that are made here for the first. A single head makes them as it
+   goes, so that keys are projected once. */
+static LINATTN__NOINLINE size_t la_band_still(const linattn__span *s, linattn__span *sum,
+                                              const linattn__band_parts *b, size_t t0, size_t count,
+                                              int masked)
+{
+    const size_t step = linattn__chunk(s->m);
+    float k[LA_BLOCK * LA_ROW];
+    la_chunk c;
+    c.t = 0;
+    c.count = count;
+    for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
+        size_t end;
+        c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
+        if (!masked)
+            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
+        end = LA_HOT(s, band_settle)(s, sum, b, &c, s->seen + t0, !masked);
+        if (end < c.count) c.count = end;
+    }
+    return c.count;
+}
+
 /* How many tokens from t are taken together: of one kind, within 16 that stand together, and alone
    where values are not finite, so that a 0 does not meet them. */
 static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b, size_t t,
-                            size_t most, int *masked)
+                            int *masked)
 {
     const size_t within = 16 - (size_t)((s->seen + t) % 16);
-    size_t count = within < most ? within : most;
+    size_t count = LA_BLOCK > 1 ? within : 1;
     if (count > s->n - t) count = s->n - t;
     if (t < s->lag && count > s->lag - t) count = s->lag - t;
     *masked = 1;
@@ -6757,7 +6781,7 @@ static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b
 static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
-    const size_t chunk = s->group < LA_BLOCK ? s->group : LA_BLOCK;
+    const int exponents = LINATTN__IS_EXP(s->params->map) && !la_always_apart(s->params);
     linattn__band_parts b;
     linattn__span *const sum = (linattn__span *)(uintptr_t)s; /* its job's own copy */
     size_t t, count, i;
@@ -6771,7 +6795,9 @@ static void la_band(const linattn__span *s)
         const uint64_t at = s->seen + t;
         int masked;
         if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, sum, &b, at);
-        count = la_band_count(s, &b, t, LA_BLOCK / chunk, &masked);
+        count = la_band_count(s, &b, t, &masked);
+        if (exponents && t >= s->lag && s->group > 1)
+            count = la_band_still(s, sum, &b, t, count, masked);
         la_band_tokens(s, sum, &b, t, count, masked);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
@@ -8443,6 +8469,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_query
 #undef la_band_run
 #undef la_band_settle
+#undef la_band_still
 #undef la_band_tokens
 #undef la_bits
 #undef la_block
