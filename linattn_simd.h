@@ -1581,8 +1581,9 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 
 /* ==== (B) The kernels ========================================================================= */
 
-#define LA_PANEL_VECS (16 / LA_W)   /* vectors in a row of a panel */
-#define LA_MOST (LA_W > 1 ? 16 : 1) /* lanes of those who share scratch */
+#define LA_PANEL_VECS (16 / LA_W)                     /* vectors in a row of a panel */
+#define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that one token reads at a time */
+#define LA_MOST (LA_W > 1 ? 16 : 1)                   /* lanes of those who share scratch */
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
    is to use little stack. */
@@ -2718,7 +2719,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
     size_t f, i, j;
     la_tile_begin(a, x, 0, o, T, NR);
     for (f = a->f1 - a->f0; f > 0; f--, q++, row += 16) {
-        la_vec s[LA_QUERY_VECS];
+        la_vec s[LA_SINGLE_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
@@ -2790,6 +2791,10 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
+    /* one token would wait for each sum of two */
+    for (; LA_SINGLE_VECS > LA_QUERY_VECS && a->end - a->begin == 1 && end - u >= LA_SINGLE_VECS;
+         u += LA_SINGLE_VECS)
+        la_take_heads(a, a->begin, u, 0, 1, LA_SINGLE_VECS);
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
     for (; LA_QUERY_VECS > 1 && u < end; u++)
@@ -3398,18 +3403,25 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
         }
         return;
     }
-    for (f = 0; f < m; f++) {
-        const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
-        float shrink_dst[2], shrink_src[2];
-        if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
-        linattn__two_factors(dst->e[f] - e, shrink_dst);
-        linattn__two_factors(src->e[f] - e, shrink_src);
-        dst->z[f] = linattn__rescale(dst->z[f], shrink_dst);
-        dst->z[f] = dst->z[f] + linattn__rescale(src->z[f], shrink_src);
+    for (f = 0; f < m;
+         f += 16) { /* rows side by side in a panel, so that memory is read in order */
+        const size_t end = m - f < 16 ? m : f + 16;
+        float shrink[16][4];
+        for (i = f; i < end; i++) {
+            float *const by = shrink[i - f];
+            const float e = dst->e[i] > src->e[i] ? dst->e[i] : src->e[i];
+            linattn__two_factors(dst->e[i] - e, by);
+            linattn__two_factors(src->e[i] - e, by + 2);
+            if (src->e[i] == -LINATTN__INF) continue; /* adds nothing */
+            dst->z[i] = linattn__rescale(dst->z[i], by);
+            dst->z[i] = dst->z[i] + linattn__rescale(src->z[i], by + 2);
+            dst->e[i] = e;
+        }
         for (c = 0; c < panels; c++)
-            la_merge_row(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
-                         shrink_src);
-        dst->e[f] = e;
+            for (i = f; i < end; i++)
+                if (src->e[i] != -LINATTN__INF)
+                    la_merge_row(dst->s + (c * m + i) * 16, src->s + (c * m + i) * 16,
+                                 shrink[i - f], shrink[i - f] + 2);
     }
 }
 
@@ -6476,24 +6488,34 @@ static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span 
     }
 }
 
-/* Features of a chunk afresh: the middle, and the columns of the keys before token i that it sees.
- */
+/* Those features of a chunk afresh whose exponents have moved, in panels: the middle, and the columns
+   of the keys before token i that it sees. */
 LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, linattn__span *sum,
                                                       const linattn__band_parts *b,
                                                       const la_chunk *c, uint64_t i)
 {
     const linattn__span from = la_part(s, b->spare);
-    const size_t rows = c->f1 - c->f0, column = la_first_column(s, i);
+    const size_t column = la_first_column(s, i);
     const size_t left = s->band->left * LINATTN__BAND, own = column > left ? column : left;
     uint64_t first, end = la_left_keys(s, i, &first);
-    size_t u;
+    la_chunk part;
+    size_t u, f;
     LA_HOT(s, part_middle)(s, b, b->spare, i);
-    la_copy(sum->z + c->f0, from.z + c->f0, rows);
-    la_copy(sum->e + c->f0, from.e + c->f0, rows);
-    for (u = 0; u < s->dv; u += 16)
-        la_copy(sum->s + u * s->m + c->f0 * 16, from.s + u * s->m + c->f0 * 16, rows * 16);
-    la_put_kept(s, sum, b, c, first, end, column);
-    la_put_kept(s, sum, b, c, i - i % LINATTN__BAND + (own - left), i, own);
+    for (f = c->f0; f < c->f1; f += 16) {
+        const size_t rows = c->f1 - f < 16 ? c->f1 - f : 16;
+        int moved = 0;
+        for (u = 0; u < 16; u += LA_W)
+            moved |= la_any(la_gt(la_load(sum->e + f + u), la_load(from.e + f + u)));
+        if (!moved) continue; /* since the sub-block began */
+        la_copy(sum->z + f, from.z + f, rows);
+        la_copy(sum->e + f, from.e + f, rows);
+        for (u = 0; u < s->dv; u += 16)
+            la_copy(sum->s + u * s->m + f * 16, from.s + u * s->m + f * 16, rows * 16);
+        part.f0 = f;
+        part.f1 = f + rows;
+        la_put_kept(s, sum, b, &part, first, end, column);
+        la_put_kept(s, sum, b, &part, i - i % LINATTN__BAND + (own - left), i, own);
+    }
 }
 #endif
 
@@ -6601,7 +6623,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    const size_t column = la_first_column(s, i) / 16 * 16;
+    size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
     const size_t columns = sum->column_end, m = s->m, few = LA_EITHER(s, 8, LA_QUERY_FEW);
@@ -6610,6 +6632,10 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     la_chunk c;
     size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
+    if (LA_EITHER(s, 1, 0) && count == 1 && wide == 48) { /* what one token reads at a time */
+        wide = 64;
+        if (column + wide > s->band->columns) column -= 16;
+    }
     a.span = sum;
     a.k = a.v = a.q_in = NULL;
     a.q = w->q;
@@ -6623,7 +6649,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.count = count;
     c.keep = c.fresh = 0;
     c.own = 1;
-    c.k_ahead = c.q_ahead = 0;
+    c.k_ahead = 0;
+    c.q_ahead = p->source == LINATTN__DIRECT && s->n - t0 >= 2 * count ? count * s->q_token : 0;
     c.column = column;
     c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
@@ -6680,6 +6707,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
     const size_t at = la_kept(s, s->seen + t0);
+    const int ahead = !absent && s->keys - s->seen - t0 >= 2 * count;
     size_t t, f;
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
@@ -6689,6 +6717,9 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             continue;
         }
         v = s->v + (t0 + t) * s->v_token;
+        for (f = 0; ahead && f < s->d; f += 16)
+            LINATTN__FETCH(s->k + (t0 + count + t) * s->k_token + f);
+        for (f = 0; ahead && f < s->dv; f += 16) LINATTN__FETCH(v + count * s->v_token + f);
         la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
@@ -8905,6 +8936,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_ROWS
 #undef LA_RULE_TOKENS
 #undef LA_SLEEF
+#undef LA_SINGLE_VECS
 #undef LA_SMALL
 #undef LA_STAGE_VECS
 #undef LA_STEP
