@@ -6433,15 +6433,24 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
 }
 #endif
 
-/* Has one of columns [column, end) of feature f an exponent of `least` or more, in the units of
-   what they hold? */
-static int la_upheld(const linattn__span *sum, size_t f, size_t column, size_t end, float least)
+#define LA_LEVEL_BEGIN (LINATTN__HEADROOM + 1.0f - LINATTN__LEVEL) /* the least n of a level */
+
+/* Does one of the keys of columns [column, end) make the exponent of feature f what it is, in the
+   units of what they hold? It has moved that of the middle by exceeding it by the headroom. */
+static int la_upheld(const linattn__span *sum, const linattn__band_parts *b, size_t f,
+                     size_t column, size_t end)
 {
     const float *const row = sum->s + (sum->dv + 15) / 16 * 16 * sum->m + f * 16;
-    const float bound = 0.725f * linattn__pow2((int)least); /* p is .7 to 1.42: if in doubt, no */
+    const float e = sum->e[f], level = e + LA_LEVEL_BEGIN;
+    float least = b->exponents[f] + LINATTN__HEADROOM, p = 1.0001f; /* if in doubt, no */
+    if (level > least) {
+        least = level;
+        p = 0.725f; /* it is .7 to 1.42 */
+    }
+    p = p * linattn__pow2((int)(least - e - LINATTN__BIAS));
     while (end > column) {
         end--;
-        if (row[end / 16 * 16 * sum->m + end % 16] > bound) return 1;
+        if (row[end / 16 * 16 * sum->m + end % 16] > p) return 1;
     }
     return 0;
 }
@@ -6453,22 +6462,22 @@ static LINATTN__NOINLINE int la_current(const linattn__span *sum, const linattn_
                                         const la_chunk *c, const float *key, size_t column,
                                         size_t end)
 {
+    const la_vec one = la_set1(1.0f), none = la_set1(-LINATTN__INF);
     size_t f, i;
     for (f = c->f0; f < c->f1; f += LA_W) {
         const int lanes = la_lanes_left(c->f1, f);
         const la_vec e = la_load(sum->e + f), middle = la_load(b->exponents + f);
-        la_vec n = la_set1(LINATTN__LOWEST), least;
-        la_mask below;
+        const la_mask moved = la_gt(e, middle);
+        la_vec x = none, n = none;
         float lost[LA_W];
-        if (key) n = la_max(la_exponent(la_load_part(key + (f - c->f0), lanes), sum->params), n);
-        least = la_max(la_add(middle, la_set1(LINATTN__HEADROOM + 1.0f)),
-                       la_sub(e, la_set1(LINATTN__LEVEL - LINATTN__HEADROOM - 1.0f)));
-        below = la_gt(la_select(la_eq(e, middle), la_set1(-LINATTN__INF), least), n);
-        if (!la_any(below)) continue;
-        least = la_sub(la_sub(least, e), la_set1(LINATTN__BIAS));
-        la_store(lost, la_select(below, least, la_set1(1.0f)));
+        if (!la_any(moved)) continue;
+        if (key) x = la_first(la_load_part(key + (f - c->f0), lanes), none, lanes);
+        if (key) n = la_exponent(x, sum->params);
+        n = la_select(la_gt(la_add(e, la_set1(LA_LEVEL_BEGIN)), n), one, la_zero());
+        n = la_select(la_moving(sum->params, x, middle), n, one);
+        la_store(lost, la_select(moved, n, la_zero()));
         for (i = 0; i < LA_W; i++)
-            if (lost[i] < 0.0f && !la_upheld(sum, f + i, column, end, lost[i])) return 0;
+            if (lost[i] > 0.0f && !la_upheld(sum, b, f + i, column, end)) return 0;
     }
     return 1;
 }
@@ -6533,7 +6542,7 @@ static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__
     if (keys) la_settle(sum, c->f0, c->f1, key);
     for (; t < c->count; t++) {
         if (keys) key += c->k.row;
-        if (!la_current(sum, b, c, key, 0, 0)) break;
+        if (!la_current(sum, b, c, key, la_first_column(s, i + t), own)) break;
         if (keys && la_moves(sum, c->f0, c->f1, key)) break;
     }
     return t;
