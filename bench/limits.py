@@ -8,8 +8,8 @@ is the limit. Nothing waits for anything, caches never miss, addresses and loops
 the blocks of tokens and exponents that move are left out: no kernel can be faster. How often
 operands are loaded follows from the tiles, which fill the registers.
 
-    python3 bench/limits.py CPU KERNEL MAP ISA DxDV [N]    e.g. intel-xeon-emerald-rapids causal
-                                                           elu1 avx512 64x64
+    python3 bench/limits.py CPU KERNEL MAP ISA DxDV [N [WINDOW]]
+                                      e.g. intel-xeon-emerald-rapids causal elu1 avx512 64x64
 """
 
 import math
@@ -68,6 +68,7 @@ TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
 CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
 STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
+BAND = 32     # tokens that a window sums at a time, LINATTN__BAND
 
 
 # ---- Operations ---------------------------------------------------------------------------------
@@ -207,6 +208,27 @@ class Counter:
         """
         return self.vectors(m) * Ops(fma=2, loads=2, broadcasts=1, stores=1)
 
+    # -- windows
+
+    def columns(self, m, name):
+        """phi(k) of m features, kept and turned, by whole matrices, into a column beside S."""
+        return self.vectors(m) * (self.phi(name) + Ops(any=2, loads=2, stores=2))
+
+    def scores(self, m, single):
+        """Scores of as many keys, which end anywhere in a sub-block, masked, and what they add to the
+        denominator."""
+        ends = range(BAND)
+        vectors = sum(end // self.w - (end + 1 - single) // self.w + 1 for end in ends) / BAND
+        tokens, vecs = self.tile["QUERY_TOKENS"], self.tile["QUERY_VECS"]
+        return vectors * Ops(fma=m, any=1, loads=m / tokens + 1, broadcasts=m / vecs, stores=2)
+
+    def parts(self, m, dv, middle):
+        """Sums of sub-blocks: cleared, added to those before in their round and to those behind,
+        and the sum that a sub-block's tokens read."""
+        clear, add = Ops(stores=1), Ops(any=1, loads=2, stores=1)
+        passes = clear + add + 2 * (middle - 1) / middle * add
+        return m * self.vectors(dv) / BAND * passes
+
     # -- exact attention
 
     def pairs(self, count, d, dv):
@@ -283,6 +305,27 @@ def sums_work(counter, kernel, name, d, dv, n):
     return 2 * products, keys + queries + counter.both(m, dv, n)
 
 
+def window_work(counter, name, d, dv, n, window):
+    """Causal, of maps without exponents: `middle` sub-blocks as one sum, the other keys one by one.
+    A key is mapped where it comes, where its sub-block is summed, and where the window leaves it.
+    The products are those without a window."""
+    if name not in ["elu1", "relu"]:
+        return None
+    name = PLAIN[name]
+    whole = window // BAND
+    middle = max(whole - 1, 0)
+    single = window - middle * BAND
+    left = 2 if whole and window % BAND > 1 else 1
+    work = counter.queries(name, d) + (1 + left) * counter.columns(d, name)
+    work += (counter.vectors(d) + counter.vectors(dv)) * Ops(loads=1, stores=1)  # kept
+    work += counter.vectors(dv) * Ops(stores=1)
+    work += counter.scores(d, single) + counter.reads(single, dv, n)
+    if middle:
+        work += counter.keys(name, d) + counter.writes(d, dv, BAND)
+        work += counter.parts(d, dv, middle) + counter.reads(d, dv, n)
+    return 2 * d * dv, work
+
+
 def features_work(counter, name, d, n):
     """Features into an array: the products are those of the projection."""
     source, rows, m, _ = features(name, d) or ("", 0, 0, "")
@@ -323,8 +366,10 @@ def rule_work(counter, name, d, dv):
     return products * d * dv, work
 
 
-def work_of(counter, kernel, name, d, dv, n):
+def work_of(counter, kernel, name, d, dv, n, window=0):
     """The products that the share of the peak counts, and all operations; or None."""
+    if window:
+        return window_work(counter, name, d, dv, n, window)
     if kernel in ["update", "query", "bidirectional", "causal"]:
         return sums_work(counter, kernel, name, d, dv, n)
     if kernel == "map_features":
@@ -349,12 +394,12 @@ class Limit:
         return f"{self.port} {self.cycles:.0f} cycles, products {self.products:.0f}"
 
 
-def limit_of(cpu, kernel, name, isa, d, dv, n):
+def limit_of(cpu, kernel, name, isa, d, dv, n, window=0):
     """Of one row of the tables, or None where nothing is counted."""
     ports = ports_of(cpu, isa)
     if not ports or isa not in FLOATS or not d:
         return None
-    work = work_of(Counter(isa, ports), kernel, name, int(d), int(dv), int(n))
+    work = work_of(Counter(isa, ports), kernel, name, int(d), int(dv), int(n), int(window))
     if not work:
         return None
     products = work[0] / FLOATS[isa] / ports.fma
@@ -362,13 +407,13 @@ def limit_of(cpu, kernel, name, isa, d, dv, n):
     return Limit(products / cycles, port, cycles, products)
 
 
-def main(cpu, kernel, name, isa, shape, n="4096"):
+def main(cpu, kernel, name, isa, shape, n="4096", window="0"):
     d, dv = shape.split("x")
-    found = limit_of(cpu, kernel, name, isa, int(d), int(dv), int(n))
+    found = limit_of(cpu, kernel, name, isa, int(d), int(dv), int(n), int(window))
     print(f"{found.share:.2f} of the FMA peak: {found}" if found else "nothing is counted for this")
 
 
 if __name__ == "__main__":
-    if not 6 <= len(sys.argv) <= 7:
+    if not 6 <= len(sys.argv) <= 8:
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -128,10 +128,13 @@ class Results:
 
     def limit(self, row):
         """What ports allow of the FMA peak, see limits.py; None where they are not counted."""
-        if not row or row["by"] not in self.limited or row["variant"] or not row["n"]:
+        if not row or row["by"] not in self.limited or not row["n"]:
+            return None
+        window = re.fullmatch(r"w(\d+)", row["variant"])
+        if row["variant"] and (row["kernel"] != "band" or not window):
             return None
         return limits.limit_of(self.head["cpu"], row["kernel"], row["map"], row["by"], row["d"],
-                               row["dv"], row["n"])
+                               row["dv"], row["n"], window[1] if window else 0)
 
     def of_limit(self, row):
         """The least possible time, of ports or of memory, over the time taken; or None."""
@@ -505,6 +508,19 @@ def variants(results, kernel=None, variant=""):
             (kernel is None or row["kernel"] == kernel)]
 
 
+def windows(results, least):
+    """Times over those without a window, where, and what ports make of it."""
+    found = []
+    for row in results.rows:
+        if row["kernel"] != "band" or not row["times"] or int(row["variant"][1:]) < least:
+            continue
+        limit = results.limit(row)
+        whole = limit and results.limit(row | {"kernel": "causal", "variant": ""})
+        where = f"{shape_name((row['d'], row['dv']))} {row['by']} {row['variant']}"
+        found.append((row["times"], where, limit and limit.cycles / whole.cycles))
+    return found
+
+
 def long_sequences(results):
     return [(row["times"], f"{row['kernel']} {shape_name((row['d'], row['dv']))} {row['by']}")
             for row in results.find(n=1048576.0, variant="")
@@ -571,9 +587,7 @@ def thread_marks(results):
 
 def marks_table(results):
     rows = share_marks(results) + peer_marks(results) + thread_marks(results)
-    rows += at_most("windows from 64 up against no window, (64,64), per token",
-                    [(times, where) for times, where in variants(results, "band", r"w\d+")
-                     if not where.endswith(" w16")], 2.2)
+    rows += at_most("windows from 64 up against no window, per token", windows(results, 64), 2.2)
     elu1 = {kernel: {"kernel": kernel, "map": "elu1"} for kernel in ["update", "query", "causal"]}
     rows += at_most("odd sizes against their neighbours, per flop", odd_sizes(results, elu1), 1.3)
     rows += at_most("compensated sums against plain ones, causal",

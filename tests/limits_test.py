@@ -56,6 +56,35 @@ def test_by_hand_update():
           near(limit.share, 512 / 528), str(limit))
 
 
+def test_by_hand_window():
+    """A window of 64 with relu, (16,16), AVX-512: a sub-block summed, 32 keys one by one."""
+    limit = limits.limit_of(XEON, "band", "relu", "avx512", 16, 16, 4096, 64)
+    vectors = (30 * 3 + 2 * 2) / 32  # that 32 keys reach into, of 16
+    scores = 16 * vectors
+    query = 2 + 1  # x sqrt(s), max; its term of the denominator
+    keys = 3 * 2  # where they come, where their sub-block is summed, where they leave
+    products = 16 + (16 + 1) + (32 + 1)  # sums, and outputs of sums and of scores, scaled
+    sums = 7 + 1 + 16 / 32  # the denominator's tree; z; what a sub-block's tokens read
+    turned = 2 * 2
+    operations = scores + query + keys + products + sums + turned + vectors  # of the denominator
+    check("a window by hand", limit.port == "vector ports" and near(limit.cycles, operations / 2)
+          and near(limit.share, 2 * 16 / operations), str(limit))
+    check("a window with exponents is not counted",
+          limits.limit_of(XEON, "band", "exp", "avx512", 16, 16, 4096, 64) is None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "rows.csv"
+        rows = [{"kernel": "band", "map": "elu1", "by": "avx512", "d": 64, "dv": 64, "n": 4096,
+                 "variant": f"w{w}", "ns": 300.0, "times": times}
+                for w, times in [(16, 3.0), (64, 2.3)]]
+        report.write_csv(path, {"cpu": XEON}, rows)
+        known = report.Results(path)
+        (times, where, ratio), = report.windows(known, 64)
+        cycles = [limits.limit_of(XEON, "causal", "elu1", "avx512", 64, 64, 4096, w).cycles
+                  for w in [64, 0]]
+        check("windows from 64 up", times == 2.3 and where == "(64,64) avx512 w64" and
+              near(ratio, cycles[0] / cycles[1]) and ratio > 1.6, f"{where} {ratio}")
+
+
 def test_ports():
     """Loads, and stores, bind where they are many."""
     ports = limits.Ports(fma=2, any=2, loads=1, broadcasts=2, stores=1, selection=0)
@@ -72,7 +101,8 @@ def test_sources():
             found = re.search(rf"^#define LA_{name} (\d+)$", block, re.M)
             check(f"LA_{name} of {isa}", found is not None and int(found[1]) == value)
     text = (ROOT / "linattn.h").read_text()
-    for name, value in [("FEATURES", limits.CHUNK), ("STEPS", limits.STEPS)]:
+    for name, value in [("FEATURES", limits.CHUNK), ("STEPS", limits.STEPS),
+                        ("BAND", limits.BAND)]:
         found = re.search(rf"^#define LINATTN__{name} (\d+)", text, re.M)
         check(f"LINATTN__{name}", found is not None and int(found[1]) == value)
     rules = re.findall(r'\] = \{"([a-z0-9-]+)", LINATTN_RULE_\w+, (\d),',
@@ -159,7 +189,7 @@ def test_odd_sizes_and_threads():
               str(said))
 
 
-for test in [test_by_hand, test_by_hand_update, test_ports, test_sources, test_published,
-             test_tables, test_odd_sizes_and_threads]:
+for test in [test_by_hand, test_by_hand_update, test_by_hand_window, test_ports, test_sources,
+             test_published, test_tables, test_odd_sizes_and_threads]:
     test()
 check.finish()
