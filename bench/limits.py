@@ -215,7 +215,7 @@ class Counter:
         return self.vectors(m) * (self.phi(name) + Ops(any=2, loads=2, stores=2))
 
     def scores(self, m, single):
-        """Scores of as many keys, which end anywhere in a sub-block, masked, and what they add to the
+        """Scores of as many keys, which end anywhere in a sub-block, masked, and their part of the
         denominator."""
         ends = range(BAND)
         vectors = sum(end // self.w - (end + 1 - single) // self.w + 1 for end in ends) / BAND
