@@ -3403,25 +3403,18 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
         }
         return;
     }
-    for (f = 0; f < m;
-         f += 16) { /* rows side by side in a panel, so that memory is read in order */
-        const size_t end = m - f < 16 ? m : f + 16;
-        float shrink[16][4];
-        for (i = f; i < end; i++) {
-            float *const by = shrink[i - f];
-            const float e = dst->e[i] > src->e[i] ? dst->e[i] : src->e[i];
-            linattn__two_factors(dst->e[i] - e, by);
-            linattn__two_factors(src->e[i] - e, by + 2);
-            if (src->e[i] == -LINATTN__INF) continue; /* adds nothing */
-            dst->z[i] = linattn__rescale(dst->z[i], by);
-            dst->z[i] = dst->z[i] + linattn__rescale(src->z[i], by + 2);
-            dst->e[i] = e;
-        }
+    for (f = 0; f < m; f++) {
+        const float e = dst->e[f] > src->e[f] ? dst->e[f] : src->e[f];
+        float shrink_dst[2], shrink_src[2];
+        if (src->e[f] == -LINATTN__INF) continue; /* adds nothing */
+        linattn__two_factors(dst->e[f] - e, shrink_dst);
+        linattn__two_factors(src->e[f] - e, shrink_src);
+        dst->z[f] = linattn__rescale(dst->z[f], shrink_dst);
+        dst->z[f] = dst->z[f] + linattn__rescale(src->z[f], shrink_src);
         for (c = 0; c < panels; c++)
-            for (i = f; i < end; i++)
-                if (src->e[i] != -LINATTN__INF)
-                    la_merge_row(dst->s + (c * m + i) * 16, src->s + (c * m + i) * 16,
-                                 shrink[i - f], shrink[i - f] + 2);
+            la_merge_row(dst->s + (c * m + f) * 16, src->s + (c * m + f) * 16, shrink_dst,
+                         shrink_src);
+        dst->e[f] = e;
     }
 }
 
@@ -6497,8 +6490,8 @@ static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span 
     }
 }
 
-/* Those features of a chunk afresh whose exponents have moved, in panels: the middle, and the columns
-   of the keys before token i that it sees. */
+/* Features of a chunk afresh, where exponents have moved: the middle, and the columns of the keys
+   before token i that it sees. */
 LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, linattn__span *sum,
                                                       const linattn__band_parts *b,
                                                       const la_chunk *c, uint64_t i)
@@ -6672,7 +6665,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
-            if (s->group == 1 && LINATTN__IS_EXP(p->map))
+            if ((LA_BLOCK > 1 ? s->group == 1 : g0 == 0) && LINATTN__IS_EXP(p->map))
                 c.end = LA_HOT(s, band_settle)(s, sum, b, &c, i, keys);
             if (keys) LA_HOT(sum, put_columns)(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
@@ -6716,7 +6709,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
     const size_t at = la_kept(s, s->seen + t0);
-    const int ahead = !absent && s->keys - s->seen - t0 >= 2 * count;
+    const int ahead = LA_W > 1 && !absent && s->keys - s->seen - t0 >= 2 * count;
     size_t t, f;
     for (t = 0; t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
@@ -6821,7 +6814,8 @@ static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b
 static void la_band(const linattn__span *s)
 {
     const linattn__band *band = s->band;
-    const int exponents = LINATTN__IS_EXP(s->params->map) && !la_always_apart(s->params);
+    const int shared = LA_BLOCK > 1 && s->group > 1 && LINATTN__IS_EXP(s->params->map) &&
+                       !la_always_apart(s->params);
     linattn__band_parts b;
     linattn__span *const sum = (linattn__span *)(uintptr_t)s; /* its job's own copy */
     size_t t, count, i;
@@ -6836,8 +6830,7 @@ static void la_band(const linattn__span *s)
         int masked;
         if (at % LINATTN__BAND == 0 && !la_always_apart(s->params)) la_band_begin(s, sum, &b, at);
         count = la_band_count(s, &b, t, &masked);
-        if (exponents && t >= s->lag && s->group > 1)
-            count = la_band_still(s, sum, &b, t, count, masked);
+        if (shared && t >= s->lag) count = la_band_still(s, sum, &b, t, count, masked);
         la_band_tokens(s, sum, &b, t, count, masked);
         if ((at + count) % LINATTN__BAND == 0)
             la_band_end(s, &b, at / LINATTN__BAND * LINATTN__BAND);
