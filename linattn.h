@@ -2959,10 +2959,13 @@ LINATTN__INLINE int linattn__set_params(const linattn__shape *s, linattn__params
         p->map = LINATTN__MAP_POWER;
     p->source = s->source;
 #if LINATTN__HAS_FEATURES
-    p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
-    p->signs = s->map == LINATTN_MAP_FAVOR_HYPERBOLIC && s->features % 16 == 0 ? s->features : 0;
-    p->degree = s->degree;
-    p->source_root = 1.0f;
+    p->signs = 0;
+    if (!linattn__is_direct(s->source)) {
+        if (s->map == LINATTN_MAP_FAVOR_HYPERBOLIC && s->features % 16 == 0) p->signs = s->features;
+        p->lowered = s->map != LINATTN_MAP_FAVOR_SIMPLIFIED;
+        p->degree = s->degree;
+        p->source_root = 1.0f;
+    }
 #endif
     p->norm = s->norm;
     p->epsilon = s->epsilon;
@@ -3374,47 +3377,50 @@ typedef struct linattn__span {
     float *z;            /* the head's state; query does not write it */
     const float *shared; /* projection in panels of 16 rows, or weights of monomials, */
     float *e;            /* exponents of the exponential maps, lost bits of z of the identity */
-#if LINATTN__HAS_FEATURES
-    size_t shared_begin; /* from this feature on */
-    size_t rows;         /* not 0: the projection is the caller's, with so many rows, and */
-    float *panels;       /* there is room for some panels of it */
-#endif
     const float *q;
     float *s;
     const float *k, *v;
     float *out;
     size_t q_head, k_head, v_head, out_head, q_token, k_token, v_token, out_token;
-    size_t heads, head_floats;       /* key/value heads, and from the state of one to the next */
-    size_t group;                    /* query heads that read each */
-    size_t n;                        /* tokens */
-    size_t d, m, dv;                 /* length of a key, features, length of a value */
-    size_t row_begin, row_end;       /* features that update may touch, a multiple of 16 first */
-    size_t column_begin, column_end; /* columns of S and out of this job, likewise */
-    uint64_t seen;                   /* tokens before this call */
-    int stream;                      /* the states come from memory, each for one token */
-    size_t lag;                      /* token t queries with q[t - lag], from t = lag on */
-#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
-    int fetch; /* operands come from memory: fetch ahead */
-#endif
+    size_t heads, head_floats;  /* key/value heads, and from the state of one to the next */
+    size_t group;               /* query heads that read each */
+    size_t n;                   /* tokens */
+    size_t d, m, dv;            /* length of a key, features, length of a value */
+    size_t row_end, column_end; /* of the features and columns below */
+    uint64_t seen;              /* tokens before this call */
 #if LINATTN__HAS_WINDOW
-    size_t window; /* 0: none */
-    const struct linattn__band *band;
     uint64_t keys; /* before and in this call: fewer than tokens where the last have none */
 #endif
 #if LINATTN__HAS_HALF
-    /* not 0: q, k or v are of 16-bit elements, and kernels are called by linattn__widened */
-    unsigned elements;
-    void (*kernel)(const struct linattn__span *s);
-#endif
-#if LINATTN__HAS_COMPENSATED
-    size_t past; /* not 0: so many floats behind z, e and s lie those of the past */
-#endif
-#if LINATTN__HAS_HALF
-    int element;  /* of S */
-    size_t ahead; /* 0, or so many bytes behind S in 16 bits lies what comes next */
+    void (*kernel)(const struct linattn__span *s); /* where there are `elements` */
 #endif
 #if LINATTN__BOTH
     int avx512; /* this call is AVX-512's: cold functions call its hot ones */
+#endif
+    /* What is 0 for most, side by side, to be cleared in few stores. */
+    int stream; /* the states come from memory, each for one token */
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
+    int fetch; /* operands come from memory: fetch ahead */
+#endif
+#if LINATTN__HAS_HALF
+    unsigned elements; /* q, k or v are of 16-bit ones: kernels are called by linattn__widened */
+    int element;       /* of S */
+    size_t ahead;      /* so many bytes behind S in 16 bits lies what comes next */
+#endif
+    size_t lag;          /* token t queries with q[t - lag], from t = lag on */
+    size_t row_begin;    /* features that update may touch, a multiple of 16 first */
+    size_t column_begin; /* columns of S and out of this job, likewise */
+#if LINATTN__HAS_WINDOW
+    size_t window; /* 0: none */
+    const struct linattn__band *band;
+#endif
+#if LINATTN__HAS_COMPENSATED
+    size_t past; /* so many floats behind z, e and s lie those of the past */
+#endif
+#if LINATTN__HAS_FEATURES
+    size_t shared_begin; /* from this feature on */
+    size_t rows;         /* the projection is the caller's, with so many rows, and */
+    float *panels;       /* there is room for some panels of it */
 #endif
 } linattn__span;
 
@@ -3788,42 +3794,39 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
     linattn__span *const span = &w->span;
     linattn__use_state(span, s, state);
     span->params = &w->params;
-#if LINATTN__HAS_FEATURES
-    span->shared_begin = span->rows = 0;
-    span->panels = NULL;
-#endif
-    span->q = span->k = span->v = NULL;
-    span->out = NULL;
     span->heads = s->kv_heads;
     span->head_floats = s->head_floats;
     span->group = s->group;
     span->d = s->d;
     span->m = s->m;
     span->dv = s->dv;
-    span->row_begin = span->column_begin = 0;
     span->row_end = s->m;
     span->column_end = s->dv;
     span->seen = seen;
-    span->n = span->lag = 0;
+#if LINATTN__BOTH
+    span->avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+#endif
     span->stream = 0;
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     span->fetch = 0;
-#endif
-#if LINATTN__HAS_WINDOW
-    span->window = s->window;
-    span->band = NULL;
-    span->keys = seen;
-#endif
-#if LINATTN__HAS_COMPENSATED
-    span->past = s->precision ? s->head_floats / 2 : 0;
 #endif
 #if LINATTN__HAS_HALF
     span->elements = 0;
     span->element = s->element;
     span->ahead = 0;
 #endif
-#if LINATTN__BOTH
-    span->avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+    span->lag = span->row_begin = span->column_begin = 0;
+#if LINATTN__HAS_WINDOW
+    span->keys = seen;
+    span->window = s->window;
+    span->band = NULL;
+#endif
+#if LINATTN__HAS_COMPENSATED
+    span->past = s->precision ? s->head_floats / 2 : 0;
+#endif
+#if LINATTN__HAS_FEATURES
+    span->shared_begin = span->rows = 0;
+    span->panels = NULL;
 #endif
 }
 
@@ -3831,6 +3834,9 @@ static void linattn__start(linattn__work *w, const linattn__shape *s, uint64_t s
 {
     linattn__read_params(s, &w->params);
     linattn__start_span(w, s, seen, state);
+    w->span.q = w->span.k = w->span.v = NULL;
+    w->span.out = NULL;
+    w->span.n = 0;
 }
 
 LINATTN__INLINE void linattn__use_query(linattn__work *w, const linattn__operands *x)
@@ -4371,11 +4377,11 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 }
 
 #ifndef __OPTIMIZE_SIZE__
-/* A shorter way through the same checks, for what most calls are: a state with a feature for each
-   coordinate, without a window or compensated sums, and rows of floats of one token, or dense, that
-   lie apart from one another as wholes. What it does not take, for whatever reason, is looked at in
+/* A shorter way through the same checks, for what most calls are: one token of a state with a
+   feature for each coordinate, without a window or compensated sums, and rows of floats that lie
+   apart from one another as wholes. What it does not take, for whatever reason, is looked at in
    full after it. */
-#define LINATTN__USUAL 0x100000u /* no stride or number of tokens is above: no product overflows */
+#define LINATTN__USUAL 0x100000u /* no stride is above: no product overflows */
 
 /* Does the state of a rule other than the sum, or of the sum, go with its map and norm? */
 LINATTN__INLINE int linattn__usual_rule(const linattn__header *h, int rules)
@@ -4417,82 +4423,82 @@ LINATTN__INLINE int linattn__usual_sizes(const linattn__header *h, linattn__shap
     return ((uint64_t)h->bytes_high << 32 | h->bytes_low) == s->state_bytes;
 }
 
-/* Are these such operands, whatever they span? */
+/* Are these such operands, whatever they span? Below NULL there is nothing but the highest
+   addresses. */
 LINATTN__INLINE int linattn__usual_views(int verb, const linattn_view *q, const linattn_view *k,
-                                         const linattn_view *v, const linattn_output *out, size_t n)
+                                         const linattn_view *v, const linattn_output *out)
 {
     uintptr_t addresses = 0;
-    size_t strides = n - 1, tokens = 0;
+    size_t strides = 0;
     unsigned elements = 0;
     if (verb & LINATTN__KEYS) {
-        addresses |= (uintptr_t)k->data | (uintptr_t)v->data;
+        addresses |= ((uintptr_t)k->data - 1) | ((uintptr_t)v->data - 1);
         strides |= k->stride_head | v->stride_head;
         elements |= (unsigned)k->element | (unsigned)v->element;
-        if (n > 1) tokens |= k->stride_token | v->stride_token;
     }
     if (verb & LINATTN__QUERIES) {
-        addresses |= (uintptr_t)q->data | (uintptr_t)out->data;
+        addresses |= ((uintptr_t)q->data - 1) | ((uintptr_t)out->data - 1);
         strides |= q->stride_head | out->stride_head;
         elements |= (unsigned)q->element;
-        if (n > 1) tokens |= q->stride_token | out->stride_token;
     }
-    return strides < LINATTN__USUAL && tokens == 0 && elements == LINATTN_F32 &&
-           addresses <= UINTPTR_MAX / 2;
+    return strides < LINATTN__USUAL && elements == LINATTN_F32 && addresses <= UINTPTR_MAX / 2;
 }
 
-/* What operands lie in. */
-typedef struct linattn__hull {
-    uintptr_t low, high;
-} linattn__hull;
+/* What an operand, or a state, lies in. */
+typedef struct linattn__place {
+    uintptr_t begin, end;
+} linattn__place;
 
-/* Returns the stride of an operand's heads, and sets that of its tokens. */
-LINATTN__INLINE size_t linattn__usual_rows(linattn__hull *hull, const float *data, size_t head,
-                                           size_t n, size_t heads, size_t dim, size_t *token)
+/* Returns the stride of the heads of an operand, and sets its place. */
+LINATTN__INLINE size_t linattn__usual_rows(linattn__place *at, const float *data, size_t head,
+                                           size_t heads, size_t dim)
 {
-    const uintptr_t begin = (uintptr_t)data;
-    uintptr_t end;
     if (!head) head = dim;
-    end = begin + (dim + (n * heads - 1) * head) * sizeof(float);
-    if (begin < hull->low) hull->low = begin;
-    if (end > hull->high) hull->high = end;
-    *token = heads * head;
+    at->begin = (uintptr_t)data;
+    at->end = at->begin + ((heads - 1) * head + dim) * sizeof(float);
     return head;
 }
 
-LINATTN__INLINE int linattn__hulls_apart(const linattn__hull *a, const linattn__hull *b)
+LINATTN__INLINE int linattn__places_apart(linattn__place a, linattn__place b)
 {
-    return a->high <= b->low || b->high <= a->low;
+    return a.end <= b.begin || b.end <= a.begin;
 }
 
 /* What the span of such a state has of its operands. Says whether they lie apart. */
 LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
                                             const linattn_view *k, const linattn_view *v,
-                                            const linattn_output *out, size_t n,
-                                            const linattn__shape *x, const void *state)
+                                            const linattn_output *out, const linattn__shape *x,
+                                            const void *state)
 {
-    const size_t keys = x->kv_heads, queries = x->heads, d = x->d, dv = x->dv;
-    linattn__hull block, hull = {UINTPTR_MAX, 0};
-    block.low = (uintptr_t)state;
-    block.high = block.low + x->state_bytes;
-    s->n = n;
+    linattn__place block, at_q, at_k, at_v, to;
+    block.begin = (uintptr_t)state;
+    block.end = block.begin + x->state_bytes;
+    at_k = at_v = block;
+    s->n = 1;
+    s->q_token = s->k_token = s->v_token = s->out_token = 0;
     if (verb & LINATTN__KEYS) {
         s->k = k->data;
         s->v = v->data;
-        s->k_head = linattn__usual_rows(&hull, s->k, k->stride_head, n, keys, d, &s->k_token);
-        s->v_head = linattn__usual_rows(&hull, s->v, v->stride_head, n, keys, dv, &s->v_token);
+        s->k_head = linattn__usual_rows(&at_k, k->data, k->stride_head, x->kv_heads, x->d);
+        s->v_head = linattn__usual_rows(&at_v, v->data, v->stride_head, x->kv_heads, x->dv);
+        if (!linattn__places_apart(at_k, block) || !linattn__places_apart(at_v, block)) return 0;
+    } else {
+        s->k = s->v = NULL;
     }
     if (verb & LINATTN__QUERIES) {
-        linattn__hull to = {UINTPTR_MAX, 0};
         s->q = q->data;
         s->out = out->data;
-        s->q_head = linattn__usual_rows(&hull, s->q, q->stride_head, n, queries, d, &s->q_token);
-        s->out_head =
-            linattn__usual_rows(&to, s->out, out->stride_head, n, queries, dv, &s->out_token);
-        if (to.low == 0 || s->out_head < dv || !linattn__hulls_apart(&to, &hull) ||
-            !linattn__hulls_apart(&to, &block))
+        s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, x->heads, x->d);
+        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, x->heads, x->dv);
+        if (s->out_head < x->dv || !linattn__places_apart(to, block) ||
+            !linattn__places_apart(to, at_q) || !linattn__places_apart(to, at_k) ||
+            !linattn__places_apart(to, at_v) || !linattn__places_apart(at_q, block))
             return 0;
+    } else {
+        s->q = NULL;
+        s->out = NULL;
     }
-    return hull.low != 0 && linattn__hulls_apart(&hull, &block);
+    return 1;
 }
 
 /* Where the scale is none of those that most states have. */
@@ -4512,11 +4518,11 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
     linattn__shape s;
-    if (SIZE_MAX >> 31 >> 31 == 0 || linattn__find_header(state) != LINATTN_OK ||
-        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out, n) ||
+    if (SIZE_MAX >> 31 >> 31 == 0 || n != 1 || linattn__find_header(state) != LINATTN_OK ||
+        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out) ||
         !linattn__usual_header(h, rules) || !linattn__usual_sizes(h, &s, rules))
         return 0;
-    s.shared_floats = s.window = s.degree = 0;
+    s.shared_floats = s.window = 0;
 #if LINATTN__HAS_COMPENSATED
     s.precision = 0;
 #endif
@@ -4525,8 +4531,8 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
 #endif
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
-    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
+    w->span.stream = s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, &s, state)) return 0;
     w->environment = linattn__enter();
     s.map = (int)h->map;
     s.norm = (int)h->norm;
@@ -5683,10 +5689,10 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     s.d = span->d;
     s.dv = span->dv;
     usual = linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
-            linattn__read_gates(&s, gates, 1, n, e, gating) == LINATTN_OK;
+            linattn__read_gates(&s, gates, 1, 1, e, gating) == LINATTN_OK;
     bytes = LINATTN__HEADER_BYTES + s.kv_heads * span->head_floats * sizeof(float);
     if (span->q)
-        out_bytes = ((n * s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
+        out_bytes = ((s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
     for (i = 0; usual && i < gating->count; i++)
         usual = linattn__apart(e + i, state, bytes) && linattn__apart(e + i, span->out, out_bytes);
     if (!usual) linattn__leave(w->environment);
