@@ -1512,16 +1512,9 @@ static void linattn__saturating_ldexp(float *at, float n)
 }
 
 #if LINATTN__HAS_SIGNED
-/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
-   and what their rounding lost are summed in double. Lanes beyond m features hold nothing. */
-static void linattn__cancelling(const float *den, const float *lost, size_t m, float epsilon,
-                                float *scale)
+/* *scale = 1 / sum, 0 for 0, never infinite. */
+LINATTN__INLINE void linattn__cancelling(double sum, float *scale)
 {
-    const size_t lanes = m < 16 ? m : 16;
-    double sum = (double)epsilon;
-    size_t i;
-    for (i = 0; i < lanes; i++) sum = sum + (double)lost[i];
-    for (i = 0; i < lanes; i++) sum = sum + (double)den[i];
     sum = sum == 0.0 ? 0.0 : 1.0 / sum;
     if (sum > (double)LINATTN__FLT_MAX) sum = (double)LINATTN__FLT_MAX;
     if (sum < -(double)LINATTN__FLT_MAX) sum = -(double)LINATTN__FLT_MAX;

@@ -71,6 +71,7 @@
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
 #define la_bits LA_NAME(bits)
+#define la_cancelling LA_NAME(cancelling)
 #define la_capped LA_NAME(capped)
 #define la_causal_run LA_NAME(causal_run)
 #define la_causal_tile LA_NAME(causal_tile)
@@ -273,6 +274,10 @@
 #define la_set1 LA_NAME(set1)
 #define la_settle LA_NAME(settle)
 #define la_shift LA_NAME(shift)
+#define la_small_factor LA_NAME(small_factor)
+#define la_small_key LA_NAME(small_key)
+#define la_small_keys LA_NAME(small_keys)
+#define la_small_out LA_NAME(small_out)
 #define la_small_phi LA_NAME(small_phi)
 #define la_small_rows LA_NAME(small_rows)
 #define la_small_token LA_NAME(small_token)
@@ -690,7 +695,7 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #define LA_SLEEF Sleef_expf_u10
 #endif
 
-#if LINATTN__HAS_NYSTROM
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 1
 #define la_dvec double
 LINATTN__INLINE double la_dset1(double x) { return x; }
@@ -931,7 +936,7 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #define LA_SLEEF Sleef_expf16_u10avx512f
 #endif
 
-#if LINATTN__HAS_NYSTROM
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 8
 #define la_dvec __m512d
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
@@ -1124,7 +1129,7 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #define LA_SLEEF Sleef_expf8_u10avx2
 #endif
 
-#if LINATTN__HAS_NYSTROM
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 4
 #define la_dvec __m256d
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
@@ -1253,7 +1258,7 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 #define LA_SLEEF Sleef_expf4_u10advsimd
 #endif
 
-#if LINATTN__HAS_NYSTROM
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 2
 #define la_dvec float64x2_t
 LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
@@ -1413,7 +1418,7 @@ LINATTN__INLINE float la_sqrt(float x)
 }
 #endif
 LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)wasm_i32x4_bitmask(m); }
-#if LINATTN__HAS_NYSTROM
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 2
 #define la_dvec v128_t
 LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
@@ -2278,6 +2283,28 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 }
 #endif
 
+#if LINATTN__HAS_SIGNED
+/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
+   and what their rounding lost are summed in double, one after the other. Lanes beyond m features
+   hold 0, which changes no sum. */
+LINATTN__INLINE void la_cancelling(const float *den, const float *lost, size_t m, float epsilon,
+                                   float *scale)
+{
+    const size_t lanes = m < 16 ? m : 16;
+    double wide[32], sum = (double)epsilon;
+    size_t i, j;
+    for (i = 0; i < lanes; i += LA_DW) {
+        la_dstore(wide + i, la_dwiden(lost + i));
+        la_dstore(wide + 16 + i, la_dwiden(den + i));
+    }
+    for (i = 0; i < lanes; i += LA_DW)
+        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[i + j];
+    for (i = 0; i < lanes; i += LA_DW)
+        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[16 + i + j];
+    linattn__cancelling(sum, scale);
+}
+#endif
+
 /* The denominator of a token that its 16 virtual lanes sum to. */
 LINATTN__INLINE float la_denominator(const float *den)
 {
@@ -2303,7 +2330,7 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
     *power = 0.0f;
 #if LINATTN__HAS_SIGNED
     if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map)) {
-        linattn__cancelling(den, lost, s->m, p->epsilon, scale);
+        la_cancelling(den, lost, s->m, p->epsilon, scale);
         return;
     }
 #endif
@@ -4182,8 +4209,69 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 LINATTN__INLINE int la_is_small(const linattn__span *s)
 {
     const linattn__params *const p = s->params;
-    return s->m <= 16 && s->dv <= 16 && p->source == LINATTN__DIRECT && la_plain_factor(p) &&
-           !LINATTN__PAST(s) && !LINATTN__ELEMENT(s);
+    if (s->m > 16 || s->dv > 16 || p->source != LINATTN__DIRECT || LINATTN__PAST(s)) return 0;
+    if (LINATTN__ELEMENT(s) || p->norm != LINATTN_NORM_SUM) return 0;
+    return LINATTN__IS_SIGNED(p->map) || !(p->epsilon > 0.0f);
+}
+
+/* z += phi(k) of vector j. */
+LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi)
+{
+    const size_t f = j * LA_W;
+    la_vec z = la_load(s->z + f), low = z;
+    if (LINATTN__IS_SIGNED(s->params->map)) {
+        low = la_load(s->e + f);
+        z = la_two_sum(z, phi, &low);
+        la_store(s->e + f, low);
+    } else {
+        z = la_add(z, phi);
+    }
+    la_store(s->z + f, z);
+    return z;
+}
+
+/* The output factor of weights phi, in all lanes: taken before the rows are, so that it is there when
+   they are read. */
+LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi, const la_vec *z,
+                                       const size_t count)
+{
+    la_vec den[LA_PANEL_VECS];
+    float scale;
+    size_t j;
+#if LINATTN__HAS_SIGNED
+    if (LINATTN__IS_SIGNED(s->params->map)) {
+        float sums[2][16];
+        for (j = 0; j < count; j++) {
+            /* la_weigh_query of a single term: its sum loses nothing */
+            const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
+            la_store(sums[0] + j * LA_W, term);
+            la_store(sums[1] + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
+        }
+        la_cancelling(sums[0], sums[1], s->m, s->params->epsilon, &scale);
+        return la_set1(scale);
+    }
+#endif
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        den[j] = la_zero();
+        if (j < count) den[j] = la_fma(phi[j], z[j], den[j]);
+    }
+    scale = linattn__inverse(la_sum16(den));
+    return la_set1(scale);
+}
+
+/* Its read-out. */
+LINATTN__INLINE la_vec la_small_out(const linattn__span *s, la_vec o, la_vec scale)
+{
+    o = la_mul(o, scale);
+    if (LINATTN__IS_SIGNED(s->params->map)) o = la_clamp(o);
+    return o;
+}
+
+/* Is its key one to take? */
+LINATTN__INLINE int la_small_keys(const linattn__span *s)
+{
+    return s->k && (LINATTN__IS_SIGNED(s->params->map) || !linattn__masked(s->k, s->m));
 }
 
 #if LA_W < 16
@@ -4217,32 +4305,27 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
 LINATTN__INLINE void la_small_token(const linattn__span *s)
 {
     const linattn__params *const p = s->params;
-    const int lanes = (int)s->m, columns = (int)s->dv;
-    const int keys = s->k && !linattn__masked(s->k, s->m);
+    const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s);
     const float *query = s->q;
     float kq[2 * LA_W], *out = s->out;
-    la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
-    size_t g = 0, j;
+    la_vec z = la_load(s->z), phi = la_zero(), scale = phi, v = phi, o;
+    size_t g = 0;
     if (keys) {
         const la_vec key = la_small_phi(p, s->k, lanes);
         la_store(kq, key);
-        z = la_add(z, key);
-        la_store(s->z, z);
+        z = la_small_key(s, 0, key);
         v = la_load_part(s->v, columns);
     }
     do {
-        la_vec den[LA_PANEL_VECS];
-        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) den[j] = la_zero();
         if (query) phi = la_small_phi(p, query, lanes);
         la_store(kq + LA_W, phi);
+        if (query) scale = la_small_factor(s, &phi, &z, 1);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1);
         else
             o = la_small_rows(s, kq, v, 0);
         if (!query) break;
-        den[0] = la_fma(phi, z, den[0]);
-        o = la_mul(o, la_set1(linattn__inverse(la_sum16(den))));
-        la_store_part(out, o, columns);
+        la_store_part(out, la_small_out(s, o, scale), columns);
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -4341,7 +4424,7 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
 
 LINATTN__INLINE void la_panel_token(const linattn__span *s)
 {
-    const int keys = s->k && !linattn__masked(s->k, s->m);
+    const int keys = la_small_keys(s);
     const float *query = s->q;
     float kq[32], *out = s->out;
     la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS];
@@ -4351,25 +4434,25 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s)
     {
         z[j] = la_load(s->z + j * LA_W);
         if (keys) {
-            z[j] = la_add(z[j], phi[j]);
-            la_store(s->z + j * LA_W, z[j]);
+            z[j] = la_small_key(s, j, phi[j]);
             v[j] = la_load_part(s->v + j * LA_W, la_panel_lanes(s->dv, j));
         }
         if (!query) la_store(kq + 16 + j * LA_W, la_zero());
     }
     do {
-        la_vec scale;
-        if (query) la_panel_phi(s, query, 1, kq + 16, phi);
+        la_vec scale = la_zero();
+        if (query) {
+            la_panel_phi(s, query, 1, kq + 16, phi);
+            scale = la_small_factor(s, phi, z, LA_PANEL_VECS);
+        }
         if (keys && g == 0)
             la_panel_rows(s, kq, v, o, 1);
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
-        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) phi[j] =
-            la_fma(phi[j], z[j], la_zero());
-        scale = la_set1(linattn__inverse(la_sum16(phi)));
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-            la_store_part(out + j * LA_W, la_mul(o[j], scale), la_panel_lanes(s->dv, j));
+            la_store_part(out + j * LA_W, la_small_out(s, o[j], scale),
+                          la_panel_lanes(s->dv, j));
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -8509,6 +8592,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_block_chunk
 #undef la_block_run
 #undef la_both_signs
+#undef la_cancelling
 #undef la_capped
 #undef la_causal
 #undef la_causal_run
@@ -8801,6 +8885,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_settle
 #undef la_shift
 #undef la_shrink
+#undef la_small_factor
+#undef la_small_key
+#undef la_small_keys
+#undef la_small_out
 #undef la_small_phi
 #undef la_small_rows
 #undef la_small_step
