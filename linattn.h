@@ -4178,7 +4178,7 @@ LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run
 }
 #endif
 
-LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
+static LINATTN__NOINLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__update_tokens, context);
@@ -4187,7 +4187,7 @@ LINATTN__INLINE void linattn__do_update(linattn__work *w, const linattn_context 
 #endif
 }
 
-LINATTN__INLINE void linattn__do_query(linattn__work *w, const linattn_context *context)
+static LINATTN__NOINLINE void linattn__do_query(linattn__work *w, const linattn_context *context)
 {
     if (linattn__is_step(w, context)) {
         linattn__do_step(w, context);
@@ -4208,7 +4208,7 @@ static LINATTN__NOINLINE void linattn__do_recurrent(linattn__work *w,
                                                     const linattn_context *context);
 #endif
 
-LINATTN__INLINE void linattn__do_causal(linattn__work *w, const linattn_context *context)
+static LINATTN__NOINLINE void linattn__do_causal(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_WINDOW
     if (w->span.window) {
@@ -4502,11 +4502,11 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *stat
     if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_root(&s, p);
 }
 
-/* Checks a call, and has its span. */
-LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
-                                        const linattn_view *k, const linattn_view *v,
-                                        const linattn_output *out, size_t n, int verb,
-                                        const linattn_context *context)
+/* Checks a call, and has its span, which a step takes as it is. */
+static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
+                                                 const linattn_view *q, const linattn_view *k,
+                                                 const linattn_view *v, const linattn_output *out,
+                                                 size_t n, int verb, const linattn_context *context)
 {
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
@@ -4577,20 +4577,6 @@ LINATTN__OPENING linattn_status linattn__open_any(void *state, linattn__work *w,
     return LINATTN_OK;
 }
 
-/* The same at once, if it may. Of the rules it takes no other calls. */
-#ifndef __OPTIMIZE_SIZE__
-static LINATTN__NOINLINE linattn_status linattn__open(void *state, linattn__work *w,
-                                                      const linattn_view *q, const linattn_view *k,
-                                                      const linattn_view *v,
-                                                      const linattn_output *out, size_t n, int verb,
-                                                      const linattn_context *context)
-{
-    if (linattn__open_usual(state, w, q, k, v, out, n, verb, context)) return LINATTN_OK;
-    if (verb & LINATTN__RULES) return LINATTN_ERROR_UNSUPPORTED;
-    return linattn__open_any(state, w, q, k, v, out, n, verb, context);
-}
-#endif
-
 /* Runs one of the three verbs on a state, or says why not. */
 LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const linattn_view *q,
                                              const linattn_view *k, const linattn_view *v,
@@ -4599,12 +4585,15 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
 {
     linattn__work w;
 #ifndef __OPTIMIZE_SIZE__
-    const linattn_status status = linattn__open(state, &w, q, k, v, out, n, verb, context);
-#else
-    const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
+    if (linattn__open_usual(state, &w, q, k, v, out, n, verb, context)) {
+        LINATTN__KERNEL(step)(&w.span);
+    } else
 #endif
-    if (status != LINATTN_OK || n == 0) return status;
-    linattn__do_verb(&w, verb, context);
+    {
+        const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
+        if (status != LINATTN_OK || n == 0) return status;
+        linattn__do_verb(&w, verb, context);
+    }
     linattn__leave(w.environment);
     if (verb & LINATTN__KEYS) linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
@@ -4880,7 +4869,7 @@ static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn_
                                                const linattn__extent *out);
 #endif
 
-/* Reads and checks a call, as linattn__open does. */
+/* Reads and checks a call, as linattn__open_any does. */
 static LINATTN__NOINLINE linattn_status linattn__open_many(
     linattn__crowd *c, const linattn_view *q, const linattn_view *k, const linattn_view *v,
     const struct linattn_gates *gates, const linattn_output *out, const linattn_context *context)
@@ -5134,7 +5123,7 @@ static size_t linattn__bidirectional_bytes(linattn__shape *s)
     return s->state_bytes ? s->state_bytes + LINATTN__ALIGNMENT : 0;
 }
 
-/* Reads and checks a call, as linattn__open does, and makes its state. */
+/* Reads and checks a call, as linattn__open_any does, and makes its state. */
 static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     const linattn_config *config, const linattn_view *q, size_t n_q, const linattn_view *k,
     const linattn_view *v, size_t n_k, const linattn_output *out, void *workspace,
@@ -5635,7 +5624,7 @@ LINATTN__INLINE int linattn__rule_verb(const linattn_view *q, const linattn_outp
     return q->data || out->data ? LINATTN__KEYS | LINATTN__QUERIES : LINATTN__KEYS;
 }
 
-/* Reads and checks a call, as linattn__open does. */
+/* Reads and checks a call, as linattn__open_any does. */
 static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     void *state, const linattn_view *q, const linattn_view *k, const linattn_view *v,
     const linattn_gates *gates, const linattn_output *out, size_t n, const linattn_context *context,
@@ -5675,7 +5664,7 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     linattn__shape s;
     size_t bytes, out_bytes = 0;
     int i, usual;
-    if (linattn__open(state, w, q, k, v, out, n, verb, context) != LINATTN_OK) return 0;
+    if (!linattn__open_usual(state, w, q, k, v, out, n, verb, context)) return 0;
     s.kv_heads = span->heads;
     s.group = span->group;
     s.key_group = 1;
@@ -5684,8 +5673,7 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     usual = linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
             linattn__read_gates(&s, gates, 1, 1, e, gating) == LINATTN_OK;
     bytes = LINATTN__HEADER_BYTES + s.kv_heads * span->head_floats * sizeof(float);
-    if (span->q)
-        out_bytes = ((s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
+    if (span->q) out_bytes = ((s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
     for (i = 0; usual && i < gating->count; i++)
         usual = linattn__apart(e + i, state, bytes) && linattn__apart(e + i, span->out, out_bytes);
     if (!usual) linattn__leave(w->environment);
@@ -6175,7 +6163,7 @@ typedef struct linattn__plain {
     size_t past;   /* of the span */
 } linattn__plain;
 
-/* Reads and checks a call, as linattn__open does. Within enter and leave where there is no error.
+/* Reads and checks a call, as linattn__open_any does. Within enter and leave where there is no error.
  */
 LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_t head,
                                                         const float *sums, const float *z,

@@ -4230,19 +4230,17 @@ LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi
     return z;
 }
 
-/* The output factor of weights phi, in all lanes: taken before the rows are, so that it is there when
-   they are read. */
+/* The output factor of weights phi, in all lanes. */
 LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi, const la_vec *z,
                                        const size_t count)
 {
     la_vec den[LA_PANEL_VECS];
-    float scale;
     size_t j;
 #if LINATTN__HAS_SIGNED
-    if (LINATTN__IS_SIGNED(s->params->map)) {
-        float sums[2][16];
+    if (LINATTN__IS_SIGNED(
+            s->params->map)) { /* la_weigh_query of a term, whose sum loses nothing */
+        float sums[2][16], scale;
         for (j = 0; j < count; j++) {
-            /* la_weigh_query of a single term: its sum loses nothing */
             const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
             la_store(sums[0] + j * LA_W, term);
             la_store(sums[1] + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
@@ -4256,11 +4254,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
         den[j] = la_zero();
         if (j < count) den[j] = la_fma(phi[j], z[j], den[j]);
     }
-    scale = linattn__inverse(la_sum16(den));
-    return la_set1(scale);
+    return la_set1(linattn__inverse(la_sum16(den)));
 }
 
-/* Its read-out. */
+/* What is read out, times that. */
 LINATTN__INLINE la_vec la_small_out(const linattn__span *s, la_vec o, la_vec scale)
 {
     o = la_mul(o, scale);
@@ -4308,7 +4305,7 @@ LINATTN__INLINE void la_small_token(const linattn__span *s)
     const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s);
     const float *query = s->q;
     float kq[2 * LA_W], *out = s->out;
-    la_vec z = la_load(s->z), phi = la_zero(), scale = phi, v = phi, o;
+    la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
     size_t g = 0;
     if (keys) {
         const la_vec key = la_small_phi(p, s->k, lanes);
@@ -4319,13 +4316,12 @@ LINATTN__INLINE void la_small_token(const linattn__span *s)
     do {
         if (query) phi = la_small_phi(p, query, lanes);
         la_store(kq + LA_W, phi);
-        if (query) scale = la_small_factor(s, &phi, &z, 1);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1);
         else
             o = la_small_rows(s, kq, v, 0);
         if (!query) break;
-        la_store_part(out, la_small_out(s, o, scale), columns);
+        la_store_part(out, la_small_out(s, o, la_small_factor(s, &phi, &z, 1)), columns);
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -4440,19 +4436,16 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s)
         if (!query) la_store(kq + 16 + j * LA_W, la_zero());
     }
     do {
-        la_vec scale = la_zero();
-        if (query) {
-            la_panel_phi(s, query, 1, kq + 16, phi);
-            scale = la_small_factor(s, phi, z, LA_PANEL_VECS);
-        }
+        la_vec scale;
+        if (query) la_panel_phi(s, query, 1, kq + 16, phi);
         if (keys && g == 0)
             la_panel_rows(s, kq, v, o, 1);
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
+        scale = la_small_factor(s, phi, z, LA_PANEL_VECS);
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-            la_store_part(out + j * LA_W, la_small_out(s, o[j], scale),
-                          la_panel_lanes(s->dv, j));
+            la_store_part(out + j * LA_W, la_small_out(s, o[j], scale), la_panel_lanes(s->dv, j));
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
