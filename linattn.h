@@ -4370,11 +4370,11 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 }
 
 #ifndef __OPTIMIZE_SIZE__
-/* A shorter way through the same checks, for what most calls are: one token of a state with a
-   feature for each coordinate, without a window or compensated sums, and rows of floats that lie
-   apart from one another as wholes. What it does not take, for whatever reason, is looked at in
+/* A shorter way through the same checks, for what most calls are: a state with a feature for each
+   coordinate, without a window or compensated sums, and rows of floats of one token, or dense, that
+   lie apart from one another as wholes. What it does not take, for whatever reason, is looked at in
    full after it. */
-#define LINATTN__USUAL 0x100000u /* no stride is above: no product overflows */
+#define LINATTN__USUAL 0x100000u /* no stride or number of tokens is above: no product overflows */
 
 /* Does the state of a rule other than the sum, or of the sum, go with its map and norm? */
 LINATTN__INLINE int linattn__usual_rule(const linattn__header *h, int rules)
@@ -4419,22 +4419,25 @@ LINATTN__INLINE int linattn__usual_sizes(const linattn__header *h, linattn__shap
 /* Are these such operands, whatever they span? Below NULL there is nothing but the highest
    addresses. */
 LINATTN__INLINE int linattn__usual_views(int verb, const linattn_view *q, const linattn_view *k,
-                                         const linattn_view *v, const linattn_output *out)
+                                         const linattn_view *v, const linattn_output *out, size_t n)
 {
     uintptr_t addresses = 0;
-    size_t strides = 0;
+    size_t strides = n - 1, tokens = 0;
     unsigned elements = 0;
     if (verb & LINATTN__KEYS) {
         addresses |= ((uintptr_t)k->data - 1) | ((uintptr_t)v->data - 1);
         strides |= k->stride_head | v->stride_head;
         elements |= (unsigned)k->element | (unsigned)v->element;
+        if (n > 1) tokens |= k->stride_token | v->stride_token;
     }
     if (verb & LINATTN__QUERIES) {
         addresses |= ((uintptr_t)q->data - 1) | ((uintptr_t)out->data - 1);
         strides |= q->stride_head | out->stride_head;
         elements |= (unsigned)q->element;
+        if (n > 1) tokens |= q->stride_token | out->stride_token;
     }
-    return strides < LINATTN__USUAL && elements == LINATTN_F32 && addresses <= UINTPTR_MAX / 2;
+    return strides < LINATTN__USUAL && tokens == 0 && elements == LINATTN_F32 &&
+           addresses <= UINTPTR_MAX / 2;
 }
 
 /* What an operand, or a state, lies in. */
@@ -4442,13 +4445,13 @@ typedef struct linattn__place {
     uintptr_t begin, end;
 } linattn__place;
 
-/* Returns the stride of the heads of an operand, and sets its place. */
+/* Returns the stride of an operand's heads, and sets its place. more: rows but the first. */
 LINATTN__INLINE size_t linattn__usual_rows(linattn__place *at, const float *data, size_t head,
-                                           size_t heads, size_t dim)
+                                           size_t more, size_t dim)
 {
     if (!head) head = dim;
     at->begin = (uintptr_t)data;
-    at->end = at->begin + ((heads - 1) * head + dim) * sizeof(float);
+    at->end = at->begin + (more * head + dim) * sizeof(float);
     return head;
 }
 
@@ -4460,29 +4463,39 @@ LINATTN__INLINE int linattn__places_apart(linattn__place a, linattn__place b)
 /* What the span of such a state has of its operands. Says whether they lie apart. */
 LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
                                             const linattn_view *k, const linattn_view *v,
-                                            const linattn_output *out, const linattn__shape *x,
-                                            const void *state)
+                                            const linattn_output *out, size_t n,
+                                            const linattn__shape *x, const void *state)
 {
     linattn__place block, at_q, at_k, at_v, to;
     block.begin = (uintptr_t)state;
     block.end = block.begin + x->state_bytes;
     at_k = at_v = block;
-    s->n = 1;
+    s->n = n;
     s->q_token = s->k_token = s->v_token = s->out_token = 0;
     if (verb & LINATTN__KEYS) {
+        const size_t more = n * x->kv_heads - 1;
         s->k = k->data;
         s->v = v->data;
-        s->k_head = linattn__usual_rows(&at_k, k->data, k->stride_head, x->kv_heads, x->d);
-        s->v_head = linattn__usual_rows(&at_v, v->data, v->stride_head, x->kv_heads, x->dv);
+        s->k_head = linattn__usual_rows(&at_k, k->data, k->stride_head, more, x->d);
+        s->v_head = linattn__usual_rows(&at_v, v->data, v->stride_head, more, x->dv);
+        if (n > 1) {
+            s->k_token = x->kv_heads * s->k_head;
+            s->v_token = x->kv_heads * s->v_head;
+        }
         if (!linattn__places_apart(at_k, block) || !linattn__places_apart(at_v, block)) return 0;
     } else {
         s->k = s->v = NULL;
     }
     if (verb & LINATTN__QUERIES) {
+        const size_t more = n * x->heads - 1;
         s->q = q->data;
         s->out = out->data;
-        s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, x->heads, x->d);
-        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, x->heads, x->dv);
+        s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, more, x->d);
+        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, more, x->dv);
+        if (n > 1) {
+            s->q_token = x->heads * s->q_head;
+            s->out_token = x->heads * s->out_head;
+        }
         if (s->out_head < x->dv || !linattn__places_apart(to, block) ||
             !linattn__places_apart(to, at_q) || !linattn__places_apart(to, at_k) ||
             !linattn__places_apart(to, at_v) || !linattn__places_apart(at_q, block))
@@ -4502,7 +4515,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *stat
     if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_root(&s, p);
 }
 
-/* Checks a call, and has its span, which a step takes as it is. */
+/* Checks a call, and has its span, which for one token a step takes as it is. */
 static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
                                                  const linattn_view *q, const linattn_view *k,
                                                  const linattn_view *v, const linattn_output *out,
@@ -4511,8 +4524,8 @@ static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
     linattn__shape s;
-    if (SIZE_MAX >> 31 >> 31 == 0 || n != 1 || linattn__find_header(state) != LINATTN_OK ||
-        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out) ||
+    if (SIZE_MAX >> 31 >> 31 == 0 || linattn__find_header(state) != LINATTN_OK ||
+        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out, n) ||
         !linattn__usual_header(h, rules) || !linattn__usual_sizes(h, &s, rules))
         return 0;
     s.shared_floats = s.window = 0;
@@ -4524,8 +4537,8 @@ static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
 #endif
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
-    w->span.stream = s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
-    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, &s, state)) return 0;
+    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
     w->environment = linattn__enter();
     s.map = (int)h->map;
     s.norm = (int)h->norm;
@@ -4584,16 +4597,18 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
                                              const linattn_context *context)
 {
     linattn__work w;
+    int usual = 0;
 #ifndef __OPTIMIZE_SIZE__
-    if (linattn__open_usual(state, &w, q, k, v, out, n, verb, context)) {
-        LINATTN__KERNEL(step)(&w.span);
-    } else
+    usual = linattn__open_usual(state, &w, q, k, v, out, n, verb, context);
 #endif
-    {
+    if (!usual) {
         const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
         if (status != LINATTN_OK || n == 0) return status;
-        linattn__do_verb(&w, verb, context);
     }
+    if (usual && n == 1)
+        LINATTN__KERNEL(step)(&w.span);
+    else
+        linattn__do_verb(&w, verb, context);
     linattn__leave(w.environment);
     if (verb & LINATTN__KEYS) linattn__set_tokens(state, w.span.seen + n);
     return LINATTN_OK;
@@ -5671,9 +5686,10 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     s.d = span->d;
     s.dv = span->dv;
     usual = linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
-            linattn__read_gates(&s, gates, 1, 1, e, gating) == LINATTN_OK;
+            linattn__read_gates(&s, gates, 1, n, e, gating) == LINATTN_OK;
     bytes = LINATTN__HEADER_BYTES + s.kv_heads * span->head_floats * sizeof(float);
-    if (span->q) out_bytes = ((s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
+    if (span->q)
+        out_bytes = ((n * s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
     for (i = 0; usual && i < gating->count; i++)
         usual = linattn__apart(e + i, state, bytes) && linattn__apart(e + i, span->out, out_bytes);
     if (!usual) linattn__leave(w->environment);
