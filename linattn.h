@@ -4422,22 +4422,19 @@ LINATTN__INLINE int linattn__usual_views(int verb, const linattn_view *q, const 
                                          const linattn_view *v, const linattn_output *out, size_t n)
 {
     uintptr_t addresses = 0;
-    size_t strides = n - 1, tokens = 0;
+    size_t strides = n - 1;
     unsigned elements = 0;
     if (verb & LINATTN__KEYS) {
         addresses |= ((uintptr_t)k->data - 1) | ((uintptr_t)v->data - 1);
         strides |= k->stride_head | v->stride_head;
         elements |= (unsigned)k->element | (unsigned)v->element;
-        if (n > 1) tokens |= k->stride_token | v->stride_token;
     }
     if (verb & LINATTN__QUERIES) {
         addresses |= ((uintptr_t)q->data - 1) | ((uintptr_t)out->data - 1);
         strides |= q->stride_head | out->stride_head;
         elements |= (unsigned)q->element;
-        if (n > 1) tokens |= q->stride_token | out->stride_token;
     }
-    return strides < LINATTN__USUAL && tokens == 0 && elements == LINATTN_F32 &&
-           addresses <= UINTPTR_MAX / 2;
+    return strides < LINATTN__USUAL && elements == LINATTN_F32 && addresses <= UINTPTR_MAX / 2;
 }
 
 /* What an operand, or a state, lies in. */
@@ -4478,10 +4475,6 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
         s->v = v->data;
         s->k_head = linattn__usual_rows(&at_k, k->data, k->stride_head, more, x->d);
         s->v_head = linattn__usual_rows(&at_v, v->data, v->stride_head, more, x->dv);
-        if (n > 1) {
-            s->k_token = x->kv_heads * s->k_head;
-            s->v_token = x->kv_heads * s->v_head;
-        }
         if (!linattn__places_apart(at_k, block) || !linattn__places_apart(at_v, block)) return 0;
     } else {
         s->k = s->v = NULL;
@@ -4492,10 +4485,6 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
         s->out = out->data;
         s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, more, x->d);
         s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, more, x->dv);
-        if (n > 1) {
-            s->q_token = x->heads * s->q_head;
-            s->out_token = x->heads * s->out_head;
-        }
         if (s->out_head < x->dv || !linattn__places_apart(to, block) ||
             !linattn__places_apart(to, at_q) || !linattn__places_apart(to, at_k) ||
             !linattn__places_apart(to, at_v) || !linattn__places_apart(at_q, block))
@@ -4503,6 +4492,24 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     } else {
         s->q = NULL;
         s->out = NULL;
+    }
+    return 1;
+}
+
+/* The tokens of such a span, if they are dense. */
+LINATTN__COLD static LINATTN__NOINLINE int
+linattn__usual_tokens(linattn__span *s, int verb, const linattn_view *q, const linattn_view *k,
+                      const linattn_view *v, const linattn_output *out)
+{
+    if (verb & LINATTN__KEYS) {
+        if (k->stride_token | v->stride_token) return 0;
+        s->k_token = s->heads * s->k_head;
+        s->v_token = s->heads * s->v_head;
+    }
+    if (verb & LINATTN__QUERIES) {
+        if (q->stride_token | out->stride_token) return 0;
+        s->q_token = s->heads * s->group * s->q_head;
+        s->out_token = s->heads * s->group * s->out_head;
     }
     return 1;
 }
@@ -4539,6 +4546,7 @@ static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
     linattn__start_span(w, &s, linattn__seen(state), state);
     w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
     if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
+    if (n > 1 && !linattn__usual_tokens(&w->span, verb, q, k, v, out)) return 0;
     w->environment = linattn__enter();
     s.map = (int)h->map;
     s.norm = (int)h->norm;
