@@ -71,7 +71,7 @@
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
 #define la_bits LA_NAME(bits)
-#define la_cancelling LA_NAME(cancelling)
+#define la_cancelling_here LA_NAME(cancelling_here)
 #define la_capped LA_NAME(capped)
 #define la_causal_run LA_NAME(causal_run)
 #define la_causal_tile LA_NAME(causal_tile)
@@ -361,6 +361,7 @@
 #define la_block_chunk LA_COMMON(block_chunk)
 #define la_block_run LA_COMMON(block_run)
 #define la_both_signs LA_COMMON(both_signs)
+#define la_cancelling LA_COMMON(cancelling)
 #define la_causal LA_COMMON(causal)
 #define la_chunk LA_COMMON(chunk)
 #define la_chunk_inputs LA_COMMON(chunk_inputs)
@@ -2287,8 +2288,8 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
    and what their rounding lost are summed in double, one after the other. Lanes beyond m features
    hold 0, which changes no sum. */
-LINATTN__INLINE void la_cancelling(const float *den, const float *lost, size_t m, float epsilon,
-                                   float *scale)
+LINATTN__INLINE void la_cancelling_here(const float *den, const float *lost, size_t m,
+                                        float epsilon, float *scale)
 {
     const size_t lanes = m < 16 ? m : 16;
     double wide[32], sum = (double)epsilon;
@@ -2303,6 +2304,14 @@ LINATTN__INLINE void la_cancelling(const float *den, const float *lost, size_t m
         LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[16 + i + j];
     linattn__cancelling(sum, scale);
 }
+
+#if LA_COLD
+static LINATTN__NOINLINE void la_cancelling(const float *den, const float *lost, size_t m,
+                                            float epsilon, float *scale)
+{
+    la_cancelling_here(den, lost, m, epsilon, scale);
+}
+#endif
 #endif
 
 /* The denominator of a token that its 16 virtual lanes sum to. */
@@ -4245,7 +4254,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
             la_store(sums[0] + j * LA_W, term);
             la_store(sums[1] + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
         }
-        la_cancelling(sums[0], sums[1], s->m, s->params->epsilon, &scale);
+        if (count == 1)
+            la_cancelling_here(sums[0], sums[1], s->m, s->params->epsilon, &scale);
+        else
+            la_cancelling(sums[0], sums[1], s->m, s->params->epsilon, &scale);
         return la_set1(scale);
     }
 #endif
@@ -8586,6 +8598,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_block_run
 #undef la_both_signs
 #undef la_cancelling
+#undef la_cancelling_here
 #undef la_capped
 #undef la_causal
 #undef la_causal_run
