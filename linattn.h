@@ -4466,7 +4466,7 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     linattn__place block, at_q, at_k, at_v, to;
     block.begin = (uintptr_t)state;
     block.end = block.begin + x->state_bytes;
-    at_k = at_v = block;
+    at_k = at_v = block; /* unless there are keys */
     s->n = n;
     s->q_token = s->k_token = s->v_token = s->out_token = 0;
     if (verb & LINATTN__KEYS) {
@@ -6187,8 +6187,8 @@ typedef struct linattn__plain {
     size_t past;   /* of the span */
 } linattn__plain;
 
-/* Reads and checks a call, as linattn__open_any does. Within enter and leave where there is no error.
- */
+/* Reads and checks a call, as linattn__open_any does. Within enter and leave where there is no
+   error. */
 LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_t head,
                                                         const float *sums, const float *z,
                                                         linattn__plain *x,

@@ -503,7 +503,7 @@
    la_sqrt(x)             of one float, rounded once
 
    LA_DW, la_dvec and the words la_d... are the same for doubles, of which Nystroem's pseudo-inverse
-   needs a few:
+   needs a few, and the denominators of the identity:
    la_dwiden(p)           LA_DW floats from p
    la_dscale(p, t)        p * 2^n for t = n + 1.5 * 2^52, both results normal
    la_dflush(x)           x, 0 where it is below 2^-128 in size
