@@ -699,10 +699,12 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 #if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 1
 #define la_dvec double
-LINATTN__INLINE double la_dset1(double x) { return x; }
-LINATTN__INLINE double la_dload(const double *p) { return *p; }
 LINATTN__INLINE void la_dstore(double *p, double a) { *p = a; }
 LINATTN__INLINE double la_dwiden(const float *p) { return (double)*p; }
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE double la_dset1(double x) { return x; }
+LINATTN__INLINE double la_dload(const double *p) { return *p; }
 LINATTN__INLINE double la_dadd(double a, double b) { return a + b; }
 LINATTN__INLINE double la_dsub(double a, double b) { return a - b; }
 LINATTN__INLINE double la_dmul(double a, double b) { return a * b; }
@@ -940,10 +942,12 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 #if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 8
 #define la_dvec __m512d
-LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm512_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm512_add_pd); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm512_sub_pd); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm512_mul_pd); }
@@ -1133,10 +1137,12 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 #if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 4
 #define la_dvec __m256d
-LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm256_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm256_add_pd); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm256_sub_pd); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm256_mul_pd); }
@@ -1262,10 +1268,12 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 #if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 2
 #define la_dvec float64x2_t
-LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { vst1q_f64(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, vaddq_f64); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, vsubq_f64); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, vmulq_f64); }
@@ -1422,13 +1430,15 @@ LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)wasm_i32x4_bitmas
 #if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
 #define LA_DW 2
 #define la_dvec v128_t
-LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { wasm_v128_store(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p)
 {
     return wasm_f64x2_promote_low_f32x4(wasm_v128_load64_zero(p));
 }
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return wasm_f64x2_add(a, b); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return wasm_f64x2_sub(a, b); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return wasm_f64x2_mul(a, b); }
@@ -4245,10 +4255,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
 {
     la_vec den[LA_PANEL_VECS];
     size_t j;
+    (void)s;
 #if LINATTN__HAS_SIGNED
-    if (LINATTN__IS_SIGNED(
-            s->params->map)) { /* la_weigh_query of a term, whose sum loses nothing */
-        float sums[2][16], scale;
+    if (LINATTN__IS_SIGNED(s->params->map)) {
+        float sums[2][16], scale; /* la_weigh_query of a single term: its sum loses nothing */
         for (j = 0; j < count; j++) {
             const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
             la_store(sums[0] + j * LA_W, term);
