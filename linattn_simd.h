@@ -275,6 +275,7 @@
 #define la_settle LA_NAME(settle)
 #define la_shift LA_NAME(shift)
 #define la_small_factor LA_NAME(small_factor)
+#define la_small_heads LA_NAME(small_heads)
 #define la_small_key LA_NAME(small_key)
 #define la_small_keys LA_NAME(small_keys)
 #define la_small_out LA_NAME(small_out)
@@ -452,6 +453,7 @@
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_scratch LA_COMMON(scratch)
 #define la_shrink LA_COMMON(shrink)
+#define la_small_signed LA_COMMON(small_signed)
 #define la_small_step LA_COMMON(small_step)
 #define la_square LA_COMMON(square)
 #define la_step_halves LA_COMMON(step_halves)
@@ -4233,12 +4235,12 @@ LINATTN__INLINE int la_is_small(const linattn__span *s)
     return LINATTN__IS_SIGNED(p->map) || !(p->epsilon > 0.0f);
 }
 
-/* z += phi(k) of vector j. */
-LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi)
+/* z += phi(k) of vector j. sign: of a signed map, which a loop over heads is to know beforehand. */
+LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi, const int sign)
 {
     const size_t f = j * LA_W;
     la_vec z = la_load(s->z + f), low = z;
-    if (LINATTN__IS_SIGNED(s->params->map)) {
+    if (sign) {
         low = la_load(s->e + f);
         z = la_two_sum(z, phi, &low);
         la_store(s->e + f, low);
@@ -4251,13 +4253,13 @@ LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi
 
 /* The output factor of weights phi, in all lanes. */
 LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi, const la_vec *z,
-                                       const size_t count)
+                                       const int sign, const size_t count)
 {
     la_vec den[LA_PANEL_VECS];
     size_t j;
-    (void)s;
+    (void)s, (void)sign;
 #if LINATTN__HAS_SIGNED
-    if (LINATTN__IS_SIGNED(s->params->map)) {
+    if (sign) {
         float sums[2][16], scale; /* la_weigh_query of a single term: its sum loses nothing */
         for (j = 0; j < count; j++) {
             const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
@@ -4280,25 +4282,26 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
 }
 
 /* What is read out, times that. */
-LINATTN__INLINE la_vec la_small_out(const linattn__span *s, la_vec o, la_vec scale)
+LINATTN__INLINE la_vec la_small_out(la_vec o, la_vec scale, const int sign)
 {
     o = la_mul(o, scale);
-    if (LINATTN__IS_SIGNED(s->params->map)) o = la_clamp(o);
+    if (sign) o = la_clamp(o);
     return o;
 }
 
 /* Is its key one to take? */
-LINATTN__INLINE int la_small_keys(const linattn__span *s)
+LINATTN__INLINE int la_small_keys(const linattn__span *s, const int sign)
 {
-    return s->k && (LINATTN__IS_SIGNED(s->params->map) || !linattn__masked(s->k, s->m));
+    return s->k && (sign || !linattn__masked(s->k, s->m));
 }
 
 #if LA_W < 16
 /* One vector of each, without exponents: also for AVX-512. phi of its features: */
-LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes)
+LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes,
+                                    const int sign)
 {
     const la_vec x = la_mul(la_load_part(from, lanes), la_set1(p->root));
-    const la_vec phi = la_plain(x, p, p->map);
+    const la_vec phi = la_plain(x, p, sign ? (int)LINATTN_MAP_IDENTITY : p->map);
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
@@ -4321,44 +4324,51 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
 }
 
 /* One token of it: what la_step_token does, with less between memory and registers. */
-LINATTN__INLINE void la_small_token(const linattn__span *s)
+LINATTN__INLINE void la_small_token(const linattn__span *s, const int sign)
 {
     const linattn__params *const p = s->params;
-    const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s);
+    const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s, sign);
     const float *query = s->q;
     float kq[2 * LA_W], *out = s->out;
     la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
     size_t g = 0;
     if (keys) {
-        const la_vec key = la_small_phi(p, s->k, lanes);
+        const la_vec key = la_small_phi(p, s->k, lanes, sign);
         la_store(kq, key);
-        z = la_small_key(s, 0, key);
+        z = la_small_key(s, 0, key, sign);
         v = la_load_part(s->v, columns);
     }
     do {
-        if (query) phi = la_small_phi(p, query, lanes);
+        if (query) phi = la_small_phi(p, query, lanes, sign);
         la_store(kq + LA_W, phi);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1);
         else
             o = la_small_rows(s, kq, v, 0);
         if (!query) break;
-        la_store_part(out, la_small_out(s, o, la_small_factor(s, &phi, &z, 1)), columns);
+        o = la_small_out(o, la_small_factor(s, &phi, &z, sign, 1), sign);
+        la_store_part(out, o, columns);
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
     if (keys && columns < 16 && la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
 }
 
-static LINATTN__NOINLINE void la_small_step(linattn__span *s)
+LINATTN__INLINE void la_small_heads(linattn__span *s, const int sign)
 {
     size_t head;
     for (head = s->heads;; head--) {
-        la_small_token(s);
+        la_small_token(s, sign);
         if (head == 1) return;
         linattn__move(s, 1);
     }
 }
+
+static LINATTN__NOINLINE void la_small_step(linattn__span *s) { la_small_heads(s, 0); }
+
+#if LINATTN__HAS_SIGNED
+static LINATTN__NOINLINE void la_small_signed(linattn__span *s) { la_small_heads(s, 1); }
+#endif
 
 #endif
 
@@ -4442,7 +4452,7 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
 
 LINATTN__INLINE void la_panel_token(const linattn__span *s)
 {
-    const int keys = la_small_keys(s);
+    const int sign = LINATTN__IS_SIGNED(s->params->map), keys = la_small_keys(s, sign);
     const float *query = s->q;
     float kq[32], *out = s->out;
     la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS];
@@ -4452,7 +4462,7 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s)
     {
         z[j] = la_load(s->z + j * LA_W);
         if (keys) {
-            z[j] = la_small_key(s, j, phi[j]);
+            z[j] = la_small_key(s, j, phi[j], sign);
             v[j] = la_load_part(s->v + j * LA_W, la_panel_lanes(s->dv, j));
         }
         if (!query) la_store(kq + 16 + j * LA_W, la_zero());
@@ -4465,9 +4475,9 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s)
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
-        scale = la_small_factor(s, phi, z, LA_PANEL_VECS);
-        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-            la_store_part(out + j * LA_W, la_small_out(s, o[j], scale), la_panel_lanes(s->dv, j));
+        scale = la_small_factor(s, phi, z, sign, LA_PANEL_VECS);
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store_part(
+            out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_lanes(s->dv, j));
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -4492,6 +4502,12 @@ static void la_step(linattn__span *s)
 #if LA_W < 16 || LINATTN__BOTH
         const size_t one = LA_W < 16 ? LA_W : 8;
         if (s->m <= one && s->dv <= one && !LINATTN__IS_EXP(s->params->map)) {
+#if LINATTN__HAS_SIGNED
+            if (LINATTN__IS_SIGNED(s->params->map)) {
+                la_small_signed(s);
+                return;
+            }
+#endif
             la_small_step(s);
             return;
         }
@@ -8902,11 +8918,13 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_shift
 #undef la_shrink
 #undef la_small_factor
+#undef la_small_heads
 #undef la_small_key
 #undef la_small_keys
 #undef la_small_out
 #undef la_small_phi
 #undef la_small_rows
+#undef la_small_signed
 #undef la_small_step
 #undef la_small_token
 #undef la_softmax
