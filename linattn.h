@@ -295,7 +295,8 @@ typedef struct linattn_config {
                                 that vanish */
     size_t window;           /* 0: all tokens. Else only keys with i - window < j <= i (causal) or
                                 |i - j| < window (bidirectional). Exact attention, too, where a
-                                query's place counts from the end of the keys: see there */
+                                query's place counts from the end of the keys: see there. At most
+                                2^30 - 1 */
     size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM; 0 means 64 */
     size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
     linattn_rule rule;       /* 0 means sum. Others: the normaliser is none by default; sum and
@@ -306,7 +307,8 @@ typedef struct linattn_config {
                                 Qwen3-Next. heads is then key_heads, kv_heads or 0 */
     linattn_precision precision; /* 0 means plain */
     size_t sinks;                /* exact attention: the first `sinks` keys stay visible beside a
-                                window (Xiao et al. 2024); without a window all are, anyway */
+                                window (Xiao et al. 2024); without a window all are, anyway. At most
+                                2^30 - 1 */
     float soft_cap;             /* exact attention: scores s q.k become cap tanh(s q.k / cap), as in
                                 Gemma 2; finite, > 0; 0: they stay as they are */
     const float *alibi_slopes;  /* exact attention: one finite slope for each query head, [heads];
@@ -413,8 +415,9 @@ typedef struct linattn_context {
    4 never take them there. Under MLSTM they are 65520, 2^-14 and 2^-25 times what a head is kept
    relative to: its largest e^i so far, decayed, within a factor of 2^9. Where it grows, sums are
    multiplied by a power of two, and rounded if that takes them below the second bound.
-   bf16: sums are to stay below 5e33, from there on they are infinite; below 2^-100 they have fewer
-   bits, and below 2^-108 none. NaN stays NaN. */
+   bf16: sums are to stay below 5e33, from there on they are infinite, and the next token, merge or
+   import makes NaN of them; below 2^-100 they have fewer bits, and below 2^-108 none. NaN stays
+   NaN. */
 
 /* The same as a constant expression, for the maps that act on each coordinate and no window, so
    that a state can be a static array:

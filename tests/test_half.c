@@ -372,6 +372,37 @@ static void sums_overflow(void **state)
         }
 }
 
+/* Those of bf16 are infinite for one token, and then NaN; so are they in an import. */
+static void wide_sums_overflow(void **state)
+{
+    (void)state;
+    enum { TOKENS = 4 };
+    static const float ones[TOKENS] = {1, 1, 1, 1}, values[TOKENS] = {5e33f, 4e32f, 1, -5e33f};
+    for (size_t step = 1; step <= TOKENS; step += TOKENS - 1) {
+        linattn_config config = {.dim_key = 1,
+                                 .map = LINATTN_MAP_IDENTITY,
+                                 .normaliser = LINATTN_NORM_NONE,
+                                 .state_type = LINATTN_BF16};
+        float out[TOKENS], sum;
+        void *memory = run_init(&config);
+        for (size_t t = 0; t < TOKENS; t += step)
+            check_status(linattn_causal(memory, linattn_rows(ones), linattn_rows(ones),
+                                        linattn_rows(values + t), linattn_output_rows(out + t),
+                                        step, NULL),
+                         LINATTN_OK, "%s", config_name(&config));
+        check(out[0] > 4.9e33f && out[0] < 5.1e33f && out[1] == FLT_MAX && float_is_nan(out[2]) &&
+                  float_is_nan(out[3]),
+              "%g, %g, %g, %g", (double)out[0], (double)out[1], (double)out[2], (double)out[3]);
+        for (int again = 0; again < 2; again++) {
+            sum = again ? sum : 6e33f;
+            check_status(linattn_state_import(memory, 0, 0, &sum, NULL), LINATTN_OK, "import");
+            check_status(linattn_state_export(memory, 0, 0, &sum, NULL), LINATTN_OK, "export");
+            check(again ? float_is_nan(sum) : sum == test_infinity, "import %d: %g", again,
+                  (double)sum);
+        }
+    }
+}
+
 /* Blocks of tokens that go by way of floats, and those that have no room for them: as tokens one by
    one. */
 static void prefills_are_steps(void **state)
@@ -527,9 +558,10 @@ static void environments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_number),  TEST(tokens_of_rules),     TEST(tokens_of_sums),
-        TEST(sums_overflow), TEST(prefills_are_steps),  TEST(many_states),
-        TEST(merges_round),  TEST(sizes_are_constants), TEST(environments),
+        TEST(every_number),  TEST(tokens_of_rules),    TEST(tokens_of_sums),
+        TEST(sums_overflow), TEST(wide_sums_overflow), TEST(prefills_are_steps),
+        TEST(many_states),   TEST(merges_round),       TEST(sizes_are_constants),
+        TEST(environments),
     };
     test_begin();
     return RUN_TESTS("half", tests);
