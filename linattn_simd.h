@@ -5007,7 +5007,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
-    const la_vec one = la_set1(1.0f);
+    const la_vec one = la_set1(1.0f), lowest = la_set1(-LINATTN__FLT_MIN);
     const int keeps = b->keeps;
     float credit[LA_DECAY_ROWS], kept[LA_DECAY_ROWS];
     int usual;
@@ -5022,9 +5022,12 @@ static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
         for (i = g; i < g + 16 && f + i < end; i += LA_W) {
             const la_vec x = la_load(kept + i), before = la_load(b->kept + f + i);
             la_vec bad = la_select(la_gt(la_load(credit + i), spent), la_zero(), one);
-            if (keeps)
-                bad =
-                    la_select(la_gt(before, la_zero()), la_select(la_gt(least, x), one, bad), bad);
+            if (keeps) { /* below zero, too, where a decay was */
+                la_vec small = la_select(la_gt(least, x), one, bad);
+                small = la_select(la_gt(x, lowest), small, bad);
+                bad = la_select(la_gt(la_zero(), before), small,
+                                la_select(la_gt(before, la_zero()), small, bad));
+            }
             bad = la_first(bad, la_zero(), la_lanes_left(end, f + i));
             if (la_any(la_gt(bad, la_zero()))) good = 0;
         }

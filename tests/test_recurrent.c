@@ -1970,6 +1970,36 @@ static void exponents_under_decays(void **state)
     }
 }
 
+/* Decays below 0, as the formula has them: what a row has decayed by in all, which is below 0 then,
+   is flushed at token 27, whether or not another row has the tokens looked at one by one. */
+static void decays_below_zero(void **state)
+{
+    (void)state;
+    enum { N = 30, M = 5 };
+    static const float row[N - 24] = {1, -0.5f, 0.5f, 1, 1, 1};
+    rng r = {52};
+    linattn_config config = {.dim_key = M, .dim_value = 3, .map = LINATTN_MAP_IDENTITY};
+    recurrence x = recurrence_new(config, FORM_GATED_FEATURES, N, &r);
+    x.fixed = x.log = false;
+    x.in[IN_DECAY] = pool_floats(N * M);
+    for (size_t t = 0; t < N; t++)
+        for (size_t f = 0; f < M; f++)
+            operand_row(&x, IN_DECAY, t, 0)[f] = f == 0 && t > 23 ? row[t - 24]
+                                                 : t == 0         ? -1.0f
+                                                 : t < 13         ? 0x1p-10f
+                                                 : t < 18         ? 0.5f
+                                                                  : 0.93f;
+    recurred expected = recurrence_run(&x, NULL), actual = expected;
+    for (size_t step = 1; step < N; step += 6) {
+        actual.out = pool_floats(expected.count);
+        actual.state = run_init(&x.config);
+        for (size_t t = 0; t < N; t += step)
+            recurrence_call(&x, actual.state, t, t + step < N ? t + step : N, actual.out);
+        check_same_recurred(&x, &actual, &expected, "cuts");
+    }
+    if (!test_inexact()) isa_law(&x, &r);
+}
+
 /* A decay beyond 1, which makes a number of what has decayed before, and inf of what has not: of
    lanes behind the last row, which no row may see. */
 static void decays_beyond_floats(void **state)
@@ -2054,6 +2084,7 @@ int main(void)
         TEST(causality),
         TEST(masked_tokens_are_absent),
         TEST(queries_of_masked_tokens),
+        TEST(decays_below_zero),
         TEST(decays_beyond_floats),
         TEST(masked_in_one_head),
         TEST(permutation_of_heads),
