@@ -43,6 +43,11 @@ readme_first_command() {
 readme_stream() {
     local command
     command=$(grep -x 'cc .*examples/stream\.c .*' README.md)
+    mkdir -p "$work/sooner-cc"
+    # As quick_cc, but for a program that runs for long.
+    printf '#!/bin/sh\nexec "%s" "$@" -O1\n' "$(command -v cc)" >"$work/sooner-cc/cc"
+    chmod +x "$work/sooner-cc/cc"
+    PATH=$work/sooner-cc:$PATH
     readme_clone "$work/clone-stream"
     cd "$work/clone-stream"
     bash -e -c "$command" | tee "$work/stream.txt"
