@@ -1858,8 +1858,8 @@ LINATTN__INLINE void la_widen_row(const uint16_t *at, size_t n, float *to, const
 }
 
 /* `rows` rows of n numbers of 16 bits, `row` of them apart, as dense floats. */
-static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t row, size_t rows,
-                                       size_t n, float *to)
+LINATTN__SMALL static LINATTN__NOINLINE void la_widen(const float *from, int element, size_t row,
+                                                      size_t rows, size_t n, float *to)
 {
     const uint16_t *at = (const uint16_t *)(const void *)from;
     if (element == LINATTN_BF16) {
@@ -2406,7 +2406,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
 #if LA_COLD
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
    of those that share a vector with others: they become zero again. */
-static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
+LINATTN__SMALL static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
 {
     size_t f, i, c;
     if (s->dv % 16 == 0 || s->column_end < s->dv) return;
@@ -2850,8 +2850,8 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
-static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t, size_t end,
-                                            size_t u)
+LINATTN__SMALL static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t,
+                                                           size_t end, size_t u)
 {
     for (; LA_CAUSAL_TOKENS > 1 && end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
         la_take(a, g, t, u, 1, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS);
@@ -2881,7 +2881,7 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 }
 
 /* The tiles of causal, of all columns of this job. */
-static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
+LINATTN__SMALL static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
     size_t u = a->span->column_begin / LA_W;
@@ -3171,7 +3171,7 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
     }
 }
 
-static void la_causal(const linattn__span *s)
+LINATTN__SMALL static void la_causal(const linattn__span *s)
 {
     la_scratch w;
     const size_t rows = la_most(s), chunk = s->group < rows ? s->group : rows;
@@ -7343,9 +7343,9 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
 
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. Writes up to LA_W - 1 floats
    more. */
-static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
-                                          size_t count, size_t f0, size_t f1, float *y,
-                                          size_t y_row)
+LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x,
+                                                         size_t x_token, size_t count, size_t f0,
+                                                         size_t f1, float *y, size_t y_row)
 {
     const float *weights = s->shared + (f0 - s->shared_begin);
     const float root = s->params->source_root;
@@ -7385,9 +7385,9 @@ static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x
 #else
 /* The same one by one, with no plan and no lists, by the same products: of the coordinates that
    would be in a list from the last one up, of those before them from the first one down. */
-static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x, size_t x_token,
-                                          size_t count, size_t f0, size_t f1, float *y,
-                                          size_t y_row)
+LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x,
+                                                         size_t x_token, size_t count, size_t f0,
+                                                         size_t f1, float *y, size_t y_row)
 {
     const float root = s->params->source_root;
     const size_t base = linattn__base(s->d, s->params->degree);
@@ -8191,7 +8191,7 @@ static size_t la_mean_component(const linattn__means *x, size_t t, size_t end, s
     return count;
 }
 
-static size_t la_means(const linattn__means *x)
+LINATTN__SMALL static size_t la_means(const linattn__means *x)
 {
     float *mean = x->mean;
     size_t t, f, count = 0, segments = 0;
@@ -8309,7 +8309,8 @@ LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
 
 /* The softmax over each column of the scores: a[j][i] of key landmark j and query landmark i.
    Columns beyond the rows become 0. */
-static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, size_t columns)
+LINATTN__SMALL static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows,
+                                              size_t columns)
 {
     size_t i, j;
     for (i = 0; i < rows; i += LA_DW) {
@@ -8330,7 +8331,8 @@ static void la_softmax_columns(double *a, size_t wide, size_t row, size_t rows, 
 #if LA_COLD
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
-LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row, size_t columns)
+LINATTN__SMALL LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row,
+                                                    size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
@@ -8428,9 +8430,9 @@ static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_s
 }
 
 /* w = A^T (G bv) / c; limit keeps sums over w within floats. */
-LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
-                                         const linattn__inverse_scratch *w, const double *g,
-                                         double c)
+LINATTN__SMALL LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
+                                                        const linattn__inverse_scratch *w,
+                                                        const double *g, double c)
 {
     const size_t dv = w->dv_row;
     const double limit = (double)LINATTN__FLT_MAX / (4.0 * (double)x->columns);
@@ -8450,7 +8452,7 @@ LINATTN__COLD static void la_inverse_end(const linattn__inverse_of *x,
         }
 }
 
-static void la_inverse(const linattn__inverse_of *x)
+LINATTN__SMALL static void la_inverse(const linattn__inverse_of *x)
 {
     linattn__inverse_scratch w;
     double c;
