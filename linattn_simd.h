@@ -9044,6 +9044,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_HALF_VECS
 #undef LA_HALF_WIDTH
 #undef LA_KEY_PARAMS
+#undef LA_LEVEL_BEGIN
 #undef LA_LISTS
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
