@@ -64,7 +64,7 @@ EOF
 }
 
 aarch64() {
-    local cc flags laws rules
+    local cc flags laws rules hashes
     target "$work/cmocka-aarch64.o" cmocka_object "$work/cmocka-aarch64.o" aarch64-linux-gnu-gcc
     aarch64_toolchain aarch64-gcc aarch64-linux-gnu-gcc ''
     aarch64_toolchain aarch64-clang clang "--target=aarch64-linux-gnu -isystem $sysroot/include"
@@ -86,8 +86,8 @@ aarch64() {
     rules+=,many_sequences,merges_in_order,mlstm_with_wild_gates
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon recurrent LINATTN_TEST_QUICK=1 \
         LINATTN_TEST_ONLY=$rules
-    # Scalar code is that of every machine: one library is enough for the golden bits. gcc's has them
-    # on all machines of the stage ports.
+    # Scalar code is that of every machine: one library is enough for the golden bits. gcc's has
+    # them on all machines of the stage ports.
     run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'exp dispatch' LINATTN_TEST_QUICK=1
 
     # what Microsoft's compiler is given; the stage matrix has its scalar code
@@ -117,8 +117,9 @@ aarch64() {
     library aarch64-no-dispatch "aarch64-$cc" '-x c++ -std=c++11 -O0 -DLINATTN_NO_DISPATCH'
     job 'aarch64-no-dispatch / instruction sets' is_compiled_with aarch64-no-dispatch \
         "aarch64-$cc" '' neon
+    hashes=hash_of_a_fixed_run,hash_of_unit,hash_of_rules,hash_of_halves,hash_of_exact
     run_tests aarch64-no-dispatch "aarch64-$cc" '' neon golden LINATTN_TEST_QUICK=1 \
-        LINATTN_TEST_ONLY=hash_of_a_fixed_run,hash_of_unit,hash_of_rules,hash_of_halves,hash_of_exact
+        LINATTN_TEST_ONLY=$hashes
 
     plain_library
     target "$work/bin/attend" aarch64_attend "$work/bin/attend" gcc "$work/lib/$plain.o"
