@@ -4630,9 +4630,10 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #if LA_COLD
 typedef struct la_tokens {
     float made[LA_RULE_FLOATS];
-    float decay[LA_RULE_TOKENS + LA_MOST], gain[LA_RULE_TOKENS + LA_MOST]; /* gain: of the values */
-    float share[LA_RULE_TOKENS + 1]; /* what reads may leave of the sums */
-    float lead[LA_RULE_TOKENS];      /* of the bonus */
+    float decay[LA_RULE_TOKENS + LA_MOST],
+        gain[LA_RULE_TOKENS + (LA_W > 1 ? LA_W : 0)]; /* gain: of the values */
+    float share[LA_RULE_TOKENS + (LA_W > 1)];         /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];                       /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16];
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
@@ -4666,7 +4667,7 @@ typedef struct la_rule {
     size_t t0, count, f0, f1;
     /* 0 or 1: a block's last token may read for the one behind it; this block's does; the one
        before did */
-    size_t carries, beyond, carried;
+    unsigned char carries, beyond, carried;
     int first, last;    /* of the features */
     int kind;           /* what tiles do */
     const float *query; /* of token t0 */
@@ -4676,7 +4677,7 @@ typedef struct la_rule {
     size_t a_step;         /* 0: one decay for all rows */
 } la_rule;
 #endif
-#define LA_BEYOND(b) (LA_W > 1 ? (b)->beyond : 0)
+#define LA_BEYOND(b) (LA_W > 1 ? (size_t)(b)->beyond : 0)
 
 /* ---- Recurrences: what a block needs --------------------------------------------------------- */
 
@@ -6032,7 +6033,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     if (b->out && LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
     for (c = b->s.column_begin; b->reads && !b->whole && c < b->s.column_end; c++)
         b->corrected[c] = 0.0f;
-    b->carried = LA_BEYOND(b);
+    b->carried = b->beyond;
     for (g = 1; !b->before && b->s.q && g < b->s.group; g++)
         la_rule_read(b, t0, count, g, seen, 1, 0);
 }
