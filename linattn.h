@@ -6796,6 +6796,7 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 #define LINATTN__EXACT_LANES 48    /* queries at a time */
 #define LINATTN__EXACT_NEAR 262144 /* floats of keys and values that stay in caches */
 #define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
+#define LINATTN__EXACT_HEADS 8     /* at most, that go together */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */
@@ -6814,6 +6815,8 @@ typedef struct linattn__exact {
     float pre, post; /* the scale, before and after the product q.k, so that neither overflows */
     float cap;       /* 0: none */
     const float *slopes; /* of the group's heads, or NULL */
+    size_t heads;        /* of keys and values, with their queries, that go together */
+    size_t q_group, k_head, v_head, out_group; /* from one to the next */
 } linattn__exact;
 
 #define LINATTN__EXACT_LISTS (LINATTN__EXACT_KEYS * (2 + sizeof(size_t) / sizeof(float)))
@@ -6823,6 +6826,158 @@ static size_t linattn__exact_floats(size_t d, size_t dv)
 {
     return LINATTN__EXACT_LISTS + LINATTN__EXACT_P +
            (LINATTN__EXACT_QUERIES + LINATTN__EXACT_KEYS) * (d + dv);
+}
+
+/* Head `head` alone of those of x. */
+static LINATTN__NOINLINE void linattn__exact_of(const linattn__exact *x, size_t head,
+                                                linattn__exact *y)
+{
+    *y = *x;
+    y->heads = 1;
+    y->q = linattn__beyond(x->q, head * x->q_group, x->q_element);
+    if (x->n_k) {
+        y->k = linattn__beyond(x->k, head * x->k_head, x->k_element);
+        y->v = linattn__beyond(x->v, head * x->v_head, x->v_element);
+    }
+    if (x->slopes) y->slopes = x->slopes + head * x->group;
+    y->out = x->out + head * x->out_group;
+}
+
+/* Scratch of a tile of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
+   around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
+   limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
+   <= late[i]. Tiles that share a block of keys share all but q, o and what comes last. */
+typedef struct linattn__exact_scratch {
+    float *q, *p, *o, *v, *k, *order, *late;
+    size_t *index;
+    size_t i0, lanes;      /* its queries */
+    size_t tile, tiles;    /* of those that share keys, and how many they are */
+    size_t ahead;          /* so many keys later is fetched meanwhile, if not 0; */
+    size_t next_k, next_v; /* where they are few, what lies so many elements on */
+    size_t place;          /* of the first */
+    size_t at, low, end;   /* the next key; those from sinks to `low` and from `end` are not seen */
+    size_t first, last;    /* all lanes see keys below `first`; limit of the last lane */
+    float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
+    float slope[LINATTN__EXACT_LANES];
+} linattn__exact_scratch;
+
+/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
+   leaves no trace in the order of the sums. Under a window
+   blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
+   Returns where to go on. */
+static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
+                                                      const linattn__exact_scratch *w, size_t j,
+                                                      size_t *count)
+{
+    const size_t token = x->k_token, sinks = x->sinks, low = w->low;
+    const int element = x->k_element;
+    size_t *const index = w->index, c = 0, stop = w->end;
+    if (j >= sinks && j < low) j = low;
+    if (x->window && stop - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
+        stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
+    while (j < stop && c < LINATTN__EXACT_KEYS) {
+        const float *const key = linattn__beyond(x->k, j * token, element);
+        index[c] = j;
+        if (element == LINATTN_F32 && key[0] >= -LINATTN__FLT_MAX)
+            c++;
+        else
+            c += !linattn__masked_row(key, x->d, element);
+        j++;
+        if (j >= sinks && j < low) j = low;
+    }
+    *count = c;
+    return j;
+}
+
+/* Which lanes see the keys listed. Returns whether any of them does not see all. */
+static LINATTN__NOINLINE int linattn__exact_edges(const linattn__exact *x,
+                                                  const linattn__exact_scratch *w, size_t count)
+{
+    int edge = 0;
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const size_t j = w->index[i];
+        const int late = j >= w->first && j >= x->shown;
+        w->order[i] = late ? (float)(j - w->first) : -1.0f;
+        w->late[i] = LINATTN__FLT_MAX;
+        edge |= late;
+        if (!x->window || j < x->sinks) continue;
+        w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
+        edge |= j + x->window <= w->place + w->last;
+    }
+    return edge;
+}
+
+/* Where a tile of queries stands, and nothing gathered; it has `row` lanes. */
+static LINATTN__NOINLINE void linattn__exact_begin(const linattn__exact *x,
+                                                   linattn__exact_scratch *w, size_t row)
+{
+    size_t l;
+    const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
+    w->place = i0 / x->group + x->offset;
+    w->last = last / x->group - i0 / x->group;
+    w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
+    for (l = 0; l < row; l++) {
+        const size_t i = i0 + (l < lanes ? l : lanes - 1);
+        w->limit[l] = (float)(i / x->group - i0 / x->group);
+        if (x->slopes) w->slope[l] = x->slopes[i % x->group];
+        w->maximum[l] = -LINATTN__FLT_MAX;
+        w->den[l] = 0.0f;
+    }
+    for (l = 0; l < row * x->dv; l++) w->o[l] = 0.0f;
+}
+
+/* Keys from sinks to `low` are not seen by any of the tiles up to `final`, nor those from `end`. */
+static LINATTN__NOINLINE void linattn__exact_range(const linattn__exact *x,
+                                                   linattn__exact_scratch *w,
+                                                   const linattn__exact_scratch *final)
+{
+    const size_t seen = final->first + final->last;
+    const size_t end = seen > x->shown ? seen : x->shown;
+    w->at = 0;
+    w->low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
+    w->end = end < x->n_k ? end : x->n_k;
+}
+
+/* Where what a tile needs lies. */
+static LINATTN__NOINLINE void
+linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t lanes, size_t tile)
+{
+    w->index = (size_t *)(void *)x->scratch;
+    w->order = x->scratch + LINATTN__EXACT_LISTS - 2 * LINATTN__EXACT_KEYS;
+    w->late = w->order + LINATTN__EXACT_KEYS;
+    w->p = x->scratch + LINATTN__EXACT_LISTS;
+    w->v = w->p + LINATTN__EXACT_P;
+    w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
+    w->q = w->k + LINATTN__EXACT_KEYS * x->d + tile * lanes * (x->d + x->dv);
+    w->o = w->q + lanes * x->d;
+    w->next_k = w->next_v = 0;
+}
+
+/* The same for up to `few` queries of a head, with room for `keys` packed keys. */
+static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
+                                                  linattn__exact_scratch *w, size_t few,
+                                                  size_t keys, size_t head)
+{
+    const size_t row = (x->d + 3) / 4 * 4;
+    linattn__exact_layout(x, w, 0, 0);
+    w->k = w->p + few * LINATTN__EXACT_KEYS;
+    w->v = w->k + keys * linattn__round16(x->d);
+    w->q = w->v + LINATTN__EXACT_KEYS * x->dv + head * few * (row + x->dv);
+    w->o = w->q + few * row;
+}
+
+/* What is fetched while a block of a head is worked on: that of the next head, or the next block of
+   the first one. */
+static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
+                                                size_t head)
+{
+    const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
+    const int more = head < others || w->end - w->at >= keys;
+    w->next_k = head < others ? x->k_head : keys * x->k_token - others * x->k_head;
+    w->next_v = head < others ? x->v_head : keys * x->v_token - others * x->v_head;
+    if (!more || (w->end - w->low) * (x->d + x->dv) * x->heads < LINATTN__EXACT_NEAR)
+        w->next_k = w->next_v = 0;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -6845,7 +7000,7 @@ static size_t linattn__exact_workspace(const linattn__shape *s, const linattn_co
 typedef struct linattn__exact_work {
     linattn__exact head; /* for head 0 */
     void (*kernel)(const linattn__exact *x);
-    size_t kv_heads, n_q, q_group, k_head, v_head, out_group;
+    size_t kv_heads, n_q;
     size_t jobs, parts, scratch_floats;
     int causal;
 } linattn__exact_work;
@@ -6856,19 +7011,15 @@ LINATTN__COLD static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
     const size_t pieces = w->causal && w->parts > 1 ? 2 * w->parts : w->parts;
+    linattn__exact x;
     size_t i, end;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
-    for (; i < end; i++) {
-        const size_t head = i / w->parts, part = i % w->parts;
-        linattn__exact x = w->head;
+    for (; i < end; i += x.heads) {
+        const size_t part = i % w->parts;
         size_t piece;
-        x.q = linattn__beyond(x.q, head * w->q_group, x.q_element);
-        if (x.n_k) {
-            x.k = linattn__beyond(x.k, head * w->k_head, x.k_element);
-            x.v = linattn__beyond(x.v, head * w->v_head, x.v_element);
-        }
-        if (x.slopes) x.slopes += head * x.group;
-        x.out += head * w->out_group;
+        linattn__exact_of(&w->head, i / w->parts, &x);
+        if (w->parts == 1 && x.k_head < x.k_token)
+            x.heads = end - i < LINATTN__EXACT_HEADS ? end - i : LINATTN__EXACT_HEADS;
         x.scratch += index * w->scratch_floats;
         for (piece = part;; piece = pieces - 1 - part) {
             linattn__share(w->n_q * x.group, LINATTN__EXACT_LANES, piece, pieces, &x.begin, &x.end);
@@ -6905,10 +7056,11 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->slopes = NULL;
     w->kv_heads = s->kv_heads;
     w->n_q = x->n_q;
-    w->q_group = x->q.stride[LINATTN__HEAD] * s->group;
-    w->k_head = x->k.stride[LINATTN__HEAD];
-    w->v_head = x->v.stride[LINATTN__HEAD];
-    w->out_group = x->out.stride[LINATTN__HEAD] * s->group;
+    e->heads = 1;
+    e->q_group = x->q.stride[LINATTN__HEAD] * s->group;
+    e->k_head = x->k.stride[LINATTN__HEAD];
+    e->v_head = x->v.stride[LINATTN__HEAD];
+    e->out_group = x->out.stride[LINATTN__HEAD] * s->group;
 }
 
 /* Operands of no other verb need to know where LINATTN_NO_HALF is. */
@@ -7308,8 +7460,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     w.heads = s.heads;
     w.group = s.group;
     w.n_q = n_q;
-    w.k_head = e.k_head;
-    w.v_head = e.v_head;
+    w.k_head = e.head.k_head;
+    w.v_head = e.head.v_head;
     w.steps = config->iterations ? config->iterations : LINATTN__STEPS;
     if (w.steps > LINATTN__MOST_STEPS) w.steps = LINATTN__MOST_STEPS;
     w.workspace = (char *)linattn__align(workspace);

@@ -65,6 +65,7 @@
 #define la_add LA_NAME(add)
 #define la_add_key LA_NAME(add_key)
 #define la_adjust LA_NAME(adjust)
+#define la_adjust_row LA_NAME(adjust_row)
 #define la_all_finite LA_NAME(all_finite)
 #define la_any LA_NAME(any)
 #define la_band_keep LA_NAME(band_keep)
@@ -103,20 +104,19 @@
 #define la_edge_begin LA_NAME(edge_begin)
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
-#define la_edges LA_NAME(edges)
 #define la_elements LA_NAME(elements)
 #define la_end_rows LA_NAME(end_rows)
 #define la_eq LA_NAME(eq)
-#define la_exact_begin LA_NAME(exact_begin)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
 #define la_exact_fetch LA_NAME(exact_fetch)
+#define la_exact_head LA_NAME(exact_head)
 #define la_exact_keys LA_NAME(exact_keys)
 #define la_exact_lanes LA_NAME(exact_lanes)
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
 #define la_exact_query LA_NAME(exact_query)
-#define la_exact_scratch LA_NAME(exact_scratch)
+#define la_exact_shrink LA_NAME(exact_shrink)
 #define la_exp_core LA_NAME(exp_core)
 #define la_exp_end LA_NAME(exp_end)
 #define la_exp_full LA_NAME(exp_full)
@@ -124,13 +124,15 @@
 #define la_exponent LA_NAME(exponent)
 #define la_factor LA_NAME(factor)
 #define la_few_adjust LA_NAME(few_adjust)
-#define la_few_fetch LA_NAME(few_fetch)
+#define la_few_block LA_NAME(few_block)
+#define la_few_four LA_NAME(few_four)
 #define la_few_keys LA_NAME(few_keys)
+#define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
-#define la_few_pair LA_NAME(few_pair)
 #define la_few_query LA_NAME(few_query)
 #define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
+#define la_few_tile LA_NAME(few_tile)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
 #define la_fill LA_NAME(fill)
@@ -142,7 +144,6 @@
 #define la_fnma LA_NAME(fnma)
 #define la_four_columns LA_NAME(four_columns)
 #define la_fours LA_NAME(fours)
-#define la_gather LA_NAME(gather)
 #define la_group_columns LA_NAME(group_columns)
 #define la_gt LA_NAME(gt)
 #define la_half_at LA_NAME(half_at)
@@ -203,6 +204,7 @@
 #define la_offset LA_NAME(offset)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
+#define la_pack LA_NAME(pack)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
 #define la_panel_phi LA_NAME(panel_phi)
@@ -337,7 +339,6 @@
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
 #define la_widen_row LA_NAME(widen_row)
-#define la_widen_rows LA_NAME(widen_rows)
 #define la_zero LA_NAME(zero)
 #define la_zip_high LA_NAME(zip_high)
 #define la_zip_low LA_NAME(zip_low)
@@ -7425,22 +7426,6 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
 #define LA_EXACT_TILES                                                                             \
     (LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES : 8)
 
-/* Scratch of a tile of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
-   around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
-   limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
-   <= late[i]. Tiles that share a block of keys share all but q, o and what comes last. */
-typedef struct la_exact_scratch {
-    float *q, *p, *o, *v, *k, *order, *late;
-    size_t *index;
-    size_t i0, lanes;   /* its queries */
-    size_t tile, tiles; /* of those that share keys, and how many they are */
-    size_t ahead;       /* so many keys later is fetched meanwhile, if not 0 */
-    size_t place;       /* of the first */
-    size_t first, last; /* all lanes see keys below `first`; limit of the last lane */
-    float maximum[LA_EXACT_LANES], den[LA_EXACT_LANES], limit[LA_EXACT_LANES];
-    float slope[LA_EXACT_LANES];
-} la_exact_scratch;
-
 /* LA_W elements of a row from i on, zeros from `part` on. */
 LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int element)
 {
@@ -7469,7 +7454,7 @@ LINATTN__INLINE void la_exact_fetch(const linattn__exact *x, size_t r, size_t en
 /* Rows of the keys listed from j on; those beyond the last one are it again, and never used.
    Fetches the tile's share of those of the next block: few reads can be under way at a time, so
    they are spread over the arithmetic. */
-static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exact_scratch *w,
+static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn__exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
     const size_t next = w->index[j] + w->ahead, rows = LA_UPDATE_ROWS;
@@ -7483,8 +7468,8 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const la_exac
 }
 
 /* P[j][lane] = q.k_j for the keys listed. */
-LINATTN__INLINE void la_scores_of(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                                  const size_t NQ)
+LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_scratch *w,
+                                  size_t count, const size_t NQ)
 {
     size_t j, f, r, u;
     for (j = 0; j < count; j += LA_UPDATE_ROWS) {
@@ -7509,7 +7494,7 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const la_exact_scratc
     }
 }
 
-static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const la_exact_scratch *w,
+static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const linattn__exact_scratch *w,
                                         size_t count, size_t vectors)
 {
     if (LA_EXACT_VECS > 2 && vectors > 2)
@@ -7553,26 +7538,32 @@ LINATTN__INLINE la_vec la_tanh(la_vec x)
     return la_select(la_gt(la_set1(-0.6f), x), la_sub(la_zero(), high), low);
 }
 
-/* Soft cap and slopes change the scores of a block of keys. */
-static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, const la_exact_scratch *w,
-                                        float *scores, size_t count, size_t row)
+/* Soft cap and slopes change `count` scores: of places `ahead` of the key plus place[i]. */
+static LINATTN__NOINLINE void la_adjust_row(const linattn__exact *x, float *score, size_t count,
+                                            const float *place, float ahead, const float *slope)
 {
     const la_vec cap = la_set1(x->cap);
-    size_t j, l;
+    size_t i;
+    for (i = 0; i < count; i += LA_W) {
+        la_vec y = la_load(score + i);
+        if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
+        if (x->slopes) {
+            const la_vec distance = la_add(la_load(place + i), la_set1(ahead));
+            y = la_fnma(la_load(slope + i), la_max(la_sub(la_zero(), distance), distance), y);
+            y = la_clamp(y);
+        }
+        la_store(score + i, y);
+    }
+}
+
+/* Those of a block of keys. */
+static void la_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t count,
+                      size_t row)
+{
+    size_t j;
     for (j = 0; j < count; j++) {
         const float ahead = (float)((double)w->place - (double)w->index[j]);
-        float *const p = scores + j * row;
-        for (l = 0; l < row; l += LA_W) {
-            la_vec y = la_load(p + l);
-            if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
-            if (x->slopes) {
-                const la_vec distance = la_add(la_load(w->limit + l), la_set1(ahead));
-                y = la_fnma(la_load(w->slope + l), la_max(la_sub(la_zero(), distance), distance),
-                            y);
-                y = la_clamp(y);
-            }
-            la_store(p + l, y);
-        }
+        la_adjust_row(x, w->p + j * row, row, w->limit, ahead, w->slope);
     }
 }
 
@@ -7583,9 +7574,15 @@ LINATTN__INLINE la_vec la_seen(la_vec limit, la_vec order, la_vec late, la_vec a
     return la_select(la_gt(limit, late), b, a);
 }
 
+/* What sums shrink by where a maximum rises. */
+static LINATTN__NOINLINE void la_exact_shrink(const float *before, const float *top, float *by)
+{
+    la_store(by, la_exp_negative(la_sub(la_load(before), la_load(top))));
+}
+
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
    `masked` there are keys that some lanes do not see: their weight is -1. */
-LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w, size_t count,
+LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
                                    size_t row, const int masked)
 {
     size_t j, u, c;
@@ -7601,7 +7598,11 @@ LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w,
             top = la_max(top, y);
         }
         if (la_any(la_gt(top, before))) {
-            const la_vec shrink = la_exp_negative(la_sub(before, top));
+            float tops[LA_W], by[LA_W];
+            la_vec shrink;
+            la_store(tops, top);
+            la_exact_shrink(w->maximum + u * LA_W, tops, by);
+            shrink = la_load(by);
             sum = la_mul(sum, shrink);
             for (c = 0; c < x->dv; c++) {
                 float *const o = w->o + c * row + u * LA_W;
@@ -7621,8 +7622,8 @@ LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, la_exact_scratch *w,
 }
 
 /* Not inlined, as this is not worth a copy for every number of vectors. */
-static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, la_exact_scratch *w, size_t count,
-                                       size_t row, int masked)
+static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
+                                       size_t count, size_t row, int masked)
 {
     if (masked)
         la_weigh_seen(x, w, count, row, 1);
@@ -7630,76 +7631,42 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, la_exact_scratch
         la_weigh_seen(x, w, count, row, 0);
 }
 
-/* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
-   leaves no trace in the order of the sums. Keys from sinks to `low` are not seen. Under a window
-   blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
-   Returns where to go on. */
-static size_t la_gather(const linattn__exact *x, const la_exact_scratch *w, size_t j, size_t low,
-                        size_t end, size_t *count)
+/* Rows of the keys listed from j on as dense floats, `rows` of them; the last key stands for those
+   beyond it. Fetches those that lie `next` elements on, if not 0. */
+static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j, size_t count,
+                                      size_t rows, const float *from, size_t token, int element,
+                                      size_t dim, size_t next, float *to)
 {
-    size_t c = 0, stop = end;
-    if (j >= x->sinks && j < low) j = low;
-    if (x->window && end - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
-        stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
-    while (j < stop && c < LINATTN__EXACT_KEYS) {
-        const float *const key = linattn__beyond(x->k, j * x->k_token, x->k_element);
-        w->index[c] = j;
-        if (x->k_element == LINATTN_F32 && key[0] >= -LINATTN__FLT_MAX)
-            c++;
-        else
-            c += !linattn__masked_row(key, x->d, x->k_element);
-        j++;
-        if (j >= x->sinks && j < low) j = low;
+    const size_t line = element == LINATTN_F32 ? 16 : 32, *const index = w->index;
+    const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
+    const float *at = linattn__beyond(from, index[j] * token, element);
+    size_t f;
+    if (element != LINATTN_F32 && together) la_widen(at, element, token, rows, dim, to);
+    for (; rows > 0; rows--, j += j + 1 < count, to += dim) {
+        at = linattn__beyond(from, index[j] * token, element);
+        for (f = 0; next && f < dim; f += line)
+            LINATTN__FETCH(linattn__beyond(at, next + f, element));
+        if (element != LINATTN_F32) {
+            if (!together) la_widen(at, element, 0, 1, dim, to);
+            continue;
+        }
+        for (f = 0; f < dim; f += LA_W) {
+            const int part = la_lanes_left(dim, f);
+            la_store_part(to + f, la_load_part(at + f, part), part);
+        }
     }
-    *count = c;
-    return j;
-}
-
-/* Which lanes see the keys listed. Returns whether any of them does not see all. */
-static int la_edges(const linattn__exact *x, const la_exact_scratch *w, size_t count)
-{
-    int edge = 0;
-    size_t i;
-    for (i = 0; i < count; i++) {
-        const size_t j = w->index[i];
-        const int late = j >= w->first && j >= x->shown;
-        w->order[i] = late ? (float)(j - w->first) : -1.0f;
-        w->late[i] = LINATTN__FLT_MAX;
-        edge |= late;
-        if (!x->window || j < x->sinks) continue;
-        w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
-        edge |= j + x->window <= w->place + w->last;
-    }
-    return edge;
-}
-
-/* Rows of 16 bits of the keys listed, as floats. */
-static void la_widen_rows(const la_exact_scratch *w, size_t count, const float *from, size_t token,
-                          int element, size_t dim, float *to)
-{
-    size_t j;
-    for (j = 0; j < count; j++)
-        la_widen(linattn__beyond(from, w->index[j] * token, element), element, 0, 1, dim,
-                 to + j * dim);
 }
 
 /* Where the values of a block lie: in place, or packed where masked tokens lie between, or they are
    of 16 bits. */
-static const float *la_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                              size_t *stride)
+static const float *la_values(const linattn__exact *x, const linattn__exact_scratch *w,
+                              size_t count, size_t *stride)
 {
-    size_t j, c;
-    *stride = x->dv;
-    if (x->v_element != LINATTN_F32) {
-        la_widen_rows(w, count, x->v, x->v_token, x->v_element, x->dv, w->v);
-        return w->v;
-    }
-    if (w->index[count - 1] - w->index[0] == count - 1) {
-        *stride = x->v_token;
+    *stride = x->v_token;
+    if (x->v_element == LINATTN_F32 && w->index[count - 1] - w->index[0] == count - 1)
         return x->v + w->index[0] * x->v_token;
-    }
-    for (j = 0; j < count; j++)
-        for (c = 0; c < x->dv; c++) w->v[j * x->dv + c] = x->v[w->index[j] * x->v_token + c];
+    *stride = x->dv;
+    la_pack(w, 0, count, count, x->v, x->v_token, x->v_element, x->dv, w->next_v, w->v);
     return w->v;
 }
 
@@ -7731,46 +7698,9 @@ static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size
     }
 }
 
-/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
-   scores, and for columns in the outputs: Q is [query][component], P [query][key], O
-   [query][column]. The sums are those of the tiles. */
-#define LA_FEW (LA_W / 2)
-#define LA_FEW_GROUPS 4 /* vectors of keys */
-#define LA_FEW_VECS 4   /* of columns */
-
-static void la_few_query(const linattn__exact *x, size_t i, float *to)
-{
-    const float *const q = la_exact_query(x, i);
-    size_t f;
-    for (f = 0; f < x->d; f += LA_W) {
-        const int part = la_lanes_left(x->d, f);
-        la_store_part(to + f, la_mul(la_elements(q, f, part, x->q_element), la_set1(x->pre)), part);
-    }
-}
-
-static void la_exact_begin(const linattn__exact *x, la_exact_scratch *w, size_t row, int few)
-{
-    size_t l, f;
-    const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
-    w->place = i0 / x->group + x->offset;
-    w->last = last / x->group - i0 / x->group;
-    w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
-    if (few)
-        for (l = 0; l < lanes; l++) la_few_query(x, i0 + l, w->q + l * x->d);
-    else
-        for (l = 0; l < row; l += LA_W) la_exact_queries(x, w->q + l, i0 + l, lanes - l, row);
-    for (l = 0; l < row; l++) {
-        const size_t i = i0 + (l < lanes ? l : lanes - 1);
-        w->limit[l] = (float)(i / x->group - i0 / x->group);
-        if (x->slopes) w->slope[l] = x->slopes[i % x->group];
-        w->maximum[l] = -LINATTN__FLT_MAX;
-        w->den[l] = 0.0f;
-    }
-    for (f = 0; f < x->dv * row; f += LA_W) la_store(w->o + f, la_zero());
-}
-
 /* to[c] = from[c] times *by. */
-LINATTN__INLINE void la_scaled_row(const float *from, const float *by, float *to, size_t count)
+static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, float *to,
+                                            size_t count)
 {
     const la_vec y = la_set1(*by);
     size_t c;
@@ -7779,6 +7709,30 @@ LINATTN__INLINE void la_scaled_row(const float *from, const float *by, float *to
         la_store_part(to + c, la_mul(la_load_part(from + c, part), y), part);
     }
 }
+
+/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
+   scores, and for columns in the outputs: Q is [query][component], P [query][key], O
+   [query][column]. The sums are those of the tiles. Q and P have as many rows as tiles of queries
+   take, and rows of Q and of packed keys are fours long. */
+#define LA_FEW (LA_W / 2)
+#define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4) /* in a tile */
+#define LA_FEW_VECS (LA_W < 16 ? 2 : 4)   /* of columns, for so many queries */
+#define LA_FEW_KEYS (2 * LA_W)
+#define LA_FOURS(d) (((d) + 3) / 4 * 4)
+
+#if LA_W > 1
+static void la_few_query(const linattn__exact *x, size_t i, float *to)
+{
+    const float *q = la_exact_query(x, i);
+    size_t f;
+    if (x->q_element != LINATTN_F32) {
+        la_widen(q, x->q_element, 0, 1, x->d, to);
+        q = to;
+    }
+    la_scaled_row(q, &x->pre, to, x->d);
+    for (f = x->d; f < LA_FOURS(x->d); f++) to[f] = 0.0f;
+}
+#endif
 
 /* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
 static void la_exact_outputs(const linattn__exact *x, const float *o, const float *scale,
@@ -7799,171 +7753,150 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const la_exact_scratch *w, size_t row, int few)
+static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w, size_t row,
+                         int few)
 {
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
         const size_t i = w->i0 + l;
         out[l] = NULL;
-        if (l < w->lanes)
-            out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
         scale[l] = linattn__inverse(w->den[l]);
+        if (l >= w->lanes) continue;
+        out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
+        if (few) la_scaled_row(w->o + l * x->dv, scale + l, out[l], x->dv);
     }
-    for (l = 0; few && l < w->lanes; l++) la_scaled_row(w->o + l * x->dv, scale + l, out[l], x->dv);
     for (l = 0; !few && l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
 
-/* Components [f, f + part) of LA_W of the keys listed, from j on, as `part` vectors; the last key
-   stands for those beyond it. */
-static LINATTN__NOINLINE void la_few_rows(const linattn__exact *x, const la_exact_scratch *w,
-                                          size_t j, size_t count, size_t f, la_vec *k)
-{
-    const int part = la_lanes_left(x->d, f);
-    float rows[LA_W * LA_W];
-    size_t r;
-    for (r = 0; r < LA_W; r++) {
-        const size_t key = w->index[j + r < count ? j + r : count - 1];
-        const float *const row = linattn__beyond(x->k, key * x->k_token, x->k_element);
-        la_store(rows + r * LA_W, la_elements(row, f, part, x->k_element));
-    }
-    la_transpose(rows, LA_W, k);
-}
-
-/* Fetches LA_W components of LA_W keys from `key` on: rows of a cache may lie pages apart. */
-LINATTN__INLINE void la_few_fetch(const linattn__exact *x, size_t key, size_t f)
-{
-    const size_t size = x->k_element == LINATTN_F32 ? 4 : 2, step = x->k_token * size;
-    const char *row = (const char *)x->k + key * step + f * size;
-    size_t r;
-    if (f * size % 64) return;
-    for (r = 0; r < LA_W; r++, row += step) LINATTN__FETCH(row);
-}
-
 #if LA_W > 1
-/* The scores of the only query, for 2 LA_W keys that lie one after another, all of four components
-   or a multiple: what is transposed stays in registers. */
-static LINATTN__NOINLINE void la_few_pair(const linattn__exact *x, const float *q, const float *k,
-                                          float *score, size_t ahead)
+/* Keys or values that lie `token` elements apart; what is left of keys behind fours is in `tail`. */
+typedef struct la_few_rows {
+    const float *at, *tail;
+    size_t token, next; /* as many that lie `next` elements on are fetched, if not 0 */
+    int element;
+} la_few_rows;
+
+/* Scores of NQ queries for LA_FEW_KEYS keys: what is transposed stays in registers. */
+LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const la_few_rows *k,
+                                 float *score, const size_t NQ)
 {
-    const size_t stride = x->k_token;
-    la_vec acc[2];
-    size_t f, g, c;
-    acc[0] = acc[1] = la_zero();
-    for (f = 0; f < x->d; f += 4) {
-        if (ahead) {
-            const float *next = k + (ahead + f % 16 / 4 * (LA_W / 2)) * stride + f / 16 * 16;
-            LINATTN__UNROLL for (c = 0; c < LA_W / 2; c++) LINATTN__FETCH(next + c * stride);
+    const size_t row = LA_FOURS(x->d), next = k->next;
+    la_vec acc[2 * LA_FEW_QUERIES];
+    const float *at = k->at;
+    size_t f, g, c, l, token = k->token;
+    LINATTN__UNROLL for (l = 0; l < 2 * NQ; l++) acc[l] = la_zero();
+    for (f = 0; f < row; f += 4, at += 4, q += 4) {
+        const float *fours = at;
+        if (next) {
+            const int dense = token == x->d;
+            const size_t step = dense ? 16 : token;
+            const float *line = k->at + next + (dense ? f * LA_FEW_KEYS : f / 16 * 16);
+            if (!dense) line += f % 16 / 4 * (LA_W / 2) * token;
+            LINATTN__UNROLL for (c = 0; c < LA_W / 2; c++, line += step) LINATTN__FETCH(line);
         }
-        LINATTN__UNROLL for (g = 0; g < 2; g++)
+        if (x->d - f < 4) {
+            fours = k->tail;
+            token = 4;
+        }
+        LINATTN__UNROLL for (g = 0; g < 2; g++, fours += LA_W * token)
         {
             la_vec a[4];
-            la_four_columns(k + g * LA_W * stride + f, stride, a);
-            LINATTN__UNROLL for (c = 0; c < 4; c++) acc[g] =
-                la_fma(a[c], la_set1(q[f + c]), acc[g]);
+            la_four_columns(fours, token, a);
+            LINATTN__UNROLL for (c = 0; c < 4; c++) LINATTN__UNROLL for (l = 0; l < NQ; l++)
+                acc[2 * l + g] = la_fma(a[c], la_set1(q[l * row + c]), acc[2 * l + g]);
         }
     }
-    LINATTN__UNROLL for (g = 0; g < 2; g++)
-        la_store(score + g * LA_W, la_mul(acc[g], la_set1(x->post)));
+    LINATTN__UNROLL for (l = 0; l < NQ; l++) LINATTN__UNROLL for (g = 0; g < 2; g++) la_store(
+        score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[2 * l + g], la_set1(x->post)));
 }
-#endif
 
-/* As la_scores. */
-static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x, const la_exact_scratch *w,
-                                            size_t count)
+static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
+                                         const la_few_rows *k, float *score)
 {
-    const la_vec post = la_set1(x->post);
+    la_few_tile(x, q, k, score, 1);
+}
+
+static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
+                                          const la_few_rows *k, float *score)
+{
+    la_few_tile(x, q, k, score, LA_FEW_QUERIES);
+}
+
+/* As la_scores. Rows are packed where not all of them lie in place. */
+static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
+                                            const linattn__exact_scratch *w, size_t count)
+{
     const size_t *const index = w->index;
-    size_t j, f, g, c, l;
-    for (j = 0; j < count; j += LA_FEW_GROUPS * LA_W) {
-        const float *rows[LA_FEW_GROUPS]; /* in place, or NULL */
-        la_vec k[LA_FEW_GROUPS * LA_W];
-        for (g = 0; g < LA_FEW_GROUPS; g++) {
-            const size_t at = j + g * LA_W;
-            rows[g] = NULL;
-            if (x->k_element == LINATTN_F32 && at + LA_W <= count &&
-                index[at + LA_W - 1] - index[at] == LA_W - 1)
-                rows[g] = x->k + index[at] * x->k_token;
+    const size_t d = x->d, left = d % 4;
+    float tail[4 * LA_FEW_KEYS];
+    size_t j, l;
+    for (j = 0; j < count; j += LA_FEW_KEYS) {
+        la_few_rows k;
+        k.at = w->k;
+        k.token = d;
+        k.next = 0;
+        k.tail = tail;
+        if (x->k_element == LINATTN_F32 && j + LA_FEW_KEYS <= count &&
+            index[j + LA_FEW_KEYS - 1] - index[j] == LA_FEW_KEYS - 1) {
+            k.at = x->k + index[j] * x->k_token;
+            k.token = x->k_token;
+            k.next = w->next_k;
+        } else {
+            la_pack(w, j, count, LA_FEW_KEYS, x->k, x->k_token, x->k_element, d, w->next_k, w->k);
         }
-#if LA_W > 1
-        for (g = 0; g < LA_FEW_GROUPS && rows[g]; g++) continue;
-        if (w->lanes == 1 && x->d % 4 == 0 && g == LA_FEW_GROUPS) {
-            for (g = 0; g < LA_FEW_GROUPS; g += 2)
-                la_few_pair(x, w->q, rows[g], w->p + j + g * LA_W, w->ahead);
-            continue;
-        }
-#endif
-        for (f = 0; f < x->d; f += LA_W) {
-            const size_t part = (size_t)la_lanes_left(x->d, f);
-            for (g = 0; g < LA_FEW_GROUPS; g++) {
-                if (w->ahead && j + (g + 1) * LA_W <= count)
-                    la_few_fetch(x, index[j + g * LA_W] + w->ahead, f);
-                if (part == LA_W && rows[g])
-                    la_transpose(rows[g] + f, x->k_token, k + g * LA_W);
-                else
-                    la_few_rows(x, w, j + g * LA_W, count, f, k + g * LA_W);
-            }
-            for (l = 0; l < w->lanes; l++) {
-                const float *q = w->q + l * x->d + f;
-                float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
-                la_vec acc[LA_FEW_GROUPS];
-                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
-                    f > 0 ? la_load(score + g * LA_W) : la_zero();
-                for (c = 0; c < part; c++) {
-                    const la_vec y = la_set1(q[c]);
-                    LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++) acc[g] =
-                        la_fma(k[g * LA_W + c], y, acc[g]);
-                }
-                LINATTN__UNROLL for (g = 0; g < LA_FEW_GROUPS; g++)
-                    la_store(score + g * LA_W, x->d - f > LA_W ? acc[g] : la_mul(acc[g], post));
-            }
+        for (l = 0; left && l < 4 * LA_FEW_KEYS; l++)
+            tail[l] = l % 4 < left ? k.at[l / 4 * k.token + d - left + l % 4] : 0.0f;
+        for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = 0) {
+            const float *const q = w->q + l * LA_FOURS(d);
+            float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
+            if (w->lanes - l > 1)
+                la_few_four(x, q, &k, score);
+            else
+                la_few_one(x, q, &k, score);
         }
     }
 }
 
 /* As la_adjust, which takes scores of [key][query]. */
-LINATTN__COLD static LINATTN__NOINLINE void la_few_adjust(const linattn__exact *x,
-                                                          const la_exact_scratch *w, size_t count)
+LINATTN__COLD static LINATTN__NOINLINE void
+la_few_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t count)
 {
-    float *const turned = w->p + LA_W * LINATTN__EXACT_KEYS;
-    la_vec a[LA_W];
+    float place[LINATTN__EXACT_KEYS], slope[LINATTN__EXACT_KEYS];
     size_t j, l;
-    for (l = w->lanes * LINATTN__EXACT_KEYS; l < LA_W * LINATTN__EXACT_KEYS; l += LA_W)
-        la_store(w->p + l, la_zero());
-    for (j = 0; j < count; j += LA_W) {
-        la_transpose(w->p + j, LINATTN__EXACT_KEYS, a);
-        for (l = 0; l < LA_W; l++) la_store(turned + (j + l) * LA_W, a[l]);
-    }
-    la_adjust(x, w, turned, count, LA_W);
-    for (j = 0; j < count; j += LA_W) {
-        la_transpose(turned + j * LA_W, LA_W, a);
-        for (l = 0; l < w->lanes; l++) la_store(w->p + l * LINATTN__EXACT_KEYS + j, a[l]);
+    for (l = 0; l < w->lanes; l++) {
+        for (j = 0; j < LINATTN__EXACT_KEYS; j++) {
+            const size_t key = w->index[j < count ? j : count - 1];
+            place[j] = (float)((double)w->place - (double)key) + w->limit[l];
+            slope[j] = w->slope[l];
+        }
+        la_adjust_row(x, w->p + l * LINATTN__EXACT_KEYS, count, place, 0.0f, slope);
     }
 }
 
-/* As la_weigh, of query l. */
-static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, la_exact_scratch *w,
+/* As la_weigh, of query l, but for the sum. */
+static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exact_scratch *w,
                                            size_t count, size_t l, int masked)
 {
     const la_vec before = la_set1(w->maximum[l]), limit = la_set1(w->limit[l]);
     float *const p = w->p + l * LINATTN__EXACT_KEYS, *const o = w->o + l * x->dv;
-    float lanes[LA_W], sum = w->den[l];
-    la_vec top = before, shrink;
+    float tops[LA_W], by[LA_W];
+    la_vec top = before;
     size_t j;
     for (j = 0; j < count; j += LA_W) {
         la_vec y = la_load(p + j);
         if (masked) y = la_seen(limit, la_load(w->order + j), la_load(w->late + j), y, before);
         top = la_max(top, la_first(y, before, la_lanes_left(count, j)));
     }
-    la_store(lanes, top);
-    for (j = 0; j < LA_W; j++) top = la_max(top, la_set1(lanes[j]));
+    la_store(tops, top);
+    for (j = 0; j < LA_W; j++) top = la_max(top, la_set1(tops[j]));
     if (la_any(la_gt(top, before))) {
-        shrink = la_exp_negative(la_sub(before, top));
-        la_store(lanes, shrink);
-        sum *= lanes[0];
-        la_scaled_row(o, lanes, o, x->dv);
-        la_store(lanes, top);
-        w->maximum[l] = lanes[0];
+        la_store(tops, before);
+        la_store(by, top);
+        w->maximum[l] = by[0];
+        la_exact_shrink(tops, by, by);
+        w->den[l] *= by[0];
+        la_scaled_row(o, by, o, x->dv);
     }
     for (j = 0; j < count; j += LA_W) {
         la_vec y = la_exp_negative(la_sub(la_load(p + j), top));
@@ -7971,104 +7904,173 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, la_exact_scr
             y = la_seen(limit, la_load(w->order + j), la_load(w->late + j), y, la_set1(-1.0f));
         la_store(p + j, y);
     }
-    for (j = 0; j < count; j++) {
-        if (masked && p[j] < 0.0f) continue;
-        sum += p[j];
-    }
-    w->den[l] = sum;
 }
 
-/* Columns from c0 on of the outputs of query l, NR vectors, of which the last has `part`:
-   o[c] += sum over the keys of weight v[c]. */
-LINATTN__INLINE void la_few_values(const linattn__exact *x, const la_exact_scratch *w, size_t count,
-                                   size_t l, size_t ahead, size_t c0, int part, const size_t NR)
+/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which an only one has
+   `part`: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. One query
+   takes values of any element, and leaves out keys that it does not see: their weights are
+   negative. */
+LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
+                                   const la_few_rows *v, size_t l, size_t c0, const size_t NQ,
+                                   const size_t NR)
 {
-    const size_t next = ahead * x->v_token + c0;
+    const int part = NR > 1 ? LA_W : la_lanes_left(x->dv, c0);
+    const int element = NQ > 1 ? LINATTN_F32 : v->element;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
-    la_vec acc[LA_FEW_VECS];
-    size_t j, r;
-    LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
-        la_load_part(o + r * LA_W, NR > 1 ? LA_W : part);
-    for (j = 0; j < count; j++) {
-        const float *const v = linattn__beyond(x->v, w->index[j] * x->v_token, x->v_element);
-        const la_vec y = la_set1(p[j]);
-        if (ahead) {
-            LINATTN__UNROLL for (r = 0; r < NR; r++)
-                LINATTN__FETCH(linattn__beyond(v, next + r * LA_W, x->v_element));
-        }
-        if (p[j] < 0.0f) continue; /* not seen */
-        LINATTN__UNROLL for (r = 0; r < NR; r++) acc[r] =
-            la_fma(la_elements(v, c0 + r * LA_W, NR > 1 ? LA_W : part, x->v_element), y, acc[r]);
+    la_vec acc[LA_FEW_QUERIES * 4];
+    float sum[LA_FEW_QUERIES];
+    size_t j, r, i, at = c0;
+    LINATTN__UNROLL for (i = 0; i < NQ; i++)
+    {
+        sum[i] = w->den[l + i];
+        LINATTN__UNROLL for (r = 0; r < NR; r++) acc[i * NR + r] =
+            la_load_part(o + i * x->dv + r * LA_W, part);
     }
-    LINATTN__UNROLL for (r = 0; r < NR; r++)
-        la_store_part(o + r * LA_W, acc[r], NR > 1 ? LA_W : part);
+    for (j = 0; j < count; j++, at += v->token) {
+        la_vec y[4];
+        if (v->next) {
+            const float *const line = linattn__beyond(v->at, at + v->next, element);
+            LINATTN__UNROLL for (r = 0; r < NR; r += 16 / LA_W) LINATTN__FETCH(line + r * LA_W);
+        }
+        if (NQ == 1 && p[j] < 0.0f) continue;
+        LINATTN__UNROLL for (r = 0; r < NR; r++) y[r] =
+            la_elements(v->at, at + r * LA_W, part, element);
+        LINATTN__UNROLL for (i = 0; i < NQ; i++)
+        {
+            const float weight = p[i * LINATTN__EXACT_KEYS + j];
+            sum[i] += weight;
+            LINATTN__UNROLL for (r = 0; r < NR; r++) acc[i * NR + r] =
+                la_fma(y[r], la_set1(weight), acc[i * NR + r]);
+        }
+    }
+    LINATTN__UNROLL for (i = 0; i < NQ; i++)
+    {
+        if (c0 == 0) w->den[l + i] = sum[i];
+        LINATTN__UNROLL for (r = 0; r < NR; r++)
+            la_store_part(o + i * x->dv + r * LA_W, acc[i * NR + r], part);
+    }
 }
 
-static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, const la_exact_scratch *w,
-                                             size_t count, size_t l, size_t ahead)
+static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, linattn__exact_scratch *w,
+                                             size_t count, const la_few_rows *v, size_t l, int many)
 {
-    size_t c;
-    for (c = 0; x->dv - c >= LA_FEW_VECS * LA_W; c += LA_FEW_VECS * LA_W)
-        la_few_values(x, w, count, l, ahead, c, LA_W, LA_FEW_VECS);
-    for (; c < x->dv; c += LA_W)
-        la_few_values(x, w, count, l, ahead, c, la_lanes_left(x->dv, c), 1);
+    const size_t most = many ? LA_FEW_VECS : 4;
+    size_t c, vectors;
+    for (c = 0; c < x->dv; c += vectors * LA_W) {
+        vectors = x->dv - c >= most * LA_W ? most : 1;
+        if (many && vectors > 1)
+            la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, LA_FEW_VECS);
+        else if (many)
+            la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, 1);
+        else if (vectors > 1)
+            la_few_values(x, w, count, v, l, c, 1, 4);
+        else
+            la_few_values(x, w, count, v, l, c, 1, 1);
+    }
 }
 
 /* As la_exact_keys. */
-static void la_few_keys(const linattn__exact *x, la_exact_scratch *w, size_t count)
+static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size_t count)
 {
+    const size_t rows = w->lanes % LA_FEW_QUERIES == 3 ? w->lanes + 1 : w->lanes, *const index =
+                                                                                      w->index;
+    la_few_rows v;
     size_t l;
     int masked;
     la_few_scores(x, w, count);
     if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
-    masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
-    for (l = 0; l < w->lanes; l++) {
-        la_few_weigh(x, w, count, l, masked);
-        la_few_outputs(x, w, count, l, l == 0 ? w->ahead : 0);
+    masked = (x->window || index[count - 1] >= w->first) && linattn__exact_edges(x, w, count);
+    v.element = x->v_element;
+    v.token = x->v_token;
+    v.next = w->next_v;
+    v.at = linattn__beyond(x->v, index[0] * x->v_token, x->v_element);
+    if (rows > 1 || index[count - 1] - index[0] != count - 1) {
+        v.at = la_values(x, w, count, &v.token);
+        v.element = LINATTN_F32;
+        if (v.at == w->v) v.next = 0;
+    }
+    for (l = 0; l < rows; l++) la_few_weigh(x, w, count, l, masked);
+    for (l = 0; l < rows; v.next = 0) {
+        const int many = !masked && rows - l >= LA_FEW_QUERIES;
+        la_few_outputs(x, w, count, &v, l, many);
+        l += many ? LA_FEW_QUERIES : 1;
     }
 }
 
+/* The queries of one tile, that are few. Heads that lie side by side go through the keys together,
+   so that a page is met once, and what is fetched is the next head's. */
+static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
+{
+    const size_t row = LA_FOURS(x->d), rows = lanes > 1 ? LA_FEW : 1, heads = x->heads;
+    linattn__exact_scratch all[LINATTN__EXACT_HEADS];
+    linattn__exact of[LINATTN__EXACT_HEADS];
+    size_t head, l, count, left;
+    for (head = 0; head < heads; head++) {
+        linattn__exact_scratch *const w = all + head;
+        linattn__exact_of(x, head, of + head);
+        w->i0 = i0;
+        w->lanes = lanes;
+        linattn__few_layout(of + head, w, LA_FEW, LA_FEW_KEYS, head);
+        linattn__exact_begin(of + head, w, rows);
+        for (l = 0; l < rows; l++)
+            la_few_query(of + head, i0 + (l < lanes ? l : lanes - 1), w->q + l * row);
+        linattn__exact_range(x, w, w);
+    }
+    do {
+        for (head = left = 0; head < heads; head++) {
+            linattn__exact_scratch *const w = all + head;
+            if (w->at >= w->end) continue;
+            w->at = linattn__exact_gather(of + head, w, w->at, &count);
+            left |= w->end - w->at;
+            linattn__few_next(x, w, head);
+            if (count) la_few_keys(of + head, w, count);
+        }
+    } while (left);
+    for (head = 0; head < heads; head++) la_exact_end(of + head, all + head, lanes, 1);
+}
+#endif
+
 /* One tile and one block of keys. */
-static void la_exact_keys(const linattn__exact *x, la_exact_scratch *w, size_t count,
+static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
                           linattn__outer *a, size_t vectors)
 {
     int masked;
     la_scores(x, w, count, vectors);
-    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, w->p, count, vectors * LA_W);
-    masked = (x->window || w->index[count - 1] >= w->first) && la_edges(x, w, count);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, vectors * LA_W);
+    masked = (x->window || w->index[count - 1] >= w->first) && linattn__exact_edges(x, w, count);
     la_weigh(x, w, count, vectors * LA_W, masked);
     a->c = w->o;
     la_weighed(a, vectors, masked);
 }
 
 /* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads
-   of the group together, so that few tokens still fill vectors. None sees keys from sinks to
-   `low`, nor from `end` on. */
-static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t tiles,
+   of the group together, so that few tokens still fill vectors. */
+static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, size_t tiles,
                            size_t vectors)
 {
     const size_t row = vectors * LA_W;
-    const int few = LA_FEW > 0 && vectors == 1 && w->lanes <= LA_FEW;
-    const la_exact_scratch *const final = w + tiles - 1;
-    size_t i, j = 0, low, end, count, ahead;
+    size_t i, l, j = 0, end, count, ahead;
     linattn__outer a;
-    for (i = 0; i < tiles; i++) la_exact_begin(x, w + i, row, few);
-    low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
-    end = final->first + final->last > x->shown ? final->first + final->last : x->shown;
-    if (end > x->n_k) end = x->n_k;
+    for (i = 0; i < tiles; i++) {
+        linattn__exact_begin(x, w + i, row);
+        for (l = 0; l < row; l += LA_W)
+            la_exact_queries(x, w[i].q + l, w[i].i0 + l, w[i].lanes - l, row);
+    }
+    linattn__exact_range(x, w, w + tiles - 1);
+    end = w->end;
     a.c_row = a.b_row = row;
     a.c_vec = LA_W;
     a.b = w->p;
     a.rows = x->dv;
     while (j < end) {
-        j = la_gather(x, w, j, low, end, &count);
+        j = linattn__exact_gather(x, w, j, &count);
         if (count == 0) continue;
         ahead = end - j < LINATTN__EXACT_KEYS ? 0 : LINATTN__EXACT_KEYS;
-        if ((end - low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
-        if (x->k_element != LINATTN_F32 && !few)
-            la_widen_rows(w, count, x->k, x->k_token, x->k_element, x->d, w->k);
-        if (!few) a.a = la_values(x, w, count, &a.a_row);
+        if ((end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
+        if (x->k_element != LINATTN_F32)
+            la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, 0, w->k);
+        a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
             const size_t seen = w[i].first + w[i].last;
             a.count = count; /* but for what lies beyond all that the tile sees */
@@ -8078,13 +8080,10 @@ static void la_exact_block(const linattn__exact *x, la_exact_scratch *w, size_t 
             w[i].tile = i;
             w[i].tiles = tiles;
             w[i].ahead = ahead;
-            if (few)
-                la_few_keys(x, w + i, a.count);
-            else
-                la_exact_keys(x, w + i, a.count, &a, vectors);
+            la_exact_keys(x, w + i, a.count, &a, vectors);
         }
     }
-    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, few);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, 0);
 }
 
 /* How many queries the next tile has, of those that are left. */
@@ -8095,31 +8094,41 @@ LINATTN__INLINE size_t la_exact_lanes(size_t left)
     return left < LA_EXACT_LANES ? left : LA_EXACT_LANES;
 }
 
-LINATTN__SMALL static void la_softmax(const linattn__exact *x)
+static LINATTN__NOINLINE void la_exact_head(const linattn__exact *x)
 {
-    la_exact_scratch w[LA_EXACT_TILES];
-    size_t i, t, tiles;
-    w->index = (size_t *)(void *)x->scratch;
-    w->order = x->scratch + LINATTN__EXACT_LISTS - 2 * LINATTN__EXACT_KEYS;
-    w->late = w->order + LINATTN__EXACT_KEYS;
-    w->p = x->scratch + LINATTN__EXACT_LISTS;
-    w->v = w->p + LINATTN__EXACT_P;
-    w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
-    w->q = w->k + LINATTN__EXACT_KEYS * x->d;
-    for (t = 0; t < LA_EXACT_TILES; t++) {
-        w[t] = w[0];
-        w[t].q = w->q + t * LA_EXACT_LANES * (x->d + x->dv);
-        w[t].o = w[t].q + LA_EXACT_LANES * x->d;
-    }
+    linattn__exact_scratch w[LA_EXACT_TILES];
+    size_t i, tiles;
     for (i = x->begin; i < x->end; i += tiles * w->lanes) {
+        linattn__exact_layout(x, w, LA_EXACT_LANES, 0);
         w->i0 = i;
         w->lanes = la_exact_lanes(x->end - i);
         tiles = 1;
+#if LA_W > 1
+        if (w->lanes <= LA_FEW) {
+            la_few_block(x, i, w->lanes);
+            continue;
+        }
+#endif
         while (tiles < LA_EXACT_TILES && x->end - i >= (tiles + 1) * LA_EXACT_LANES) {
+            linattn__exact_layout(x, w + tiles, LA_EXACT_LANES, tiles);
             w[tiles].i0 = i + tiles * LA_EXACT_LANES;
             w[tiles++].lanes = LA_EXACT_LANES;
         }
         la_exact_block(x, w, tiles, (w->lanes + LA_W - 1) / LA_W);
+    }
+}
+
+LINATTN__SMALL static void la_softmax(const linattn__exact *x)
+{
+    linattn__exact y;
+    size_t head;
+    if (LA_FEW > 0 && x->end - x->begin <= LA_FEW) {
+        la_exact_head(x);
+        return;
+    }
+    for (head = 0; head < x->heads; head++) {
+        linattn__exact_of(x, head, &y);
+        la_exact_head(&y);
     }
 }
 #endif
@@ -8605,6 +8614,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add_kept
 #undef la_add_key
 #undef la_adjust
+#undef la_adjust_row
 #undef la_afresh
 #undef la_alike
 #undef la_all_finite
@@ -8669,20 +8679,19 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_edge_begin
 #undef la_edge_end
 #undef la_edge_rows
-#undef la_edges
 #undef la_elements
 #undef la_end_rows
 #undef la_eq
-#undef la_exact_begin
 #undef la_exact_block
 #undef la_exact_end
 #undef la_exact_fetch
+#undef la_exact_head
 #undef la_exact_keys
 #undef la_exact_lanes
 #undef la_exact_outputs
 #undef la_exact_queries
 #undef la_exact_query
-#undef la_exact_scratch
+#undef la_exact_shrink
 #undef la_exp_core
 #undef la_exp_end
 #undef la_exp_full
@@ -8690,13 +8699,15 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exponent
 #undef la_factor
 #undef la_few_adjust
-#undef la_few_fetch
+#undef la_few_block
+#undef la_few_four
 #undef la_few_keys
+#undef la_few_one
 #undef la_few_outputs
-#undef la_few_pair
 #undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
+#undef la_few_tile
 #undef la_few_values
 #undef la_few_weigh
 #undef la_fill
@@ -8712,7 +8723,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fold_vectors
 #undef la_four_columns
 #undef la_fours
-#undef la_gather
 #undef la_group_columns
 #undef la_gt
 #undef la_half
@@ -8788,6 +8798,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_outer
 #undef la_outer_tile
+#undef la_pack
 #undef la_panel_exp
 #undef la_panel_lanes
 #undef la_panel_phi
@@ -9004,7 +9015,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_wide
 #undef la_widen
 #undef la_widen_row
-#undef la_widen_rows
 #undef la_zero
 #undef la_zip_high
 #undef la_zip_low
@@ -9037,8 +9047,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EXACT_TILES
 #undef LA_EXACT_VECS
 #undef LA_FEW
-#undef LA_FEW_GROUPS
+#undef LA_FEW_KEYS
+#undef LA_FEW_QUERIES
 #undef LA_FEW_VECS
+#undef LA_FOURS
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
