@@ -7001,32 +7001,68 @@ typedef struct linattn__exact_work {
     linattn__exact head; /* for head 0 */
     void (*kernel)(const linattn__exact *x);
     size_t kv_heads, n_q;
-    size_t jobs, parts, scratch_floats;
-    int causal;
+    size_t jobs, parts, unit, scratch_floats;
+    int causal, columns; /* parts are of columns of the values, not of `unit` queries */
 } linattn__exact_work;
 
-/* Heads, and parts of the queries of each. Later queries of a causal head see more keys: each part
-   takes a piece of the first half and the piece that lies opposite in the second. */
+/* Parts [part, end) of a head's columns, for all queries. */
+static void linattn__exact_columns(const linattn__exact_work *w, linattn__exact *x, size_t part,
+                                   size_t end)
+{
+    size_t from, to, unused;
+    linattn__share(x->dv, 16, part, w->parts, &from, &unused);
+    linattn__share(x->dv, 16, end - 1, w->parts, &unused, &to);
+    if (x->n_k) x->v = linattn__beyond(x->v, from, x->v_element);
+    x->out += from;
+    x->dv = to - from;
+    x->begin = 0;
+    x->end = w->n_q * x->group;
+    if (from < to) w->kernel(x);
+}
+
+/* Heads, and parts of the queries of each, or, where these are too few for that, of the columns.
+   Later queries of a causal head see more keys: each part takes a piece of the first half and the
+   piece that lies opposite in the second. */
 LINATTN__COLD static void linattn__exact_job(void *arg, size_t index)
 {
     const linattn__exact_work *w = (const linattn__exact_work *)arg;
     const size_t pieces = w->causal && w->parts > 1 ? 2 * w->parts : w->parts;
     linattn__exact x;
-    size_t i, end;
+    size_t i, end, next;
     linattn__share(w->kv_heads * w->parts, 1, index, w->jobs, &i, &end);
-    for (; i < end; i += x.heads) {
-        const size_t part = i % w->parts;
+    for (; i < end; i = next) {
+        const size_t head = i / w->parts, part = i % w->parts;
         size_t piece;
-        linattn__exact_of(&w->head, i / w->parts, &x);
-        if (w->parts == 1 && x.k_head < x.k_token)
-            x.heads = end - i < LINATTN__EXACT_HEADS ? end - i : LINATTN__EXACT_HEADS;
+        linattn__exact_of(&w->head, head, &x);
         x.scratch += index * w->scratch_floats;
+        next = i + 1;
+        if (w->columns) {
+            next = end < (head + 1) * w->parts ? end : (head + 1) * w->parts;
+            linattn__exact_columns(w, &x, part, part + (next - i));
+            continue;
+        }
+        if (w->parts == 1 && x.k_head < x.k_token) {
+            x.heads = end - i < LINATTN__EXACT_HEADS ? end - i : LINATTN__EXACT_HEADS;
+            next = i + x.heads;
+        }
         for (piece = part;; piece = pieces - 1 - part) {
-            linattn__share(w->n_q * x.group, LINATTN__EXACT_LANES, piece, pieces, &x.begin, &x.end);
+            linattn__share(w->n_q * x.group, w->unit, piece, pieces, &x.begin, &x.end);
             if (x.begin < x.end) w->kernel(&x);
             if (piece + w->parts >= pieces) break;
         }
     }
+}
+
+/* How the call is cut. Units of queries fill tiles, where they are many. */
+static void linattn__exact_cut(linattn__exact_work *w, const linattn_context *context)
+{
+    const size_t queries = w->n_q * w->head.group, columns = (w->head.dv + 15) / 16;
+    size_t units;
+    w->unit = queries <= 8 ? 4 : queries < 8 * LINATTN__EXACT_LANES ? 16 : LINATTN__EXACT_LANES;
+    units = (queries + w->unit - 1) / w->unit;
+    w->jobs = linattn__threads(context, w->kv_heads * (units > columns ? units : columns));
+    w->parts = w->kv_heads % w->jobs == 0 ? 1 : w->jobs;
+    w->columns = units < w->parts;
 }
 
 static LINATTN__NOINLINE void
@@ -7131,8 +7167,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *c
     w.head.scratch = (float *)linattn__align(workspace);
     w.kernel = LINATTN__KERNEL(softmax);
     w.scratch_floats = linattn__exact_bytes(&s) / sizeof(float);
-    w.jobs = linattn__threads(context, s.kv_heads * n_q);
-    w.parts = s.kv_heads % w.jobs == 0 ? 1 : w.jobs;
+    linattn__exact_cut(&w, context);
     linattn__run_jobs(linattn__exact_job, &w, w.jobs, context);
     linattn__leave(environment);
     return LINATTN_OK;
