@@ -7020,7 +7020,7 @@ static void linattn__exact_columns(const linattn__exact_work *w, linattn__exact 
     if (from < to) w->kernel(x);
 }
 
-/* Heads, and parts of the queries of each, or, where these are too few for that, of the columns.
+/* Heads, and parts of the queries of each, or, where these are one unit, of the columns.
    Later queries of a causal head see more keys: each part takes a piece of the first half and the
    piece that lies opposite in the second. */
 LINATTN__COLD static void linattn__exact_job(void *arg, size_t index)
@@ -7060,9 +7060,9 @@ static void linattn__exact_cut(linattn__exact_work *w, const linattn_context *co
     size_t units;
     w->unit = queries <= 8 ? 4 : queries < 8 * LINATTN__EXACT_LANES ? 16 : LINATTN__EXACT_LANES;
     units = (queries + w->unit - 1) / w->unit;
-    w->jobs = linattn__threads(context, w->kv_heads * (units > columns ? units : columns));
+    w->jobs = linattn__threads(context, w->kv_heads * (units > 1 ? units : columns));
     w->parts = w->kv_heads % w->jobs == 0 ? 1 : w->jobs;
-    w->columns = units < w->parts;
+    w->columns = units == 1 && w->parts > 1;
 }
 
 static LINATTN__NOINLINE void

@@ -334,7 +334,6 @@
 #define la_values LA_NAME(values)
 #define la_weigh LA_NAME(weigh)
 #define la_weigh_query LA_NAME(weigh_query)
-#define la_weigh_seen LA_NAME(weigh_seen)
 #define la_weighed LA_NAME(weighed)
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
@@ -7582,8 +7581,8 @@ static LINATTN__NOINLINE void la_exact_shrink(const float *before, const float *
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
    `masked` there are keys that some lanes do not see: their weight is -1. */
-LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
-                                   size_t row, const int masked)
+static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
+                                       size_t count, size_t row, int masked)
 {
     size_t j, u, c;
     for (u = 0; u < row / LA_W; u++) {
@@ -7619,16 +7618,6 @@ LINATTN__INLINE void la_weigh_seen(const linattn__exact *x, linattn__exact_scrat
         }
         la_store(w->den + u * LA_W, sum);
     }
-}
-
-/* Not inlined, as this is not worth a copy for every number of vectors. */
-static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
-                                       size_t count, size_t row, int masked)
-{
-    if (masked)
-        la_weigh_seen(x, w, count, row, 1);
-    else
-        la_weigh_seen(x, w, count, row, 0);
 }
 
 /* Rows of the keys listed from j on as dense floats, `rows` of them; the last key stands for those
@@ -9010,7 +8999,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_visible
 #undef la_weigh
 #undef la_weigh_query
-#undef la_weigh_seen
 #undef la_weighed
 #undef la_wide
 #undef la_widen
