@@ -5,12 +5,12 @@
 #include "library.h"
 #include "pool.h"
 
-/* Operands are [heads][tokens][dim], dense. */
+/* Operands are [heads][tokens][dim], dense, or, interleaved, [tokens][heads][dim]. */
 typedef struct exact_problem {
     const float *q, *k, *v;
     float *out;
-    size_t heads, dim, queries, keys, threads;
-    int causal;
+    size_t heads, kv_heads, dim, queries, keys, threads;
+    int causal, interleaved;
     float scale;
 } exact_problem;
 
@@ -37,6 +37,7 @@ exact_call *exact_open(const exact_problem *p)
     exact_call *c;
     size_t bytes;
     config.heads = p->heads;
+    config.kv_heads = p->kv_heads;
     config.dim_key = config.dim_value = p->dim;
     config.scale = p->scale;
     if (p->threads > 1) {
@@ -55,21 +56,23 @@ exact_call *exact_open(const exact_problem *p)
     return c;
 }
 
-static linattn_view view_of(const float *x, size_t tokens, size_t dim)
+static linattn_view view_of(const exact_problem *p, const float *x, size_t tokens)
 {
-    return (linattn_view){.data = x, .stride_token = dim, .stride_head = tokens * dim};
+    if (p->interleaved) return linattn_rows(x);
+    return (linattn_view){.data = x, .stride_token = p->dim, .stride_head = tokens * p->dim};
 }
 
 /* NULL, or what linattn says. */
 const char *exact_run(exact_call *c)
 {
     const exact_problem *p = &c->problem;
-    const linattn_output out = {
-        .data = p->out, .stride_token = p->dim, .stride_head = p->queries * p->dim};
-    const linattn_status status =
-        linattn_softmax(&c->config, view_of(p->q, p->queries, p->dim), p->queries,
-                        view_of(p->k, p->keys, p->dim), view_of(p->v, p->keys, p->dim), p->keys,
-                        out, p->causal, c->workspace, c->bytes, &c->context);
+    const linattn_view out = view_of(p, p->out, p->queries);
+    const linattn_status status = linattn_softmax(
+        &c->config, view_of(p, p->q, p->queries), p->queries, view_of(p, p->k, p->keys),
+        view_of(p, p->v, p->keys), p->keys,
+        (linattn_output){
+            .data = p->out, .stride_token = out.stride_token, .stride_head = out.stride_head},
+        p->causal, c->workspace, c->bytes, &c->context);
     return status == LINATTN_OK ? NULL : linattn_status_string(status);
 }
 

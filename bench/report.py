@@ -988,7 +988,9 @@ def rules_summary(results, folder):
 
 # ---- Exact attention ----------------------------------------------------------------------------
 
-EXACT_KINDS = {"causal": "Causal", "full": "All keys", "decode": "One query against n keys"}
+EXACT_KINDS = {"causal": "Causal", "full": "All keys", "decode": "One query against n keys",
+               "grouped": "One query, four heads to a head of keys",
+               "interleaved": "One query, operands [tokens][heads]"}
 EXACT_PEER = 1.0  # times as fast as every peer
 
 
@@ -1054,7 +1056,8 @@ def exact_document(results):
             "programs' work on the machine disturbs: the least of the samples. ± the largest "
             "error against double precision, relative to the largest element of a row. – has no "
             "figure: the peer is absent, or was not run: onnxruntime stores the scores of all "
-            "queries and keys, which must not take half of the free memory."]
+            "queries and keys, which must not take half of the free memory, and has no grouped "
+            "queries."]
     sections = [("Marks", exact_marks(results))]
     sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
                  for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]
@@ -1067,7 +1070,7 @@ def exact_summary(results, folder):
     ranges = {}
     for kind in EXACT_KINDS:
         for peer, found in exact_found(results, kind, "t1").items():
-            part = ranges.setdefault("one query" if kind == "decode" else "prefill", {})
+            part = ranges.setdefault("prefill" if kind in ["causal", "full"] else "one query", {})
             part.setdefault(peer, []).extend(times for times, _ in found)
     told = "; ".join(
         f"{kind}: " + ", ".join(f"{min(times):.2f} to {max(times):.2f} times as fast as {peer}"

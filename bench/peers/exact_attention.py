@@ -7,7 +7,9 @@ scaled_dot_product_attention, and NumPy, whose products are OpenBLAS's.
 LIBRARY is bench/exact.c. Prints what report.py collects, as Google Benchmark would. All of them get
 the same operands, [heads][tokens][dim], but for onnxruntime's queries and outputs, which it wants
 as [tokens][heads][dim]. One thread is timed by the processor time of the process: medians. More
-are timed by the clock, to which other programs' work only adds: the least of the samples. Needs
+are timed by the clock, to which other programs' work only adds: the least of the samples. "grouped"
+and "interleaved" are decode steps: heads that share a quarter as many of keys and values, which
+onnxruntime's operator has not; and operands that are [tokens][heads][dim], as it wants them. Needs
 NumPy; a peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
 threadpoolctl for NumPy as one.
 """
@@ -26,7 +28,9 @@ import time
 import numpy as np
 
 HEADS = 8
-KINDS = ["causal", "full", "decode"]
+KV_HEADS = 2  # of "grouped"
+KINDS = ["causal", "full", "decode", "grouped", "interleaved"]
+LEFT_OUT = {"grouped": [512, 4096], "interleaved": [512, 4096]}  # lengths that tell little new
 SAMPLE_SECONDS = 0.002
 LEAST_SAMPLES = 3
 SETTLE_SECONDS = 0.003  # in which other libraries' threads stop spinning
@@ -52,12 +56,20 @@ class Problem:
         random = np.random.default_rng(0)
         self.kind, self.dim, self.threads = kind, dim, threads
         self.causal = kind == "causal"
-        self.queries, self.keys = 1 if kind == "decode" else n, n
+        self.queries, self.keys = n if kind in ["causal", "full"] else 1, n
+        self.kv_heads = KV_HEADS if kind == "grouped" else HEADS
+        self.interleaved = kind == "interleaved"
         self.scale = float(np.float32(dim ** -0.5))
-        self.q, self.k, self.v = (aligned((HEADS, tokens, dim))
-                                  for tokens in (self.queries, n, n))
+        self.q, self.k, self.v = (self.rows(heads, tokens) for heads, tokens in
+                                  [(HEADS, self.queries), (self.kv_heads, n), (self.kv_heads, n)])
         for x in (self.q, self.k, self.v):
-            random.standard_normal(dtype=np.float32, out=x)
+            x[:] = random.standard_normal(x.shape, np.float32)
+
+    def rows(self, heads, tokens):
+        """[heads][tokens][dim], wherever they lie."""
+        if self.interleaved:
+            return aligned((tokens, heads, self.dim)).transpose(1, 0, 2)
+        return aligned((heads, tokens, self.dim))
 
     def pairs(self):
         """Of a query and a key that it sees, in each head."""
@@ -71,7 +83,7 @@ class Problem:
         """Of some rows, relative to the largest element of each, against double."""
         worst = 0.0
         for head in {0, HEADS - 1}:
-            k, v = (x[head].astype(float) for x in (self.k, self.v))
+            k, v = (x[head * self.kv_heads // HEADS].astype(float) for x in (self.k, self.v))
             for row in {0, self.queries // 3, self.queries // 2, self.queries - 1}:
                 seen = row + 1 if self.causal else self.keys
                 scores = self.scale * (k[:seen] @ self.q[head, row].astype(float))
@@ -87,8 +99,9 @@ class Problem:
 class Linattn:
     class Operands(ctypes.Structure):
         _fields_ = [(name, ctypes.c_void_p) for name in ["q", "k", "v", "out"]] + \
-            [(name, ctypes.c_size_t) for name in ["heads", "dim", "queries", "keys", "threads"]] + \
-            [("causal", ctypes.c_int), ("scale", ctypes.c_float)]
+            [(name, ctypes.c_size_t) for name in
+             ["heads", "kv_heads", "dim", "queries", "keys", "threads"]] + \
+            [("causal", ctypes.c_int), ("interleaved", ctypes.c_int), ("scale", ctypes.c_float)]
 
     def __init__(self, path):
         self.library = ctypes.CDLL(os.path.abspath(path))
@@ -101,10 +114,10 @@ class Linattn:
         return getattr(self.library, "exact_" + what)().decode()
 
     def prepare(self, p):
-        out = aligned(p.q.shape)
+        out = p.rows(HEADS, p.queries)
         opened = ctypes.c_void_p(self.library.exact_open(ctypes.byref(self.Operands(
-            *(x.ctypes.data for x in (p.q, p.k, p.v, out)), HEADS, p.dim, p.queries, p.keys,
-            p.threads, p.causal, p.scale))))
+            *(x.ctypes.data for x in (p.q, p.k, p.v, out)), HEADS, p.kv_heads, p.dim, p.queries,
+            p.keys, p.threads, p.causal, p.interleaved, p.scale))))
         if not opened:
             sys.exit("exact_attention.py: linattn refuses it, or has no memory")
 
@@ -137,7 +150,8 @@ class OnnxRuntime:
         node = helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["out"],
                                 domain="com.microsoft", num_heads=HEADS, scale=p.scale,
                                 unidirectional=int(p.causal))
-        shapes = {"q": [1, p.queries, HEADS * p.dim], "k": [1, *p.k.shape], "v": [1, *p.v.shape]}
+        rows = [p.keys, HEADS * p.dim] if p.interleaved else p.k.shape
+        shapes = {"q": [1, p.queries, HEADS * p.dim], "k": [1, *rows], "v": [1, *rows]}
         inputs = [helper.make_tensor_value_info(name, kind, shapes[name]) for name in shapes]
         output = helper.make_tensor_value_info("out", kind, shapes["q"])
         graph = helper.make_graph([node], "attention", inputs, [output])
@@ -146,14 +160,18 @@ class OnnxRuntime:
 
     def prepare(self, p):
         refuse_beyond_memory(p)
+        if p.kv_heads < HEADS:
+            raise Absent("MultiHeadAttention takes no grouped queries")
         options = self.runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = p.threads, 1
         options.log_severity_level = 4
         options.add_session_config_entry("session.force_spinning_stop", "1")
         q, out = (aligned((1, p.queries, HEADS * p.dim)) for _ in "qo")
         q[:] = p.q.transpose(1, 0, 2).reshape(q.shape)
+        k, v = ((x.transpose(1, 0, 2).reshape(p.keys, -1) if p.interleaved else x)[None]
+                for x in (p.k, p.v))
         values = {name: self.runtime.OrtValue.ortvalue_from_numpy(x) for name, x in
-                  {"q": q, "k": p.k[None], "v": p.v[None], "out": out}.items()}
+                  {"q": q, "k": k, "v": v, "out": out}.items()}
         try:
             made = self.runtime.InferenceSession(self.model(p), options,
                                                  providers=["CPUExecutionProvider"])
@@ -199,7 +217,8 @@ class Torch:
 
         def call():
             with self.torch.inference_mode():
-                last[0] = attention(*operands, is_causal=p.causal, scale=p.scale)
+                last[0] = attention(*operands, is_causal=p.causal, scale=p.scale,
+                                    enable_gqa=p.kv_heads < HEADS)
 
         return call, lambda: last[0][0].numpy()
 
@@ -223,15 +242,16 @@ class NumPy:
         return f"{np.__version__} ({products})"
 
     def head(self, p, h, out):
+        k, v = (x[h * p.kv_heads // HEADS] for x in (p.k, p.v))
         for i in range(0, p.queries, self.block):
             rows = min(self.block, p.queries - i)
             seen = i + rows if p.causal else p.keys
-            scores = (p.q[h, i:i + rows] * np.float32(p.scale)) @ p.k[h, :seen].T
+            scores = (p.q[h, i:i + rows] * np.float32(p.scale)) @ k[:seen].T
             if p.causal:
                 scores[:, i:][np.triu_indices(rows, 1)] = -np.inf
             scores -= scores.max(axis=1, keepdims=True)
             np.exp(scores, out=scores)
-            np.matmul(scores, p.v[h, :seen], out=out[h, i:i + rows])
+            np.matmul(scores, v[:seen], out=out[h, i:i + rows])
             out[h, i:i + rows] /= scores.sum(axis=1, keepdims=True)
 
     def prepare(self, p):
@@ -336,7 +356,7 @@ def main():
     rows = []
     for kind in KINDS:
         for dim in options.dims:
-            for n in options.n:
+            for n in [n for n in options.n if n not in LEFT_OUT.get(kind, [])]:
                 rows += measure(Problem(kind, dim, n, options.threads), subjects, options.seconds)
     json.dump({"context": context, "benchmarks": rows}, sys.stdout, indent=1)
     wrong = [row["name"] for row in rows if not row.get("error", 0.0) < WRONG]
