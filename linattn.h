@@ -6976,7 +6976,7 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
     const int more = head < others || w->end - w->at >= keys;
     w->next_k = head < others ? x->k_head : keys * x->k_token - others * x->k_head;
     w->next_v = head < others ? x->v_head : keys * x->v_token - others * x->v_head;
-    if (!more || (w->end - w->low) * (x->d + x->dv) * x->heads < LINATTN__EXACT_NEAR)
+    if (!more || (w->end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR)
         w->next_k = w->next_v = 0;
 }
 

@@ -7742,8 +7742,8 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w, size_t row,
-                         int few)
+static LINATTN__NOINLINE void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w,
+                                           size_t row, int few)
 {
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
@@ -8083,7 +8083,7 @@ LINATTN__INLINE size_t la_exact_lanes(size_t left)
     return left < LA_EXACT_LANES ? left : LA_EXACT_LANES;
 }
 
-static LINATTN__NOINLINE void la_exact_head(const linattn__exact *x)
+LINATTN__SMALL static LINATTN__NOINLINE void la_exact_head(const linattn__exact *x)
 {
     linattn__exact_scratch w[LA_EXACT_TILES];
     size_t i, tiles;
@@ -8107,7 +8107,7 @@ static LINATTN__NOINLINE void la_exact_head(const linattn__exact *x)
     }
 }
 
-LINATTN__SMALL static void la_softmax(const linattn__exact *x)
+static void la_softmax(const linattn__exact *x)
 {
     linattn__exact y;
     size_t head;
