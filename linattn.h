@@ -6973,11 +6973,11 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
                                                 size_t head)
 {
     const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
+    const size_t near = others ? 8 * LINATTN__EXACT_NEAR : LINATTN__EXACT_NEAR;
     const int more = head < others || w->end - w->at >= keys;
     w->next_k = head < others ? x->k_head : keys * x->k_token - others * x->k_head;
     w->next_v = head < others ? x->v_head : keys * x->v_token - others * x->v_head;
-    if (!more || (w->end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR)
-        w->next_k = w->next_v = 0;
+    if (!more || (w->end - w->low) * (x->d + x->dv) < near) w->next_k = w->next_v = 0;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
