@@ -6862,9 +6862,8 @@ typedef struct linattn__exact_scratch {
 } linattn__exact_scratch;
 
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
-   leaves no trace in the order of the sums. Under a window
-   blocks begin at multiples of their size, wherever windows do, as maxima move at their ends.
-   Returns where to go on. */
+   leaves no trace in the order of the sums. Under a window blocks begin at multiples of their size,
+   wherever windows do, as maxima move at their ends. Returns where to go on. */
 static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
                                                       const linattn__exact_scratch *w, size_t j,
                                                       size_t *count)
@@ -6973,11 +6972,11 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
                                                 size_t head)
 {
     const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
-    const size_t near = others ? 8 * LINATTN__EXACT_NEAR : LINATTN__EXACT_NEAR;
+    const size_t least = others ? 8 * LINATTN__EXACT_NEAR : LINATTN__EXACT_NEAR;
     const int more = head < others || w->end - w->at >= keys;
     w->next_k = head < others ? x->k_head : keys * x->k_token - others * x->k_head;
     w->next_v = head < others ? x->v_head : keys * x->v_token - others * x->v_head;
-    if (!more || (w->end - w->low) * (x->d + x->dv) < near) w->next_k = w->next_v = 0;
+    if (!more || (w->end - w->low) * (x->d + x->dv) < least) w->next_k = w->next_v = 0;
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -8228,6 +8227,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__DRIFT
 #undef LINATTN__ELEMENT
 #undef LINATTN__ELEMENTS
+#undef LINATTN__EXACT_HEADS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES
 #undef LINATTN__EXACT_LISTS
