@@ -7422,8 +7422,10 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
    its own lane, and the running maximum and the denominator are vectors. */
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
-#define LA_EXACT_TILES                                                                             \
-    (LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES : 8)
+#define LA_EXACT_TILES /* of scalar code fewer, for its stack */                                   \
+    (LA_W == 1                                     ? 3                                             \
+     : LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES       \
+                                                   : 8)
 
 /* LA_W elements of a row from i on, zeros from `part` on. */
 LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int element)
