@@ -4070,12 +4070,39 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 }
 
 #if LINATTN__HAS_PREFILL
+/* So few tokens that blocks, which are made head by head, take longer than one by one, as all states
+   stay in the cache: if that is so, they are done. */
+LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(const linattn__work *w,
+                                                               const linattn_context *context)
+{
+    const linattn__span *const all = &w->span;
+    const int many = all->heads > 1;
+    size_t most, t;
+    if (all->m <= 16 && all->dv <= 16) {
+        most = many ? 2 : 1;
+        if (all->q) most = !many ? 3 : all->k ? 5 : 7;
+    } else {
+        most = 3;
+        if (all->k) most = all->q && linattn__isa() == LINATTN__ISA_AVX2 ? 2 : 1;
+        if (all->group > 1 || all->heads * all->head_floats > 65536) return 0;
+    }
+    if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
+    if (context && context->parallel_for && context->threads > 1) return 0;
+    for (t = 0; t < all->n; t++) {
+        linattn__span s = *all;
+        linattn__cut(&s, t, 1);
+        linattn__step_heads(&s);
+    }
+    return 1;
+}
+
 LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
 {
     if (linattn__is_step(w, context)) {
         linattn__do_step(w, context);
         return;
     }
+    if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__COMMON(update));
     linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
 }
@@ -4086,6 +4113,7 @@ LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_cont
         linattn__do_step(w, context);
         return;
     }
+    if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__COMMON(causal));
     w->span.fetch = linattn__from_memory(&w->span);
     if (context && context->parallel_for && context->threads > 1)
@@ -4197,6 +4225,7 @@ static LINATTN__NOINLINE void linattn__do_query(linattn__work *w, const linattn_
         return;
     }
 #if LINATTN__HAS_PREFILL
+    if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__COMMON(query));
     linattn__do_parts(w, linattn__query_job, w->span.n, context);
 #endif

@@ -74,6 +74,7 @@
 #define la_bits LA_NAME(bits)
 #define la_cancelling_here LA_NAME(cancelling_here)
 #define la_capped LA_NAME(capped)
+#define la_causal_columns LA_NAME(causal_columns)
 #define la_causal_run LA_NAME(causal_run)
 #define la_causal_tile LA_NAME(causal_tile)
 #define la_causal_tiles LA_NAME(causal_tiles)
@@ -512,9 +513,11 @@
 
    LA_CAUSAL_TOKENS x LA_CAUSAL_VECS    the tile of causal: tokens x vectors of columns; of tokens
                                         that are left over LA_CAUSAL_FEW at a time
+   LA_CAUSAL_TALL x 1                   that of a single vector
+   LA_CAUSAL_WIDE x 4                   that of four vectors, 0 where the registers do not hold it
    LA_GROUP_TOKENS x LA_CAUSAL_VECS     its tile for two query heads of a group; for four heads half
                                         the tokens
-   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, and LA_QUERY_FEW
+   LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, LA_QUERY_FEW and LA_QUERY_TALL
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns, and of
                                         products of matrices of doubles
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
@@ -565,10 +568,13 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_CAUSAL_TOKENS 1
 #define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS LA_SMALL
+#define LA_CAUSAL_TALL 1
+#define LA_CAUSAL_WIDE 0
 #define LA_GROUP_TOKENS 1
 #define LA_QUERY_TOKENS 1
 #define LA_QUERY_FEW 1
 #define LA_QUERY_VECS LA_SMALL
+#define LA_QUERY_TALL 1
 #define LA_UPDATE_ROWS LA_SMALL
 #define LA_UPDATE_VECS 1
 #define LA_EXACT_VECS 1
@@ -747,13 +753,16 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_W 16
 #define la_vec __m512
 #define la_mask __mmask16
-#define LA_CAUSAL_TOKENS 6
+#define LA_CAUSAL_TOKENS 4
 #define LA_CAUSAL_FEW 2
 #define LA_CAUSAL_VECS 2
+#define LA_CAUSAL_TALL 6
+#define LA_CAUSAL_WIDE 3
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 12
-#define LA_QUERY_FEW 8
+#define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
+#define LA_QUERY_TALL 8
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 3
@@ -995,10 +1004,13 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 3
 #define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
+#define LA_CAUSAL_TALL 3
+#define LA_CAUSAL_WIDE 0
 #define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
+#define LA_QUERY_TALL 4
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 2
@@ -1183,10 +1195,13 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 6
 #define LA_CAUSAL_FEW 2
 #define LA_CAUSAL_VECS 2
+#define LA_CAUSAL_TALL 6
+#define LA_CAUSAL_WIDE 0
 #define LA_GROUP_TOKENS 4
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_FEW 2
 #define LA_QUERY_VECS 4
+#define LA_QUERY_TALL 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 3
@@ -1302,10 +1317,13 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 3
 #define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
+#define LA_CAUSAL_TALL 3
+#define LA_CAUSAL_WIDE 0
 #define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
+#define LA_QUERY_TALL 4
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 2
@@ -2721,7 +2739,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     la_vec o[LA_ACCUMULATORS], v[LA_ACCUMULATORS];
     /* heads before the last store their rows nowhere: a branch here would have clang move half
        of the arithmetic behind it, and spill */
-    const int keep = a->keep && g + G == a->heads;
+    const int keep = NR > LA_CAUSAL_VECS || (a->keep && g + G == a->heads);
     float nowhere[16];
     float *to = keep ? start : nowhere;
     const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
@@ -2734,7 +2752,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     LINATTN__UNROLL for (i = 0; i < T; i++)
         la_load_columns(v + i * NR, x->v + i * x->v_token, x->lanes, NR);
     for (f = a->f1 - a->f0; f > 0; f--, k++, q++, row += 16, to += to_row) {
-        la_vec s[LA_CAUSAL_VECS];
+        la_vec s[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
@@ -2819,8 +2837,8 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
 {
     size_t t = a->begin, left;
     while ((left = a->end - t) > 0) {
-        /* 16 tokens and the like come out even in lower tiles */
-        const int even = FEW > 3 && left % T && left % FEW == 0;
+        /* 8 tokens and the like come out even in lower tiles */
+        const int even = FEW > 3 && left % T % FEW && left % FEW == 0;
         if (T > FEW && left >= T && !even) {
             la_take_heads(a, t, u, keys, T, NR);
             t += T;
@@ -2846,7 +2864,7 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
     for (; LA_QUERY_VECS > 1 && u < end; u++)
-        la_take_columns(a, u, 0, LA_QUERY_FEW, LA_QUERY_FEW, 1);
+        la_take_columns(a, u, 0, LA_QUERY_TALL, LA_QUERY_TALL, 1);
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
@@ -2880,18 +2898,39 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
         for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
 }
 
-/* The tiles of causal, of all columns of this job. */
-LINATTN__SMALL static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
+/* Vectors [u, end) of columns. */
+LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a, size_t u,
+                                                               size_t end)
 {
-    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
-    size_t u = a->span->column_begin / LA_W;
     for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) {
         if (a->heads == 1)
             la_causal_run(a, 0, a->begin, a->end, u);
         else
             la_group_columns(a, u);
     }
-    for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TOKENS, 1, 1);
+    for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TALL, 1, 1);
+}
+
+/* The tiles of causal, of all columns of this job. */
+static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
+{
+    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
+    size_t u = a->span->column_begin / LA_W;
+#if LA_CAUSAL_WIDE > 0
+    /* From token to token the sums of a row wait for one another: the taller a tile, the more rows
+       have to be under way at once, for which a core that two threads share lacks room. No tile of
+       one token is left over, but one of LA_CAUSAL_TOKENS. */
+    const size_t count = a->end - a->begin;
+    const size_t few =
+        count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS : count % LA_CAUSAL_WIDE;
+    for (; few < count && a->heads == 1 && a->keep && end - u >= 4; u += 4) {
+        la_tile rest = *a;
+        for (; rest.begin < a->end - few; rest.begin += LA_CAUSAL_WIDE)
+            la_take(a, 0, rest.begin, u, 1, 1, LA_CAUSAL_WIDE, 4);
+        if (few > 0) la_causal_columns(&rest, u, u + 4);
+    }
+#endif
+    la_causal_columns(a, u, end);
 }
 
 /* ---- Sums: blocks of tokens ------------------------------------------------------------------ */
@@ -8634,6 +8673,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_cancelling_here
 #undef la_capped
 #undef la_causal
+#undef la_causal_columns
 #undef la_causal_run
 #undef la_causal_tile
 #undef la_causal_tiles
@@ -9025,8 +9065,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_BEYOND
 #undef LA_BLOCK
 #undef LA_CAUSAL_FEW
+#undef LA_CAUSAL_TALL
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
+#undef LA_CAUSAL_WIDE
 #undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DECAY_ROWS
@@ -9060,6 +9102,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PICK
 #undef LA_PLACE_ROW
 #undef LA_QUERY_FEW
+#undef LA_QUERY_TALL
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
 #undef LA_READ

@@ -59,11 +59,12 @@ def ports_of(cpu, isa):
 # ---- What linattn_simd.h says of its tiles ------------------------------------------------------
 
 TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
-    "avx512": {"CAUSAL_TOKENS": 6, "CAUSAL_VECS": 2, "QUERY_TOKENS": 12, "QUERY_VECS": 2,
-               "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
+    "avx512": {"CAUSAL_TOKENS": 4, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 3, "QUERY_TOKENS": 12,
+               "QUERY_VECS": 2, "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
                "GENERAL_VECS": 4},
-    "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "QUERY_TOKENS": 6, "QUERY_VECS": 2,
-             "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64, "GENERAL_VECS": 2},
+    "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 0, "QUERY_TOKENS": 6,
+             "QUERY_VECS": 2, "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64,
+             "GENERAL_VECS": 2},
 }
 CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
@@ -186,8 +187,11 @@ class Counter:
 
     def both(self, rows, columns, n):
         """A row of S is loaded and stored for a tile of tokens, which write and read it."""
-        tokens, vecs = min(n, self.tile["CAUSAL_TOKENS"]), self.tile["CAUSAL_VECS"]
+        tokens, vecs = self.tile["CAUSAL_TOKENS"], self.tile["CAUSAL_VECS"]
         vectors, chunks = self.vectors(columns), math.ceil(rows / CHUNK)
+        if self.tile["CAUSAL_WIDE"] and vectors >= 4:
+            tokens, vecs = self.tile["CAUSAL_WIDE"], 4
+        tokens = min(n, tokens)
         return (Ops(fma=2 * rows * vectors, loads=rows * vectors / tokens + vectors * chunks,
                     broadcasts=2 * rows * math.ceil(vectors / vecs),
                     stores=rows * vectors / tokens) +
