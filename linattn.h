@@ -4070,8 +4070,8 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 }
 
 #if LINATTN__HAS_PREFILL
-/* So few tokens that blocks, which are made head by head, take longer than one by one, as all states
-   stay in the cache: if that is so, they are done. */
+/* So few tokens that blocks, which are made head by head, take longer than one by one, as all
+   states stay in the cache: if that is so, they are done. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(const linattn__work *w,
                                                                const linattn_context *context)
 {
@@ -5737,6 +5737,17 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
 }
 #endif
 
+/* The rule without gates: what the other verbs do. */
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__recurrent_sums(
+    void *state, const linattn_view *q, const linattn_view *k, const linattn_view *v,
+    const linattn_gates *gates, const linattn_output *out, size_t n, const linattn_context *context)
+{
+    const linattn_status status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
+    if (status != LINATTN_OK) return status;
+    if (!q->data && !out->data) return linattn_update(state, *k, *v, n, context);
+    return linattn_causal(state, *q, *k, *v, *out, n, context);
+}
+
 LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
                                              linattn_view v, const linattn_gates *gates,
                                              linattn_output out, size_t n,
@@ -5746,12 +5757,8 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
     linattn__gating gating;
     linattn_status status = linattn__find_header(state);
     if (status != LINATTN_OK) return status;
-    if (((const linattn__header *)state)->rule == LINATTN_RULE_SUM) {
-        status = linattn__check_gates(LINATTN_RULE_SUM, LINATTN_NORM_SUM, gates);
-        if (status != LINATTN_OK) return status;
-        return q.data || out.data ? linattn_causal(state, q, k, v, out, n, context)
-                                  : linattn_update(state, k, v, n, context);
-    }
+    if (((const linattn__header *)state)->rule == LINATTN_RULE_SUM)
+        return linattn__recurrent_sums(state, &q, &k, &v, gates, &out, n, context);
 #ifndef __OPTIMIZE_SIZE__
     if (!linattn__usual_recurrent(state, &w, &q, &k, &v, &out, n, gates, context, &gating))
 #endif

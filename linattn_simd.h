@@ -64,6 +64,7 @@
 /* The names of this inclusion: all that begin with la_ get its suffix. */
 #define la_add LA_NAME(add)
 #define la_add_key LA_NAME(add_key)
+#define la_add_lanes LA_NAME(add_lanes)
 #define la_adjust LA_NAME(adjust)
 #define la_adjust_row LA_NAME(adjust_row)
 #define la_all_finite LA_NAME(all_finite)
@@ -2315,24 +2316,27 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 #endif
 
 #if LINATTN__HAS_SIGNED
+/* sum + x[0] + x[1] + ... in double, one after the other. */
+LINATTN__INLINE double la_add_lanes(double sum, const float *x, size_t lanes)
+{
+    size_t i, j;
+    for (i = 0; i < lanes; i += LA_DW) {
+        double wide[LA_DW];
+        la_dstore(wide, la_dwiden(x + i));
+        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[j];
+    }
+    return sum;
+}
+
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
-   and what their rounding lost are summed in double, one after the other. Lanes beyond m features
-   hold 0, which changes no sum. */
+   and what their rounding lost are summed in double. Lanes beyond m features hold 0, which changes
+   no sum. */
 LINATTN__INLINE void la_cancelling_here(const float *den, const float *lost, size_t m,
                                         float epsilon, float *scale)
 {
     const size_t lanes = m < 16 ? m : 16;
-    double wide[32], sum = (double)epsilon;
-    size_t i, j;
-    for (i = 0; i < lanes; i += LA_DW) {
-        la_dstore(wide + i, la_dwiden(lost + i));
-        la_dstore(wide + 16 + i, la_dwiden(den + i));
-    }
-    for (i = 0; i < lanes; i += LA_DW)
-        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[i + j];
-    for (i = 0; i < lanes; i += LA_DW)
-        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[16 + i + j];
-    linattn__cancelling(sum, scale);
+    const double sum = la_add_lanes((double)epsilon, lost, lanes);
+    linattn__cancelling(la_add_lanes(sum, den, lanes), scale);
 }
 
 #if LA_COLD
@@ -7461,8 +7465,8 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
    its own lane, and the running maximum and the denominator are vectors. */
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
-#define LA_EXACT_TILES /* of scalar code fewer, for its stack */                                   \
-    (LA_W == 1                                     ? 3                                             \
+#define LA_EXACT_TILES /* of scalar code one, for its stack */                                     \
+    (LA_W == 1                                     ? 1                                             \
      : LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES       \
                                                    : 8)
 
@@ -7800,7 +7804,8 @@ static LINATTN__NOINLINE void la_exact_end(const linattn__exact *x, const linatt
 }
 
 #if LA_W > 1
-/* Keys or values that lie `token` elements apart; what is left of keys behind fours is in `tail`. */
+/* Keys or values that lie `token` elements apart; what is left of keys behind fours is in
+   `tail`. */
 typedef struct la_few_rows {
     const float *at, *tail;
     size_t token, next; /* as many that lie `next` elements on are fetched, if not 0 */
@@ -8643,6 +8648,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add
 #undef la_add_kept
 #undef la_add_key
+#undef la_add_lanes
 #undef la_adjust
 #undef la_adjust_row
 #undef la_afresh
