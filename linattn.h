@@ -413,10 +413,8 @@ typedef struct linattn_context {
    GATED, softmax) these bounds are 2^22, 2^-8 and 2^-19 times what the row is kept relative to: the
    largest e^x of its feature so far, or less by up to 2^8. As sums stand still before, values below
    4 never take them there. Under MLSTM they are 65520, 2^-14 and 2^-25 times what a head is kept
-   relative to: its largest e^i so far, decayed, within a factor of 2^9, and of 2^8 more where
-   decays of .5 to .71 follow one another: for many tokens with such decays bf16 is the safer type.
-   Where it grows, sums are multiplied by a power of two, and rounded if that takes them below the
-   second bound.
+   relative to: its largest e^i so far, decayed, within a factor of 2^9. Where it grows, sums are
+   multiplied by a power of two, and rounded if that takes them below the second bound.
    bf16: sums are to stay below 5e33, from there on they are infinite, and the next token, merge or
    import makes NaN of them; below 2^-100 they have fewer bits, and below 2^-108 none. NaN stays
    NaN. */
