@@ -5258,7 +5258,7 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
      scalars[16]   below
      corrected[dv] zero between calls: what a token's read takes from its value, where m is large */
 #define LINATTN__EXPONENT 0      /* mLSTM: S is stored times 2^-exponent; -inf: no token yet */
-#define LINATTN__DRIFT 1         /* the product of the factors that rows decayed by since then */
+#define LINATTN__DRIFT 1         /* what 1 of then, in f16 the largest gate since, is kept as */
 #define LINATTN__KEPT_FACTOR 2   /* by which all has decayed: this times */
 #define LINATTN__KEPT_EXPONENT 3 /* 2^ this */
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */

@@ -4766,8 +4766,10 @@ LINATTN__INLINE void la_rule_ldexp(float *x, float n)
 }
 
 /* mLSTM: sums are stored times 2^-E. E follows the decays, so that what is stored stays near what
-   it was, and an input gate that exceeds it by far. Turns gates, whose powers of two lie in `power`
-   and `scale`, into the factors of the stored sums and of the keys. */
+   it was, and an input gate that exceeds it by far. f16 has little room: there "what it was" is the
+   largest input gate since, decayed, lest older ones that have decayed further set the scale of
+   sums that this one made. Turns gates, whose powers of two lie in `power` and `scale`, into the
+   factors of the stored sums and of the keys. */
 static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
 {
     float *const scalars = b->scalars;
@@ -4806,6 +4808,9 @@ static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
         la_rule_ldexp(b->w->gain + t, n_i - e);
     else
         b->w->gain[t] = i * 0.0f;
+#if LINATTN__HAS_HALF
+    if (b->s.element == LINATTN_F16 && b->w->gain[t] > drift) drift = b->w->gain[t];
+#endif
     scalars[LINATTN__EXPONENT] = e;
     scalars[LINATTN__DRIFT] = drift;
     b->w->top[t] = e;

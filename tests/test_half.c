@@ -372,6 +372,44 @@ static void sums_overflow(void **state)
         }
 }
 
+/* mLSTM: sums of up to 127 times the largest input gate so far, decayed, are finite, however gates
+   come and go. */
+static void gates_come_and_go(void **state)
+{
+    (void)state;
+    enum { TOKENS = 200, RUNS = 300 };
+    static const float spans[] = {0.02f, 0.3f, 1, 3}; /* of the logarithms of decays */
+    rng r = {82};
+    for (size_t run = 0; run < RUNS; run++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.dim_key = 1,
+                                 .map = LINATTN_MAP_IDENTITY,
+                                 .normaliser = LINATTN_NORM_NONE,
+                                 .rule = LINATTN_RULE_MLSTM,
+                                 .state_type = LINATTN_F16};
+        float span = spans[run % COUNT_OF(spans)], one = 1, sum;
+        double exact = 0, gate = 0;
+        void *memory = run_init(&config);
+        for (size_t t = 0; t < TOKENS; t++) {
+            float decay = -span * rng_float(&r, 1), input = 6 * rng_float(&r, 1);
+            if (decay > 0) decay = 0;
+            linattn_gates gates = {
+                .decay = linattn_rows(&decay), .decay_log = 1, .input = linattn_rows(&input)};
+            check_status(linattn_recurrent(memory, (linattn_view){0}, linattn_rows(&one),
+                                           linattn_rows(&one), &gates, (linattn_output){0}, 1,
+                                           NULL),
+                         LINATTN_OK, "%s", config_name(&config));
+            check_status(linattn_state_export(memory, 0, 0, &sum, NULL), LINATTN_OK, "export");
+            exact = exact * exp(decay) + exp(input);
+            gate = fmax(gate * exp(decay), exp(input));
+            if (exact > 127 * gate) break;
+            check(sum > 0.95 * exact && sum < 1.05 * exact, "run %zu, token %zu: %g, not %g", run,
+                  t, (double)sum, exact);
+        }
+        pool_release(mark);
+    }
+}
+
 /* Those of bf16 are infinite for one token, and then NaN; so are they in an import. */
 static void wide_sums_overflow(void **state)
 {
@@ -558,10 +596,10 @@ static void environments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_number),  TEST(tokens_of_rules),    TEST(tokens_of_sums),
-        TEST(sums_overflow), TEST(wide_sums_overflow), TEST(prefills_are_steps),
-        TEST(many_states),   TEST(merges_round),       TEST(sizes_are_constants),
-        TEST(environments),
+        TEST(every_number),        TEST(tokens_of_rules),   TEST(tokens_of_sums),
+        TEST(sums_overflow),       TEST(gates_come_and_go), TEST(wide_sums_overflow),
+        TEST(prefills_are_steps),  TEST(many_states),       TEST(merges_round),
+        TEST(sizes_are_constants), TEST(environments),
     };
     test_begin();
     return RUN_TESTS("half", tests);
