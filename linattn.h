@@ -4071,7 +4071,7 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 
 #if LINATTN__HAS_PREFILL
 /* So few tokens that blocks, which are made head by head, take longer than one by one, as all
-   states stay in the cache: if that is so, they are done. */
+   states stay in the cache: if that is so, they are done. How few was measured. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(const linattn__work *w,
                                                                const linattn_context *context)
 {

@@ -6767,11 +6767,11 @@ static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w
             la_vec sum[LA_PANEL_VECS];
             LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(den + j * LA_W);
             for (j = column; j < own + count; j += LA_W) {
-                la_vec x = la_load(p + j);
+                la_vec x = la_load(p + j), *const lane = sum + (LA_W > 1 ? 0 : j % 16);
                 if (j < first) x = la_first(la_zero(), x, la_lanes_left(first, j));
                 if (j + LA_W > end) x = la_first(x, la_zero(), j < end ? (int)(end - j) : 0);
                 la_store(p + j, x);
-                sum[LA_W > 1 ? 0 : j % 16] = la_add(sum[LA_W > 1 ? 0 : j % 16], x);
+                *lane = la_add(*lane, x);
                 la_turn(sum);
             }
             for (; j % 16 != 0; j += LA_W) la_turn(sum);
