@@ -41,11 +41,13 @@ readme_first_command() {
 
 # All instruction sets give the same bits, or its status is 1.
 readme_stream() {
-    local command
+    local command fma=
     command=$(grep -x 'cc .*examples/stream\.c .*' README.md)
     mkdir -p "$work/sooner-cc"
-    # As quick_cc, but for a program that runs for long.
-    printf '#!/bin/sh\nexec "%s" "$@" -O1\n' "$(command -v cc)" >"$work/sooner-cc/cc"
+    # As quick_cc, but for a program that runs for long, most of it in scalar code: with the
+    # processor's fma, where it has one, ten times faster to the same bits.
+    if [[ $host_isas == *avx2* ]] && has_isa avx2; then fma=-mfma; fi
+    printf '#!/bin/sh\nexec "%s" "$@" -O1 %s\n' "$(command -v cc)" "$fma" >"$work/sooner-cc/cc"
     chmod +x "$work/sooner-cc/cc"
     PATH=$work/sooner-cc:$PATH
     readme_clone "$work/clone-stream"
