@@ -5866,7 +5866,7 @@ static void linattn__decay_pair(float *pair, const float *by)
     const float y = pair[0] * by[0], error = linattn__fma(pair[0], by[0], -y);
     const float rest = linattn__fma(pair[1], by[0], linattn__fma(pair[0], by[1], error));
     const float sum = y + rest;
-    pair[1] = rest - (sum - y);
+    pair[1] = (y - sum) + rest;
     pair[0] = linattn__flush(sum);
     if (pair[0] == 0.0f) pair[1] = 0.0f;
 }

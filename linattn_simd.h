@@ -4318,8 +4318,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
 #endif
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
+        /* of epsilon only this program knows that it is 0: a product plus a constant 0 is one that
+           clang's -ffast-math contracts with la_sum16's sums */
         den[j] = la_zero();
-        if (j < count) den[j] = la_fma(phi[j], z[j], den[j]);
+        if (j < count) den[j] = la_fma(phi[j], z[j], la_set1(s->params->epsilon));
     }
     return la_set1(linattn__inverse(la_sum16(den)));
 }
@@ -5353,7 +5355,7 @@ LINATTN__INLINE void la_times(la_vec *hi, la_vec *lo, la_vec a, la_vec a_lo)
 {
     const la_vec y = la_mul(*hi, a), error = la_fma(*hi, a_lo, la_fms(*hi, a, y));
     const la_vec rest = la_fma(*lo, a, error), sum = la_add(y, rest);
-    *lo = la_sub(rest, la_sub(sum, y));
+    *lo = la_add(la_sub(y, sum), rest); /* never -0: compilers may differ about that of rest */
     *hi = la_flush(sum, la_set1(LINATTN__FLT_MIN));
     *lo = la_select(la_eq(*hi, la_zero()), la_zero(), *lo);
 }

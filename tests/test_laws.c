@@ -120,6 +120,28 @@ static void decode_steps(void **state)
     for_all_problems(3, 10, decode_law);
 }
 
+/* Heads that fit in one panel have kernels of their own, one for each number of vectors. */
+static void decode_steps_of_one_panel(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {LINATTN_MAP_ELU1, LINATTN_MAP_RELU, LINATTN_MAP_EXP,
+                                               LINATTN_MAP_SOFTMAX, LINATTN_MAP_IDENTITY};
+    rng r = {23};
+    for (size_t i = 0; i < COUNT_OF(maps); i++)
+        for (size_t group = 1; group <= 3; group++)
+            for (size_t dim = 1; dim <= 16; dim++) {
+                size_t mark = pool_mark();
+                linattn_config config = {.heads = 2 * group,
+                                         .kv_heads = 2,
+                                         .dim_key = dim,
+                                         .map = maps[i],
+                                         .normaliser = LINATTN_NORM_SUM};
+                problem p = problem_new(config, 16, 16, &r, 3);
+                decode_law(&p, &r);
+                pool_release(mark);
+            }
+}
+
 static void reversed_jobs_law(const problem *p, rng *r)
 {
     outcome expected = run_all(p, NULL);
@@ -1568,6 +1590,7 @@ int main(void)
         TEST(instruction_sets),
         TEST(cuts),
         TEST(decode_steps),
+        TEST(decode_steps_of_one_panel),
         TEST(jobs_in_reverse),
         TEST(threads),
         TEST(work_is_shared_out),

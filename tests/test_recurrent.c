@@ -2003,6 +2003,25 @@ static void decays_below_zero(void **state)
     if (!test_inexact()) isa_law(&x, &r);
 }
 
+/* What their product loses is 0, not -0, which is what compilers may differ about. */
+static void low_parts_of_decays_below_zero(void **state)
+{
+    (void)state;
+    enum { DIM = 16 };
+    linattn_config config = {
+        .dim_key = DIM, .rule = LINATTN_RULE_GATED, .precision = LINATTN_PRECISION_COMPENSATED};
+    float x[DIM], decay = -1;
+    for (size_t i = 0; i < DIM; i++) x[i] = 1;
+    linattn_gates gates = {.decay = linattn_rows(&decay)};
+    void *memory = run_init(&config);
+    check_status(linattn_recurrent(memory, linattn_rows(NULL), linattn_rows(x), linattn_rows(x),
+                                   &gates, linattn_output_rows(NULL), 1, NULL),
+                 LINATTN_OK, "recurrent");
+    const float *words = (const float *)memory;
+    for (size_t i = 0; i < linattn_state_size(&config) / sizeof *words; i++)
+        check(float_bits(words[i]) != 0x80000000, "word %zu is -0", i);
+}
+
 /* A decay beyond 1, which makes a number of what has decayed before, and inf of what has not: of
    lanes behind the last row, which no row may see. */
 static void decays_beyond_floats(void **state)
@@ -2088,6 +2107,7 @@ int main(void)
         TEST(masked_tokens_are_absent),
         TEST(queries_of_masked_tokens),
         TEST(decays_below_zero),
+        TEST(low_parts_of_decays_below_zero),
         TEST(decays_beyond_floats),
         TEST(masked_in_one_head),
         TEST(permutation_of_heads),
