@@ -1636,9 +1636,14 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
     static type linattn__##name##_scalar;
 #define LINATTN__COMMON(name)                                                                      \
     (linattn__isa() == LINATTN__ISA_SCALAR ? linattn__##name##_scalar : linattn__##name##_avx2)
+/* And what all three have. */
+#define LINATTN__DECLARE_ONE(type, name) static type linattn__##name##_scalar;
+#define LINATTN__ONE(name) linattn__##name##_scalar
 #else
 #define LINATTN__DECLARE_COMMON(type, name) LINATTN__DECLARE(type, name)
 #define LINATTN__COMMON(name) LINATTN__KERNEL(name)
+#define LINATTN__DECLARE_ONE(type, name) LINATTN__DECLARE(type, name)
+#define LINATTN__ONE(name) LINATTN__KERNEL(name)
 #endif
 
 #if (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 && !defined(LINATTN_NO_DISPATCH)) ||                  \
@@ -3391,7 +3396,7 @@ typedef struct linattn__span {
     void (*kernel)(const struct linattn__span *s); /* where there are `elements` */
 #endif
 #if LINATTN__BOTH
-    int avx512; /* this call is AVX-512's: cold functions call its hot ones */
+    int set; /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
 #endif
     /* What is 0 for most, side by side, to be cleared in few stores. */
     int stream; /* the states come from memory, each for one token */
@@ -3535,9 +3540,9 @@ LINATTN__DECLARE(linattn__widen_kernel, widen)
 LINATTN__DECLARE(linattn__step_kernel, step)
 LINATTN__DECLARE(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
-LINATTN__DECLARE_COMMON(linattn__span_kernel, update)
-LINATTN__DECLARE_COMMON(linattn__span_kernel, query)
-LINATTN__DECLARE_COMMON(linattn__span_kernel, causal)
+LINATTN__DECLARE_ONE(linattn__span_kernel, update)
+LINATTN__DECLARE_ONE(linattn__span_kernel, query)
+LINATTN__DECLARE_ONE(linattn__span_kernel, causal)
 #endif
 #if LINATTN__HAS_COMPENSATED
 LINATTN__DECLARE_COMMON(linattn__span_kernel, fold)
@@ -3800,7 +3805,7 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
     span->column_end = s->dv;
     span->seen = seen;
 #if LINATTN__BOTH
-    span->avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+    span->set = linattn__isa() >> 1;
 #endif
     span->stream = 0;
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
@@ -4103,7 +4108,7 @@ LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_cont
         return;
     }
     if (linattn__few_tokens(w, context)) return;
-    linattn__use_kernel(w, LINATTN__COMMON(update));
+    linattn__use_kernel(w, LINATTN__ONE(update));
     linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
 }
 
@@ -4114,7 +4119,7 @@ LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_cont
         return;
     }
     if (linattn__few_tokens(w, context)) return;
-    linattn__use_kernel(w, LINATTN__COMMON(causal));
+    linattn__use_kernel(w, LINATTN__ONE(causal));
     w->span.fetch = linattn__from_memory(&w->span);
     if (context && context->parallel_for && context->threads > 1)
         linattn__causal_threads(w, context);
@@ -4226,7 +4231,7 @@ static LINATTN__NOINLINE void linattn__do_query(linattn__work *w, const linattn_
     }
 #if LINATTN__HAS_PREFILL
     if (linattn__few_tokens(w, context)) return;
-    linattn__use_kernel(w, LINATTN__COMMON(query));
+    linattn__use_kernel(w, LINATTN__ONE(query));
     linattn__do_parts(w, linattn__query_job, w->span.n, context);
 #endif
 }
@@ -6457,7 +6462,7 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->values = x->keys + b->ring * LINATTN__BAND * s->d;
 }
 
-LINATTN__DECLARE_COMMON(linattn__span_kernel, band)
+LINATTN__DECLARE_ONE(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */
 static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats, size_t window,
@@ -6519,7 +6524,7 @@ static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_c
     linattn__band band;
     linattn__measure_band(s->d, s->m, s->dv, sums, s->window, &band);
     w->span.band = &band;
-    linattn__use_kernel(w, LINATTN__COMMON(band));
+    linattn__use_kernel(w, LINATTN__ONE(band));
     w->jobs = linattn__threads(context, w->span.heads);
     if (w->jobs > 1)
         linattn__run_jobs(linattn__band_job, w, w->jobs, context);
@@ -7231,7 +7236,7 @@ typedef struct linattn__inverse_of {
     size_t steps;
     double scale;
 #if LINATTN__BOTH
-    int avx512; /* as in linattn__span */
+    int set; /* as in linattn__span */
 #endif
 } linattn__inverse_of;
 
@@ -7243,7 +7248,7 @@ typedef struct linattn__inverse_scratch {
     double *x, *y;       /* [rows or columns][dv_row] */
     size_t wide, row, dv_row;
 #if LINATTN__BOTH
-    int avx512; /* as in linattn__span */
+    int set; /* as in linattn__span */
 #endif
 } linattn__inverse_scratch;
 
@@ -7280,14 +7285,14 @@ static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inver
     w->x = w->k + x->d * row;
     w->y = w->x + landmarks * w->dv_row;
 #if LINATTN__BOTH
-    w->avx512 = x->avx512;
+    w->set = x->set;
 #endif
 }
 
 typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
 typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
 LINATTN__DECLARE(linattn__means_kernel, means)
-LINATTN__DECLARE_COMMON(linattn__inverse_kernel, inverse)
+LINATTN__DECLARE_ONE(linattn__inverse_kernel, inverse)
 
 /* What a job of nystrom holds for one head, at the start of its part of the workspace. */
 typedef struct linattn__nystrom_head {
@@ -7336,7 +7341,7 @@ typedef struct linattn__nystrom_work {
     char *workspace;
     size_t job_bytes;
 #if LINATTN__BOTH
-    int avx512; /* as in linattn__span */
+    int set; /* as in linattn__span */
 #endif
 } linattn__nystrom_work;
 
@@ -7422,7 +7427,7 @@ LINATTN__COLD static void linattn__nystrom_values(const linattn__nystrom_work *w
     i.scratch = h.inverse;
     i.columns = h.columns;
 #if LINATTN__BOTH
-    i.avx512 = w->avx512;
+    i.set = w->set;
 #endif
     i.d = x.d;
     i.dv = x.dv;
@@ -7523,9 +7528,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     w.head.scratch = NULL;
     w.means = LINATTN__KERNEL(means);
     w.softmax = LINATTN__KERNEL(softmax);
-    w.inverse = LINATTN__COMMON(inverse);
+    w.inverse = LINATTN__ONE(inverse);
 #if LINATTN__BOTH
-    w.avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+    w.set = linattn__isa() >> 1;
 #endif
     w.heads = s.heads;
     w.group = s.group;
@@ -7680,7 +7685,7 @@ static void linattn__do_map(const linattn__shape *s, const float *projection, in
     row.m = s->m;
     row.d = s->d;
 #if LINATTN__BOTH
-    row.avx512 = linattn__isa() == LINATTN__ISA_AVX512;
+    row.set = linattn__isa() >> 1;
 #endif
     (void)row;
     (void)keys;
@@ -8004,6 +8009,135 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 
 /* ==== The kernels, once per instruction set =================================================== */
 
+#if LINATTN__BOTH
+/* What the shared text calls, of each set: see LA_OF. What is cold AVX-512 has from AVX2. Declared
+   here, where clang's attributes are not in force. */
+#define LINATTN__DECLARE_LIST(type, name, last, parameters)                                        \
+    static type linattn__##name##_scalar parameters;                                               \
+    static type linattn__##name##_avx2 parameters;                                                 \
+    static type linattn__##name##_##last parameters;                                               \
+    LINATTN__UNUSED static type(*const linattn__##name##_of[]) parameters = {                      \
+        linattn__##name##_scalar, linattn__##name##_avx2, linattn__##name##_##last};
+#define LINATTN__DECLARE_EACH(type, name, parameters)                                              \
+    LINATTN__DECLARE_LIST(type, name, avx512, parameters)
+#define LINATTN__DECLARE_COLD(type, name, parameters)                                              \
+    LINATTN__DECLARE_LIST(type, name, avx2, parameters)
+/* What is hot in AVX-512, for the cold functions that it has in common with AVX2. */
+#define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
+    static type linattn__##name##_avx512 parameters;
+LINATTN__DECLARE_EACH(void, end_rows, (const linattn__span *, const float *, float *, size_t))
+#if LINATTN__HAS_PREFILL
+struct linattn__scratch_scalar;
+struct linattn__chunk_scalar;
+struct linattn__rows_scalar;
+struct linattn__tile_scalar;
+LINATTN__DECLARE_EACH(void, peaks,
+                      (const linattn__span *, struct linattn__scratch_scalar *,
+                       const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(void, stage,
+                      (const linattn__span *, struct linattn__scratch_scalar *,
+                       const struct linattn__chunk_scalar *, int))
+LINATTN__DECLARE_EACH(void, finish,
+                      (const linattn__span *, struct linattn__scratch_scalar *,
+                       const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(size_t, run,
+                      (const linattn__span *, size_t, size_t, const struct linattn__rows_scalar *,
+                       size_t, size_t))
+LINATTN__DECLARE_EACH(void, read_tiles, (const struct linattn__tile_scalar *))
+LINATTN__DECLARE_EACH(void, causal_tiles, (const struct linattn__tile_scalar *))
+LINATTN__DECLARE_EACH(void, keys,
+                      (const linattn__span *, float *, const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(void, update_run,
+                      (const linattn__span *, const float *, const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(void, step, (linattn__span *))
+#endif
+#if LINATTN__HAS_UNIT
+LINATTN__DECLARE_EACH(void, unit,
+                      (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
+                       float *, size_t))
+#endif
+struct linattn__head_scalar;
+struct linattn__token_scalar;
+#if LINATTN__HAS_EXP
+LINATTN__DECLARE_HOT(void, step_chunk,
+                     (const linattn__span *, const struct linattn__head_scalar *,
+                      struct linattn__token_scalar *, size_t, size_t))
+#endif
+LINATTN__DECLARE_HOT(void, step_update,
+                     (const linattn__span *, const struct linattn__head_scalar *,
+                      struct linattn__token_scalar *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, step_both,
+                     (const linattn__span *, const struct linattn__head_scalar *,
+                      struct linattn__token_scalar *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, step_query,
+                     (const linattn__span *, const struct linattn__head_scalar *,
+                      struct linattn__token_scalar *, size_t, size_t))
+#if LINATTN__HAS_COMPENSATED
+LINATTN__DECLARE_EACH(void, step_read,
+                      (const struct linattn__head_scalar *, const struct linattn__token_scalar *,
+                       size_t, size_t))
+LINATTN__DECLARE_COLD(void, past_weights,
+                      (const linattn__span *, float *, float *, size_t, size_t, size_t))
+#endif
+#if LINATTN__HAS_HALF
+struct linattn__half_avx2;
+LINATTN__DECLARE_HOT(void, half_token, (struct linattn__half_avx2 *, size_t))
+LINATTN__DECLARE_HOT(void, half_copy, (const struct linattn__half_avx2 *, size_t, int))
+#endif
+#if LINATTN__HAS_RECURRENT
+struct linattn__rule_avx2;
+LINATTN__DECLARE_HOT(void, rule_map,
+                     (struct linattn__rule_avx2 *, const float *, size_t, float *, int))
+LINATTN__DECLARE_HOT(void, rule_decay, (struct linattn__rule_avx2 *, size_t, size_t))
+LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
+LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
+#endif
+#if LINATTN__HAS_WINDOW
+LINATTN__DECLARE_EACH(void, merge, (const linattn__span *, const linattn__span *))
+LINATTN__DECLARE_EACH(void, part_middle,
+                      (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
+LINATTN__DECLARE_EACH(void, put_columns,
+                      (const linattn__span *, float *, const struct linattn__chunk_scalar *,
+                       size_t))
+LINATTN__DECLARE_EACH(void, put_values,
+                      (const linattn__span *, const linattn__band_parts *, const float *, size_t))
+LINATTN__DECLARE_EACH(int, all_finite, (const float *, size_t, size_t, size_t))
+LINATTN__DECLARE_EACH(size_t, band_settle,
+                      (const linattn__span *, linattn__span *, const linattn__band_parts *,
+                       const struct linattn__chunk_scalar *, uint64_t, int))
+LINATTN__DECLARE_EACH(void, band_mask,
+                      (const linattn__span *, struct linattn__scratch_scalar *, float *, size_t,
+                       size_t, size_t, size_t))
+LINATTN__DECLARE_EACH(void, band_keep,
+                      (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
+                       int))
+#endif
+#if LINATTN__HAS_FEATURES
+struct linattn__projection_scalar;
+LINATTN__DECLARE_EACH(void, multiply,
+                      (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
+                       float *, size_t))
+LINATTN__DECLARE_COLD(int, measure,
+                      (const linattn__span *, struct linattn__projection_scalar *, const float *,
+                       size_t, size_t))
+LINATTN__DECLARE_COLD(void, scale_rows,
+                      (struct linattn__projection_scalar *, const float *, size_t, size_t, size_t,
+                       size_t))
+LINATTN__DECLARE_COLD(void, both_signs,
+                      (const float *, size_t, size_t, float *, size_t, float *, size_t))
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__DECLARE_EACH(void, product,
+                      (const double *, size_t, const double *, size_t, double *, size_t, size_t,
+                       size_t, int))
+LINATTN__DECLARE_EACH(void, softmax_columns, (double *, size_t, size_t, size_t, size_t))
+LINATTN__DECLARE_COLD(double, norms, (const double *, size_t, size_t, size_t))
+LINATTN__DECLARE_COLD(void, residual, (double *, size_t, size_t, size_t, double))
+LINATTN__DECLARE_COLD(void, polynomials,
+                      (double *, double *, const double *, size_t, size_t, size_t))
+#endif
+#endif
+
 /* Each inclusion is one instruction set. gcc takes the target from a pragma, clang from an
    attribute on every function; the arithmetic options above stay in force. */
 #if LINATTN__HAS_SCALAR
@@ -8076,104 +8210,6 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #define LINATTN__ISA LINATTN__ISA_RELAXED
 #include "linattn_simd.h"
 #undef LINATTN__ISA
-#endif
-
-#if LINATTN__BOTH
-/* What is hot in AVX-512, for the cold functions that it has in common with AVX2: declared here,
-   where clang's attribute is not in force. */
-#define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
-    static type linattn__##name##_avx512 parameters;
-struct linattn__scratch_avx2;
-struct linattn__chunk_avx2;
-struct linattn__rows_avx2;
-LINATTN__DECLARE_HOT(void, peaks,
-                     (const linattn__span *, struct linattn__scratch_avx2 *,
-                      const struct linattn__chunk_avx2 *))
-LINATTN__DECLARE_HOT(void, stage,
-                     (const linattn__span *, struct linattn__scratch_avx2 *,
-                      const struct linattn__chunk_avx2 *, int))
-LINATTN__DECLARE_HOT(void, finish,
-                     (const linattn__span *, struct linattn__scratch_avx2 *,
-                      const struct linattn__chunk_avx2 *))
-LINATTN__DECLARE_HOT(void, end_rows, (const linattn__span *, const float *, float *, size_t))
-LINATTN__DECLARE_HOT(size_t, run,
-                     (const linattn__span *, size_t, size_t, const struct linattn__rows_avx2 *,
-                      size_t, size_t))
-#if LINATTN__HAS_UNIT
-LINATTN__DECLARE_HOT(void, unit,
-                     (const linattn__span *, const float *, size_t, size_t, size_t, size_t, float *,
-                      size_t))
-#endif
-#if LINATTN__HAS_PREFILL
-struct linattn__tile_avx2;
-LINATTN__DECLARE_HOT(void, read_tiles, (const struct linattn__tile_avx2 *))
-LINATTN__DECLARE_HOT(void, causal_tiles, (const struct linattn__tile_avx2 *))
-LINATTN__DECLARE_HOT(void, keys,
-                     (const linattn__span *, float *, const struct linattn__chunk_avx2 *))
-LINATTN__DECLARE_HOT(void, update_run,
-                     (const linattn__span *, const float *, const struct linattn__chunk_avx2 *))
-#endif
-struct linattn__head_avx2;
-struct linattn__token_avx2;
-#if LINATTN__HAS_EXP
-LINATTN__DECLARE_HOT(void, step_chunk,
-                     (const linattn__span *, const struct linattn__head_avx2 *,
-                      struct linattn__token_avx2 *, size_t, size_t))
-#endif
-LINATTN__DECLARE_HOT(void, step_update,
-                     (const linattn__span *, const struct linattn__head_avx2 *,
-                      struct linattn__token_avx2 *, size_t, size_t))
-LINATTN__DECLARE_HOT(void, step_both,
-                     (const linattn__span *, const struct linattn__head_avx2 *,
-                      struct linattn__token_avx2 *, size_t, size_t))
-LINATTN__DECLARE_HOT(void, step_query,
-                     (const linattn__span *, const struct linattn__head_avx2 *,
-                      struct linattn__token_avx2 *, size_t, size_t))
-#if LINATTN__HAS_COMPENSATED
-LINATTN__DECLARE_HOT(void, step_read,
-                     (const struct linattn__head_avx2 *, const struct linattn__token_avx2 *, size_t,
-                      size_t))
-#endif
-#if LINATTN__HAS_HALF
-struct linattn__half_avx2;
-LINATTN__DECLARE_HOT(void, half_token, (struct linattn__half_avx2 *, size_t))
-LINATTN__DECLARE_HOT(void, half_copy, (const struct linattn__half_avx2 *, size_t, int))
-#endif
-#if LINATTN__HAS_RECURRENT
-struct linattn__rule_avx2;
-LINATTN__DECLARE_HOT(void, rule_map,
-                     (struct linattn__rule_avx2 *, const float *, size_t, float *, int))
-LINATTN__DECLARE_HOT(void, rule_decay, (struct linattn__rule_avx2 *, size_t, size_t))
-LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
-LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
-#endif
-#if LINATTN__HAS_WINDOW
-LINATTN__DECLARE_HOT(void, part_middle,
-                     (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
-LINATTN__DECLARE_HOT(void, put_columns,
-                     (const linattn__span *, float *, const struct linattn__chunk_avx2 *, size_t))
-LINATTN__DECLARE_HOT(int, all_finite, (const float *, size_t, size_t, size_t))
-LINATTN__DECLARE_HOT(size_t, band_settle,
-                     (const linattn__span *, linattn__span *, const linattn__band_parts *,
-                      const struct linattn__chunk_avx2 *, uint64_t, int))
-LINATTN__DECLARE_HOT(void, band_mask,
-                     (const linattn__span *, struct linattn__scratch_avx2 *, float *, size_t,
-                      size_t, size_t, size_t))
-LINATTN__DECLARE_HOT(void, band_keep,
-                     (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
-                      int))
-#endif
-#if LINATTN__HAS_FEATURES
-LINATTN__DECLARE_HOT(void, multiply,
-                     (const linattn__span *, const float *, size_t, size_t, size_t, size_t, float *,
-                      size_t))
-#endif
-#if LINATTN__HAS_NYSTROM
-LINATTN__DECLARE_HOT(void, product,
-                     (const double *, size_t, const double *, size_t, double *, size_t, size_t,
-                      size_t, int))
-LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, size_t))
-#endif
 #endif
 
 /* -O3 alone: a sixtieth of the code, and nothing to speed where loops are vectors. */
@@ -8256,8 +8292,12 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__C_LINKAGE
 #undef LINATTN__DECAY
 #undef LINATTN__DECLARE
+#undef LINATTN__DECLARE_COLD
 #undef LINATTN__DECLARE_COMMON
+#undef LINATTN__DECLARE_EACH
 #undef LINATTN__DECLARE_HOT
+#undef LINATTN__DECLARE_LIST
+#undef LINATTN__DECLARE_ONE
 #undef LINATTN__DIRECT
 #undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT
@@ -8371,6 +8411,7 @@ LINATTN__DECLARE_HOT(void, softmax_columns, (double *, size_t, size_t, size_t, s
 #undef LINATTN__ON_RELAXED
 #undef LINATTN__ON_SCALAR
 #undef LINATTN__ON_SIMD128
+#undef LINATTN__ONE
 #undef LINATTN__OPENING
 #undef LINATTN__PANELS
 #undef LINATTN__PAST

@@ -54,11 +54,27 @@
 #define LA_COMMON(word) LA_NAME(word)
 #endif
 #if LINATTN__BOTH && LINATTN__ISA == LINATTN__ISA_AVX2
-#define LA_EITHER(call, of_avx512, own) ((call)->avx512 ? (of_avx512) : (own))
+#define LA_EITHER(call, of_avx512, own) ((call)->set > 1 ? (of_avx512) : (own))
 #define LA_HOT(call, word) LA_EITHER(call, linattn__##word##_avx512, LA_NAME(word))
 #else
 #define LA_EITHER(call, of_avx512, own) (own)
 #define LA_HOT(call, word) LA_NAME(word)
+#endif
+
+/* And what holds next to no arithmetic, but walks through blocks, runs and tokens, is compiled once
+   for all three, in plain code of the inclusion for scalar code. It calls the rest by LA_OF: that
+   of the set that its call began with, which LINATTN__DECLARE_EACH lists. Scratch is then that of
+   vectors for scalar code, too. LA_WALK: this inclusion has the shared text. */
+#if LINATTN__BOTH
+#define LA_WALK (LINATTN__ISA == LINATTN__ISA_SCALAR)
+#define LA_SHARED(word) linattn__##word##_scalar
+#define LA_OF(call, word) linattn__##word##_of[(call)->set]
+#define LA_WIDEST(call) ((call)->set > 1)
+#else
+#define LA_WALK 1
+#define LA_SHARED(word) LA_NAME(word)
+#define LA_OF(call, word) LA_NAME(word)
+#define LA_WIDEST(call) 0
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -137,7 +153,6 @@
 #define la_few_tile LA_NAME(few_tile)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
-#define la_fill LA_NAME(fill)
 #define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
 #define la_flush LA_NAME(flush)
@@ -213,8 +228,6 @@
 #define la_panel_rows LA_NAME(panel_rows)
 #define la_panel_step LA_NAME(panel_step)
 #define la_panel_token LA_NAME(panel_token)
-#define la_panels LA_NAME(panels)
-#define la_part_clear LA_NAME(part_clear)
 #define la_part_middle LA_NAME(part_middle)
 #define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
@@ -232,7 +245,6 @@
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
-#define la_project_tokens LA_NAME(project_tokens)
 #define la_put_columns LA_NAME(put_columns)
 #define la_put_values LA_NAME(put_values)
 #define la_query_tile LA_NAME(query_tile)
@@ -345,68 +357,20 @@
 #define la_zip_low LA_NAME(zip_low)
 
 /* And the names of what is cold. */
-#define la_add_kept LA_COMMON(add_kept)
-#define la_afresh LA_COMMON(afresh)
-#define la_alike LA_COMMON(alike)
-#define la_always_apart LA_COMMON(always_apart)
-#define la_append LA_COMMON(append)
-#define la_band LA_COMMON(band)
-#define la_band_apart LA_COMMON(band_apart)
-#define la_band_begin LA_COMMON(band_begin)
-#define la_band_block LA_COMMON(band_block)
-#define la_band_count LA_COMMON(band_count)
-#define la_band_end LA_COMMON(band_end)
-#define la_band_query LA_COMMON(band_query)
-#define la_band_run LA_COMMON(band_run)
-#define la_band_still LA_COMMON(band_still)
-#define la_band_tokens LA_COMMON(band_tokens)
-#define la_block LA_COMMON(block)
-#define la_block_chunk LA_COMMON(block_chunk)
-#define la_block_run LA_COMMON(block_run)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancelling LA_COMMON(cancelling)
-#define la_causal LA_COMMON(causal)
-#define la_chunk LA_COMMON(chunk)
-#define la_chunk_inputs LA_COMMON(chunk_inputs)
-#define la_chunk_made LA_COMMON(chunk_made)
-#define la_clear_columns LA_COMMON(clear_columns)
-#define la_clear_padding LA_COMMON(clear_padding)
-#define la_columns LA_COMMON(columns)
-#define la_first_column LA_COMMON(first_column)
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
 #define la_fold_vectors LA_COMMON(fold_vectors)
 #define la_half LA_COMMON(half)
 #define la_half_open LA_COMMON(half_open)
-#define la_head LA_COMMON(head)
-#define la_inputs LA_COMMON(inputs)
-#define la_inverse LA_COMMON(inverse)
-#define la_inverse_end LA_COMMON(inverse_end)
-#define la_iterate LA_COMMON(iterate)
-#define la_kept LA_COMMON(kept)
-#define la_kept_alike LA_COMMON(kept_alike)
-#define la_kept_signs LA_COMMON(kept_signs)
-#define la_left_keys LA_COMMON(left_keys)
-#define la_masked_tokens LA_COMMON(masked_tokens)
 #define la_measure LA_COMMON(measure)
-#define la_most LA_COMMON(most)
 #define la_norms LA_COMMON(norms)
-#define la_part LA_COMMON(part)
-#define la_part_add LA_COMMON(part_add)
-#define la_part_signs LA_COMMON(part_signs)
-#define la_past_run LA_COMMON(past_run)
 #define la_past_weights LA_COMMON(past_weights)
-#define la_past_z LA_COMMON(past_z)
 #define la_polynomials LA_COMMON(polynomials)
-#define la_project LA_COMMON(project)
-#define la_projection LA_COMMON(projection)
-#define la_put_kept LA_COMMON(put_kept)
-#define la_query LA_COMMON(query)
-#define la_query_block LA_COMMON(query_block)
 #define la_recurrent LA_COMMON(recurrent)
 #define la_rescale_row LA_COMMON(rescale_row)
 #define la_residual LA_COMMON(residual)
-#define la_rows LA_COMMON(rows)
 #define la_rule LA_COMMON(rule)
 #define la_rule_afresh LA_COMMON(rule_afresh)
 #define la_rule_alike LA_COMMON(rule_alike)
@@ -453,8 +417,6 @@
 #define la_rule_stabilise LA_COMMON(rule_stabilise)
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
-#define la_scratch LA_COMMON(scratch)
-#define la_shrink LA_COMMON(shrink)
 #define la_small_signed LA_COMMON(small_signed)
 #define la_small_step LA_COMMON(small_step)
 #define la_square LA_COMMON(square)
@@ -463,16 +425,72 @@
 #define la_step_parts LA_COMMON(step_parts)
 #define la_step_roots LA_COMMON(step_roots)
 #define la_step_token LA_COMMON(step_token)
-#define la_symmetric LA_COMMON(symmetric)
-#define la_tile LA_COMMON(tile)
 #define la_times LA_COMMON(times)
-#define la_token LA_COMMON(token)
 #define la_tokens LA_COMMON(tokens)
-#define la_trace LA_COMMON(trace)
-#define la_untame LA_COMMON(untame)
-#define la_update LA_COMMON(update)
-#define la_update_block LA_COMMON(update_block)
-#define la_visible LA_COMMON(visible)
+
+/* And of what all sets share. */
+#define la_add_kept LA_SHARED(add_kept)
+#define la_afresh LA_SHARED(afresh)
+#define la_alike LA_SHARED(alike)
+#define la_always_apart LA_SHARED(always_apart)
+#define la_append LA_SHARED(append)
+#define la_band LA_SHARED(band)
+#define la_band_apart LA_SHARED(band_apart)
+#define la_band_begin LA_SHARED(band_begin)
+#define la_band_block LA_SHARED(band_block)
+#define la_band_count LA_SHARED(band_count)
+#define la_band_end LA_SHARED(band_end)
+#define la_band_query LA_SHARED(band_query)
+#define la_band_run LA_SHARED(band_run)
+#define la_band_still LA_SHARED(band_still)
+#define la_band_tokens LA_SHARED(band_tokens)
+#define la_block LA_SHARED(block)
+#define la_block_chunk LA_SHARED(block_chunk)
+#define la_block_run LA_SHARED(block_run)
+#define la_causal LA_SHARED(causal)
+#define la_chunk LA_SHARED(chunk)
+#define la_chunk_inputs LA_SHARED(chunk_inputs)
+#define la_chunk_made LA_SHARED(chunk_made)
+#define la_clear_columns LA_SHARED(clear_columns)
+#define la_clear_padding LA_SHARED(clear_padding)
+#define la_columns LA_SHARED(columns)
+#define la_fill LA_SHARED(fill)
+#define la_first_column LA_SHARED(first_column)
+#define la_head LA_SHARED(head)
+#define la_inputs LA_SHARED(inputs)
+#define la_inverse LA_SHARED(inverse)
+#define la_inverse_end LA_SHARED(inverse_end)
+#define la_iterate LA_SHARED(iterate)
+#define la_kept LA_SHARED(kept)
+#define la_kept_alike LA_SHARED(kept_alike)
+#define la_kept_signs LA_SHARED(kept_signs)
+#define la_left_keys LA_SHARED(left_keys)
+#define la_masked_tokens LA_SHARED(masked_tokens)
+#define la_most LA_SHARED(most)
+#define la_panels LA_SHARED(panels)
+#define la_part LA_SHARED(part)
+#define la_part_add LA_SHARED(part_add)
+#define la_part_clear LA_SHARED(part_clear)
+#define la_part_signs LA_SHARED(part_signs)
+#define la_past_run LA_SHARED(past_run)
+#define la_past_z LA_SHARED(past_z)
+#define la_project LA_SHARED(project)
+#define la_project_tokens LA_SHARED(project_tokens)
+#define la_projection LA_SHARED(projection)
+#define la_put_kept LA_SHARED(put_kept)
+#define la_query LA_SHARED(query)
+#define la_query_block LA_SHARED(query_block)
+#define la_rows LA_SHARED(rows)
+#define la_scratch LA_SHARED(scratch)
+#define la_shrink LA_SHARED(shrink)
+#define la_symmetric LA_SHARED(symmetric)
+#define la_tile LA_SHARED(tile)
+#define la_token LA_SHARED(token)
+#define la_trace LA_SHARED(trace)
+#define la_untame LA_SHARED(untame)
+#define la_update LA_SHARED(update)
+#define la_update_block LA_SHARED(update_block)
+#define la_visible LA_SHARED(visible)
 
 /* ==== (A) The vocabulary ======================================================================
 
@@ -580,8 +598,8 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_UPDATE_VECS 1
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
-#define LA_BLOCK 1
-#define LA_PART 16
+#define LA_BLOCK (LINATTN__BOTH ? 24 : 1)
+#define LA_PART (LINATTN__BOTH ? 64 : 16)
 #define LA_STEP (LINATTN__HAS_COMPENSATED ? 128 : 16) /* whose past is read chunk by chunk */
 #define LA_GENERAL_VECS 1
 
@@ -1620,11 +1638,11 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 
 #define LA_PANEL_VECS (16 / LA_W)                     /* vectors in a row of a panel */
 #define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that one token reads at a time */
-#define LA_MOST (LA_W > 1 ? 16 : 1)                   /* lanes of those who share scratch */
+#define LA_MOST (LA_BLOCK > 1 ? 16 : 1)                  /* lanes of those who share scratch */
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
    is to use little stack. */
-#if LA_W > 1
+#if LA_W > 1 || LINATTN__BOTH
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
 #define LA_PART_TOKENS LA_PART
@@ -1891,7 +1909,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_widen(const float *from, int ele
 
 /* ---- Sums: the maps, z and the denominators -------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
@@ -1935,7 +1953,7 @@ LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
     return la_flush(y, la_set1(LINATTN__FLT_MIN));
 }
 
-#if LA_COLD
+#if LA_WALK
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
 static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, float *out, float delta)
 {
@@ -2083,7 +2101,7 @@ LINATTN__INLINE int la_past_divides(const linattn__span *s)
            !LINATTN__IS_SIGNED(s->params->map);
 }
 
-#if LA_COLD
+#if LA_WALK
 /* z of the past for `count` features from f, relative to the exponents of the sums. */
 LINATTN__COLD static LINATTN__NOINLINE void la_past_z(const linattn__span *s, size_t f,
                                                       size_t count, float *z)
@@ -2098,7 +2116,9 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_z(const linattn__span *s, si
         z[i] = linattn__rescale(from[i], factor);
     }
 }
+#endif
 
+#if LA_COLD
 /* The weights of `count` queries for features [f0, f1), now for the rows of the past; and what
    its z adds to their denominators. */
 LINATTN__COLD static LINATTN__NOINLINE void
@@ -2302,7 +2322,7 @@ LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* The keys that token t of a call sees. */
 static uint64_t la_visible(const linattn__span *s, size_t t)
 {
@@ -2425,7 +2445,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
    of those that share a vector with others: they become zero again. */
 LINATTN__SMALL static LINATTN__NOINLINE void la_clear_padding(const linattn__span *s)
@@ -2555,7 +2575,7 @@ static LINATTN__NOINLINE size_t la_run(const linattn__span *s, size_t f0, size_t
     return t;
 }
 
-#if LA_COLD
+#if LA_WALK
 /* How many tokens from t, at most `most`, are all masked (*masked is set), or all not. */
 static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_t most, int *masked)
 {
@@ -2566,7 +2586,7 @@ static LINATTN__NOINLINE size_t la_alike(const linattn__span *s, size_t t, size_
     *masked = 0;
     if (p->source == LINATTN__MONOMIALS || LINATTN__IS_SIGNED(p->map)) return most;
     *masked = linattn__masked(key, s->d);
-    if (LA_W > 1 && !*masked) /* nearly always the first components tell */
+    if (LA_BLOCK > 1 && !*masked) /* nearly always the first components tell */
         while (count < most && !(key[count * s->k_token] < -LINATTN__FLT_MAX)) count++;
     while (count < most && linattn__masked(key + count * s->k_token, s->d) == *masked) count++;
     return count;
@@ -2603,7 +2623,7 @@ LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, con
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
    vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
@@ -2939,18 +2959,20 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 
 /* ---- Sums: blocks of tokens ------------------------------------------------------------------ */
 
-#if LA_COLD
+#if LA_WALK
 #if LINATTN__HAS_FEATURES
 static void la_project(const linattn__span *s, const float *x, size_t x_token, size_t count,
                        size_t f0, size_t f1, float *y, size_t y_row, float *other,
                        size_t other_row);
+#if !LINATTN__BOTH
 static void la_multiply(const linattn__span *s, const float *x, size_t x_token, size_t count,
                         size_t f0, size_t f1, float *y, size_t y_row);
+#endif
 #endif
 
 /* Code that stands once: but for scalar code, which is to use little stack. Where the tiles that
    only read are needed for nothing else, a program that does not call linattn_query has none. */
-#if LA_W > 1 && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
+#if (LA_W > 1 || LINATTN__BOTH) && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
 #define LA_ONCE static LINATTN__NOINLINE
 #else
 #define LA_ONCE LINATTN__INLINE
@@ -2964,7 +2986,7 @@ LA_ONCE la_rows la_inputs(const linattn__span *s, const float *x, size_t x_token
     la_rows rows;
 #if LINATTN__HAS_UNIT
     if (s->params->source == LINATTN__UNIT) {
-        LA_HOT(s, unit)(s, x, x_token, count, f0, f1, y, y_row);
+        LA_OF(s, unit)(s, x, x_token, count, f0, f1, y, y_row);
         rows.at = y;
         rows.row = y_row;
         return rows;
@@ -2978,7 +3000,7 @@ LA_ONCE la_rows la_inputs(const linattn__span *s, const float *x, size_t x_token
         return rows;
     }
     if (s->params->source == LINATTN__MONOMIALS) {
-        LA_HOT(s, multiply)(s, x, x_token, count, f0, f1, y, y_row);
+        LA_OF(s, multiply)(s, x, x_token, count, f0, f1, y, y_row);
         return rows;
     }
 #else
@@ -3012,17 +3034,17 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->out = a->out + g * s->out_head;
         c->keep = keep && g + 1 == a->heads;
         c->fresh = g == 0;
-        if (LINATTN__IS_EXP(s->params->map)) LA_HOT(s, peaks)(s, w, c);
-        LA_HOT(s, stage)(s, w, c, keys);
-        if (c->last && !LINATTN__PAST(s)) LA_HOT(s, finish)(s, w, c);
+        if (LINATTN__IS_EXP(s->params->map)) LA_OF(s, peaks)(s, w, c);
+        LA_OF(s, stage)(s, w, c, keys);
+        if (c->last && !LINATTN__PAST(s)) LA_OF(s, finish)(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
     a->last = c->last && !LINATTN__PAST(s);
     if (keys)
-        LA_HOT(s, causal_tiles)(a);
+        LA_OF(s, causal_tiles)(a);
     else
-        LA_HOT(s, read_tiles)(a);
+        LA_OF(s, read_tiles)(a);
 #if LINATTN__HAS_COMPENSATED
     if (s->past) la_past_run(s, w, c, a);
 #endif
@@ -3036,7 +3058,7 @@ LINATTN__INLINE void la_copy(float *to, const float *from, size_t n)
     if (i < n) la_store_part(to + i, la_load_part(from + i, (int)(n - i)), (int)(n - i));
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Where projected features come with both signs, those of the first half are kept for the second,
    behind the rows of so few tokens: the floats of each, or 0 where too few would be left. */
 LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
@@ -3044,7 +3066,7 @@ LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
 #if LINATTN__HAS_FEATURES
     const size_t signs = s->params->signs;
     const size_t least = s->k ? 12 : 8; /* tokens: with keys more work is done block by block */
-    if (LA_W > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= least) return signs + 16;
+    if (LA_BLOCK > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= least) return signs + 16;
 #endif
     (void)s;
     return 0;
@@ -3062,7 +3084,7 @@ LINATTN__INLINE size_t la_most(const linattn__span *s)
 static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chunk *c,
                                             const float *x, size_t x_token, float *y, float *kept)
 {
-#if LINATTN__HAS_FEATURES && LA_W > 1
+#if LINATTN__HAS_FEATURES && (LA_W > 1 || LINATTN__BOTH)
     const size_t row = la_kept_signs(s), signs = s->params->signs;
     const size_t middle = c->f0 > signs ? c->f0 : c->f1 < signs ? c->f1 : signs;
     size_t t;
@@ -3070,8 +3092,8 @@ static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chu
         if (c->f0 < middle)
             la_project(s, x, x_token, c->count, c->f0, middle, y, LA_ROW, kept + c->f0, row);
         for (t = 0; t < c->count && middle < c->f1; t++)
-            la_copy(y + t * LA_ROW + (middle - c->f0), kept + t * row + (middle - signs),
-                    c->f1 - middle);
+            linattn__copy(y + t * LA_ROW + (middle - c->f0), kept + t * row + (middle - signs),
+                          (c->f1 - middle) * sizeof(float));
         return;
     }
 #endif
@@ -3108,7 +3130,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
-    const int ahead = LA_W > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
+    const int ahead = LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
     la_rows queries;
     la_chunk c;
     size_t g;
@@ -3131,7 +3153,7 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
         queries = la_chunk_inputs(s, &c, q + g * s->q_head, s->q_token, w->q + g * count * LA_ROW,
                                   w->q + a->heads * count * LA_ROW + g * count * la_kept_signs(s));
     for (c.t = 0; c.t < count; c.t = c.end) {
-        c.end = exponents ? LA_HOT(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
+        c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
         la_block_run(s, w, &c, a, &queries, g0, keep, keys);
     }
 }
@@ -3170,7 +3192,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
         la_block_chunk(s, w, &a, t0, g0, keep, own, keys);
     }
     for (g = 0; g < heads && !la_plain_factor(s->params); g++)
-        LA_HOT(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
+        LA_OF(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
 static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch *w, size_t t0,
@@ -3210,7 +3232,7 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
         one.out += t * s->out_token;
         one.n = one.heads = 1;
         one.seen += t + 1;
-        LA_HOT(s, step)(&one);
+        LA_OF(s, step)(&one);
     }
 }
 
@@ -3403,13 +3425,13 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Where both signs of projected features are this job's, they are made together, half a part of
    each: how many. */
 LINATTN__INLINE size_t la_part_signs(const linattn__span *s)
 {
 #if LINATTN__HAS_FEATURES
-    if (LA_W > 1 && s->row_begin == 0 && s->row_end == s->m) return s->params->signs;
+    if (LA_BLOCK > 1 && s->row_begin == 0 && s->row_end == s->m) return s->params->signs;
 #endif
     (void)s;
     return 0;
@@ -3440,9 +3462,9 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
-                c.end = exponents ? la_run(s, c.f0, c.f1, &c.k, c.t, count) : count;
-                LA_HOT(s, keys)(s, phi, &c);
-                LA_HOT(s, update_run)(s, phi, &c);
+                c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
+                LA_OF(s, keys)(s, phi, &c);
+                LA_OF(s, update_run)(s, phi, &c);
             }
             if (c.f0 >= signs) break;
             c.f0 += signs;
@@ -3786,7 +3808,7 @@ static LINATTN__NOINLINE void la_half_copy(const la_half *x, size_t count, int b
 
 /* ---- Sums: one token ------------------------------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* A decode step, or the update or query of one token, of the maps that act on each coordinate:
    everything a head needs in one go, with the bits of a block of one. */
 typedef struct la_token {
@@ -3828,7 +3850,7 @@ typedef struct la_head {
     float raise, lower; /* what its values are multiplied by, and its read-out */
     size_t ahead;       /* so many bytes further lies what to fetch */
 #if LINATTN__BOTH
-    int avx512;
+    int set;
 #endif
 #endif
 } la_head;
@@ -4233,7 +4255,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.element = s->element;
     h.ahead = s->ahead;
 #if LINATTN__BOTH
-    h.avx512 = s->avx512;
+    h.set = s->set;
 #endif
     h.raise = h.lower = 1.0f;
     if (LINATTN__RAISES(h.element, h.map)) h.raise = LINATTN__RAISED, h.lower = LINATTN__LOWERED;
@@ -4569,7 +4591,7 @@ static void la_step(linattn__span *s)
 #if LINATTN__HAS_COMPENSATED
 /* ---- Sums: the past -------------------------------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* Reads a run out of the past, behind what the tiles read of the sums: token by token, with what a
    decode step has, so that causal alone needs no other tiles. */
 LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, la_scratch *w,
@@ -4591,8 +4613,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
         const size_t row = g * c->count + c->t;
         c->row0 = g * c->count;
         c->query = a->q_in + g * s->q_head;
-        la_past_weights(s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
-        if (c->last) LA_HOT(s, finish)(s, w, c);
+        LA_OF(s, past_weights)(s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
+        if (c->last) LA_OF(s, finish)(s, w, c);
     }
     for (h.begin = s->column_begin; h.begin < s->column_end; h.begin = h.end) {
         h.end = s->column_end - h.begin < 64 ? s->column_end : h.begin + 64;
@@ -4602,11 +4624,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
                 linattn__copy(one.q, w->q + row * LA_ROW, (c->f1 - c->f0) * sizeof(float));
                 one.scale = w->scale[row];
                 h.out = a->out + g * s->out_head + t * s->out_token;
-                LA_HOT(s, step_read)(&h, &one, c->f0, c->f1);
+                LA_OF(s, step_read)(&h, &one, c->f0, c->f1);
             }
     }
 }
+#endif
 
+#if LA_COLD
 /* past = left + x, and x becomes what that lost, and `lost`. Sums that overflow lose nothing. */
 LINATTN__INLINE void la_fold_vector(float *past, float *x, la_vec left, la_vec lost)
 {
@@ -6112,7 +6136,7 @@ LINATTN__INLINE void la_rule_span(linattn__span *s, const linattn__recurrence *x
     s->ahead = from->ahead;
 #endif
 #if LINATTN__BOTH
-    s->avx512 = from->avx512;
+    s->set = from->set;
 #endif
     s->column_begin = x->begin;
     s->column_end = x->end;
@@ -6280,7 +6304,7 @@ static void la_recurrent(const linattn__recurrence *x)
 #if LINATTN__HAS_WINDOW
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* The span of a part of a head: z, exponents and S one after the other. That of the sum, which
    comes first, is the head's own, but that its columns include those of single keys. */
 LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
@@ -6294,6 +6318,7 @@ LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
 }
 #endif
 
+#if LA_WALK
 LINATTN__INLINE void la_fill(float *to, size_t count, float value)
 {
     size_t i;
@@ -6307,11 +6332,10 @@ static void la_part_clear(const linattn__span *s, float *part)
         la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
 }
 
-#if LA_COLD
 static LINATTN__NOINLINE void la_part_add(const linattn__span *s, float *part, float *other)
 {
     const linattn__span to = la_part(s, part), from = la_part(s, other);
-    LA_HOT(s, merge)(&to, &from);
+    LA_OF(s, merge)(&to, &from);
 }
 #endif
 
@@ -6336,7 +6360,7 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Where token i, counted from the first of all, is kept. */
 LINATTN__INLINE size_t la_kept(const linattn__span *s, uint64_t i)
 {
@@ -6411,7 +6435,7 @@ static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k,
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Columns of tokens that are not there, or masked. */
 LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t column, size_t count)
 {
@@ -6435,8 +6459,8 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (LINATTN__IS_EXP(sum->params->map))
-                c.end = LA_HOT(sum, run)(sum, c.f0, c.f1, &c.k, c.t, count);
-            LA_HOT(sum, put_columns)(sum, k, &c, column);
+                c.end = LA_OF(sum, run)(sum, c.f0, c.f1, &c.k, c.t, count);
+            LA_OF(sum, put_columns)(sum, k, &c, column);
         }
     }
 }
@@ -6459,8 +6483,8 @@ static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t ro
 
 /* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
    several tokens share a tile, as those that a token does not see have the weight 0. */
-LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
-                                   const float *v, size_t column)
+static LINATTN__NOINLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
+                                            const float *v, size_t column)
 {
     float *const to = b->panels + column * 16;
     const size_t panel = s->band->columns * 16, dv = s->dv;
@@ -6472,7 +6496,7 @@ LINATTN__INLINE void la_put_values(const linattn__span *s, const linattn__band_p
                  v ? la_load_part(v + c, la_lanes_left(dv, c)) : la_zero());
 }
 
-#if LA_COLD
+#if LA_WALK
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
    just the window. */
 LINATTN__INLINE int la_always_apart(const linattn__params *p)
@@ -6508,8 +6532,8 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     const int exponents = LINATTN__IS_EXP(s->params->map);
     uint64_t key, first, end;
     size_t count, column, t;
-    LA_HOT(s, part_middle)(s, b, b->sum, i);
-    la_copy(b->exponents, sum->e, (s->m + 15) / 16 * 16);
+    LA_OF(s, part_middle)(s, b, b->sum, i);
+    linattn__copy(b->exponents, sum->e, (s->m + 15) / 16 * 16 * sizeof(float));
     if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
     *b->odd = 0.0f;
     end = la_left_keys(s, i, &first);
@@ -6526,10 +6550,10 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
             la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
         t = first > key ? (size_t)(first - key) : 0;
         if (!masked && t < count &&
-            !LA_HOT(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
+            !LA_OF(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
             *b->odd = 1.0f;
         for (t = 0; t < count; t++)
-            la_put_values(s, b, masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
+            LA_OF(s, put_values)(s, b, masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
                           column + t);
     }
 }
@@ -6579,7 +6603,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = la_left_keys(s, i, &first);
     linattn__span x = la_part(s, b->spare);
-    LA_HOT(s, part_middle)(s, b, b->spare, i);
+    LA_OF(s, part_middle)(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
     first = begin + s->window < i + 1 ? i + 1 - s->window : begin;
     la_add_kept(s, b, b->spare, first, i + 1);
@@ -6643,7 +6667,7 @@ static LINATTN__NOINLINE int la_current(const linattn__span *sum, const linattn_
     return 1;
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Kept tokens [key, end) become columns of a chunk's features. */
 static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span *sum,
                                           const linattn__band_parts *b, const la_chunk *c,
@@ -6670,17 +6694,18 @@ LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, li
     uint64_t first, end = la_left_keys(s, i, &first);
     la_chunk part;
     size_t u, f;
-    LA_HOT(s, part_middle)(s, b, b->spare, i);
+    LA_OF(s, part_middle)(s, b, b->spare, i);
     for (f = c->f0; f < c->f1; f += 16) {
         const size_t rows = c->f1 - f < 16 ? c->f1 - f : 16;
         int moved = 0;
         for (u = 0; u < 16; u += LA_W)
             moved |= la_any(la_gt(la_load(sum->e + f + u), la_load(from.e + f + u)));
         if (!moved) continue; /* since the sub-block began */
-        la_copy(sum->z + f, from.z + f, rows);
-        la_copy(sum->e + f, from.e + f, rows);
+        linattn__copy(sum->z + f, from.z + f, rows * sizeof(float));
+        linattn__copy(sum->e + f, from.e + f, rows * sizeof(float));
         for (u = 0; u < s->dv; u += 16)
-            la_copy(sum->s + u * s->m + f * 16, from.s + u * s->m + f * 16, rows * 16);
+            linattn__copy(sum->s + u * s->m + f * 16, from.s + u * s->m + f * 16,
+                          rows * 16 * sizeof(float));
         part.f0 = f;
         part.f1 = f + rows;
         la_put_kept(s, sum, b, &part, first, end, column);
@@ -6709,7 +6734,7 @@ static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__
     return t;
 }
 
-#if LA_COLD
+#if LA_WALK
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
    them from `column` on. */
 static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, float *scores,
@@ -6727,8 +6752,8 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
         c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = scores + c->row0 * LA_ROW;
-        if (LINATTN__IS_EXP(sum->params->map)) LA_HOT(sum, peaks)(sum, w, c);
-        LA_HOT(sum, stage)(sum, w, c, 0);
+        if (LINATTN__IS_EXP(sum->params->map)) LA_OF(sum, peaks)(sum, w, c);
+        LA_OF(sum, stage)(sum, w, c, 0);
     }
     a->begin = c->t;
     a->end = c->end;
@@ -6742,13 +6767,13 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
     a->out = scores + column;
-    LA_HOT(sum, read_tiles)(a);
+    LA_OF(sum, read_tiles)(a);
     sum->s = sums;
     sum->dv = sum->column_end = dv;
     sum->out_token = out_token;
     sum->out_head = out_head;
     a->out = out;
-    if (sum->band->middle) LA_HOT(sum, read_tiles)(a);
+    if (sum->band->middle) LA_OF(sum, read_tiles)(a);
     sum->column_end = columns;
 }
 #endif
@@ -6782,7 +6807,7 @@ static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
 static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
@@ -6796,13 +6821,13 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     size_t column = la_first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    const size_t columns = sum->column_end, m = s->m, few = LA_EITHER(s, 8, LA_QUERY_FEW);
+    const size_t columns = sum->column_end, m = s->m, few = LA_WIDEST(s) ? 8 : 4;
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
     size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
-    if (LA_EITHER(s, 1, 0) && count == 1 && wide == 48) { /* what one token reads at a time */
+    if (LA_WIDEST(s) && count == 1 && wide == 48) { /* what one token reads at a time */
         wide = 64;
         if (column + wide > s->band->columns) column -= 16;
     }
@@ -6834,21 +6859,21 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if ((LA_BLOCK > 1 ? s->group == 1 : g0 == 0) && LINATTN__IS_EXP(p->map))
-                c.end = LA_HOT(s, band_settle)(s, sum, b, &c, i, keys);
-            if (keys) LA_HOT(sum, put_columns)(sum, k, &c, own); /* over the inputs */
+                c.end = LA_OF(s, band_settle)(s, sum, b, &c, i, keys);
+            if (keys) LA_OF(sum, put_columns)(sum, k, &c, own); /* over the inputs */
             for (g = 0; c.t == 0 && g < heads && p->source != LINATTN__DIRECT; g++)
                 (void)la_inputs(s, q + g * s->q_head, s->q_token, count, c.f0, c.f1,
                                 w->q + g * count * LA_ROW, LA_ROW);
             la_band_run(sum, w, scores, &c, &a, column, wide, q);
         }
     }
-    LA_HOT(s, band_mask)(s, w, scores, t0, count, heads, column);
+    LA_OF(s, band_mask)(s, w, scores, t0, count, heads, column);
     c.t = 0;
     c.end = count;
     for (g = 0; g < heads; g++) {
         c.row0 = g * count;
         c.query = q + g * s->q_head;
-        LA_HOT(s, finish)(s, w, &c);
+        LA_OF(s, finish)(s, w, &c);
     }
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
@@ -6860,12 +6885,12 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         a.f0 = la_first_column(s, i + a.begin);
         a.f1 = own + a.end;
         a.q = scores + a.f0;
-        LA_HOT(s, read_tiles)(&a);
+        LA_OF(s, read_tiles)(&a);
     }
     sum->s = sums;
     sum->m = m;
     for (g = 0; g < heads; g++)
-        LA_HOT(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
+        LA_OF(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
     sum->column_end = columns;
 }
 #endif
@@ -6901,7 +6926,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
     }
 }
 
-#if LA_COLD
+#if LA_WALK
 /* They query, and their keys become columns unless `masked`. */
 static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__span *sum,
                                             const linattn__band_parts *b, size_t t0, size_t count,
@@ -6927,7 +6952,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
 {
     const size_t own = s->band->left * LINATTN__BAND + (size_t)((s->seen + t0) % LINATTN__BAND);
     size_t t;
-    LA_HOT(s, band_keep)(s, b, t0, count, own, masked);
+    LA_OF(s, band_keep)(s, b, t0, count, own, masked);
     if (la_always_apart(s->params)) {
         for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t);
         return;
@@ -6956,7 +6981,7 @@ static LINATTN__NOINLINE size_t la_band_still(const linattn__span *s, linattn__s
         c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
         if (!masked)
             c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
-        end = LA_HOT(s, band_settle)(s, sum, b, &c, s->seen + t0, !masked);
+        end = LA_OF(s, band_settle)(s, sum, b, &c, s->seen + t0, !masked);
         if (end < c.count) c.count = end;
     }
     return c.count;
@@ -6975,7 +7000,7 @@ static size_t la_band_count(const linattn__span *s, const linattn__band_parts *b
     if (s->seen + t >= s->keys) return *b->odd > 0.0f ? 1 : count;
     if (count > s->keys - s->seen - t) count = (size_t)(s->keys - s->seen - t);
     count = la_alike(s, t, count, masked);
-    if (!LA_HOT(s, all_finite)(s->v + t * s->v_token, s->v_token, count, s->dv)) return 1;
+    if (!LA_OF(s, all_finite)(s->v + t * s->v_token, s->v_token, count, s->dv)) return 1;
     return *b->odd > 0.0f ? 1 : count;
 }
 
@@ -7011,17 +7036,19 @@ static void la_band(const linattn__span *s)
 #if LINATTN__HAS_FEATURES
 /* ---- Features -------------------------------------------------------------------------------- */
 
-#if LA_COLD
+#if LA_WALK
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-#if LA_W > 1
+#if LA_W > 1 || LINATTN__BOTH
     float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
 #endif
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
 } la_projection;
+#endif
 
+#if LA_COLD
 /* The sum of (x factor)^2. */
 LINATTN__INLINE float la_square(const float *x, size_t d, float factor)
 {
@@ -7037,7 +7064,7 @@ LINATTN__INLINE float la_square(const float *x, size_t d, float factor)
 }
 
 /* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
-static int la_measure(const linattn__span *s, la_projection *w, const float *x, size_t x_token,
+static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x, size_t x_token,
                       size_t count)
 {
     const linattn__params *p = s->params;
@@ -7056,7 +7083,9 @@ static int la_measure(const linattn__span *s, la_projection *w, const float *x, 
     }
     return huge;
 }
+#endif
 
+#if LA_WALK
 /* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
 LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
                                     size_t x_token, size_t t, size_t columns, float *y)
@@ -7081,10 +7110,10 @@ LINATTN__INLINE float la_tiny(float x)
     return x;
 }
 
-#if LA_W > 1
+#if LA_W > 1 || LINATTN__BOTH
 #if LA_COLD
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
-static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
+static LINATTN__NOINLINE void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
                           size_t c1)
 {
     const la_vec least = la_set1(1e-18f);
@@ -7098,6 +7127,7 @@ static void la_scale_rows(la_projection *w, const float *x, size_t x_token, size
 }
 #endif
 
+#if LA_WALK
 /* The panels of features [f0, f1), coordinates [c0, c1), from the caller's rows; the second half of
    the hyperbolic form with the other sign. Behind the features 0: what lies there is multiplied. */
 static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, size_t c1)
@@ -7142,7 +7172,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     view.out_head = 0;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
-        la_scale_rows(w, x, x_token, count, c, c1);
+        LA_OF(s, scale_rows)(w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.last = c1 == s->d;
         a.f0 = c;
@@ -7154,9 +7184,10 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
             view.m = a.f1 = c1 - c;
             a.f0 = 0;
         }
-        LA_HOT(s, read_tiles)(&a);
+        LA_OF(s, read_tiles)(&a);
     }
 }
+#endif
 #else
 /* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
@@ -7186,11 +7217,11 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 }
 #endif
 
-#if LA_COLD
-#if LA_W > 1
+#if LA_COLD && (LA_W > 1 || LINATTN__BOTH)
 /* From y = w_f.x': y - lower, and -y - lower into `other`. */
-LINATTN__INLINE void la_both_signs(const float *lower, size_t count, size_t width, float *y,
-                                   size_t y_row, float *other, size_t other_row)
+static LINATTN__NOINLINE void la_both_signs(const float *lower, size_t count, size_t width,
+                                            float *y, size_t y_row, float *other,
+                                            size_t other_row)
 {
     size_t t, f;
     for (t = 0; t < count; t++, y += y_row, other += other_row)
@@ -7202,6 +7233,7 @@ LINATTN__INLINE void la_both_signs(const float *lower, size_t count, size_t widt
 }
 #endif
 
+#if LA_WALK
 /* y[t][f - f0] = w_f.x' - |x'|^2/2, and unless it is NULL other[t][f - f0] the same for -w_f. */
 static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x, size_t x_token,
                                          size_t count, size_t f0, size_t f1, float *y, size_t y_row,
@@ -7213,14 +7245,14 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     for (; count > 0; count -= n, x += n * x_token, y += n * y_row) {
         int huge;
         n = count < LA_BLOCK ? count : LA_BLOCK;
-        huge = la_measure(s, &w, x, x_token, n);
+        huge = LA_OF(s, measure)(s, &w, x, x_token, n);
         for (t = 0; other && t < n; t++) {
             lower[t] = w.lower[t];
             w.lower[t] = 0.0f;
         }
         la_project_tokens(s, &w, x, x_token, n, f0, f1, y, y_row);
-#if LA_W > 1
-        if (other) la_both_signs(lower, n, f1 - f0, y, y_row, other, other_row);
+#if LA_W > 1 || LINATTN__BOTH
+        if (other) LA_OF(s, both_signs)(lower, n, f1 - f0, y, y_row, other, other_row);
 #else
         (void)lower;
 #endif
@@ -8320,7 +8352,7 @@ static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const do
                         LA_UPDATE_ROWS);
 }
 
-#if LA_COLD
+#if LA_WALK
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
 LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, double scale,
                                      double *to, size_t wide, size_t row)
@@ -8383,7 +8415,7 @@ LINATTN__SMALL static void la_softmax_columns(double *a, size_t wide, size_t row
 #if LA_COLD
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
-LINATTN__SMALL LINATTN__COLD static double la_norms(const double *a, size_t wide, size_t row,
+LINATTN__SMALL LINATTN__COLD static LINATTN__NOINLINE double la_norms(const double *a, size_t wide, size_t row,
                                                     size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
@@ -8408,7 +8440,7 @@ LINATTN__SMALL LINATTN__COLD static double la_norms(const double *a, size_t wide
 }
 
 /* E = I - X / c in place of X. */
-static void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
+static LINATTN__NOINLINE void la_residual(double *x, size_t wide, size_t row, size_t rows, double c)
 {
     const double by = -1.0 / c;
     size_t i, j;
@@ -8420,7 +8452,7 @@ static void la_residual(double *x, size_t wide, size_t row, size_t rows, double 
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
+static LINATTN__NOINLINE void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
                            size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
@@ -8436,12 +8468,14 @@ static void la_polynomials(double *e, double *p, const double *cube, size_t wide
         e[i] = e[i] + 0.75;
     }
 }
+#endif
 
+#if LA_WALK
 /* c = a b for symmetric matrices that commute. */
 static void la_symmetric(const linattn__inverse_scratch *w, size_t rows, const double *a,
                          const double *b, double *c)
 {
-    LA_HOT(w, product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
+    LA_OF(w, product)(a, w->row, b, w->row, c, rows, w->wide, rows, 1);
 }
 
 static double la_trace(const double *a, size_t row, size_t rows)
@@ -8463,7 +8497,7 @@ static const double *la_iterate(const linattn__inverse_of *x, linattn__inverse_s
         la_symmetric(w, x->rows, e, e, square);
         if (step > 0 && la_trace(square, w->row, x->rows) <= LINATTN__CONVERGED) break;
         la_symmetric(w, x->rows, square, e, cube);
-        la_polynomials(e, square, cube, w->wide, w->row, x->rows);
+        LA_OF(w, polynomials)(e, square, cube, w->wide, w->row, x->rows);
         if (step > 0) la_symmetric(w, x->rows, g, square, next);
         swap = g;
         g = step > 0 ? next : square;
@@ -8491,10 +8525,10 @@ LINATTN__SMALL LINATTN__COLD static void la_inverse_end(const linattn__inverse_o
     size_t i, j;
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < dv; j++) w->x[i * dv + j] = j < x->dv ? (double)x->bv[i * x->dv + j] : 0.0;
-    LA_HOT(w, product)(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
+    LA_OF(w, product)(g, w->row, w->x, dv, w->y, x->rows, dv, x->rows, 0);
     for (i = 0; i < x->rows; i++)
         for (j = 0; j < x->columns; j++) w->e[0][i * w->row + j] = w->a[j * w->row + i];
-    LA_HOT(w, product)(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
+    LA_OF(w, product)(w->e[0], w->row, w->y, dv, w->x, x->columns, dv, x->rows, 0);
     for (i = 0; i < x->columns; i++)
         for (j = 0; j < x->dv; j++) {
             double y = w->x[i * dv + j] / c;
@@ -8511,11 +8545,11 @@ LINATTN__SMALL static void la_inverse(const linattn__inverse_of *x)
     linattn__inverse_layout(x, &w);
     la_columns(x->q, x->rows, x->d, x->scale, w.q, w.wide, w.row);
     la_columns(x->k, x->columns, x->d, 1.0, w.k, w.wide, w.row);
-    LA_HOT(x, product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
-    LA_HOT(x, softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
-    c = la_norms(w.a, w.wide, w.row, x->columns);
-    LA_HOT(x, product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
-    la_residual(w.e[0], w.wide, w.row, x->rows, c);
+    LA_OF(x, product)(w.k, w.row, w.q, w.row, w.a, x->columns, w.wide, x->d, 0);
+    LA_OF(x, softmax_columns)(w.a, w.wide, w.row, x->rows, x->columns);
+    c = LA_OF(x, norms)(w.a, w.wide, w.row, x->columns);
+    LA_OF(x, product)(w.a, w.row, w.a, w.row, w.e[0], x->rows, w.wide, x->columns, 1);
+    LA_OF(x, residual)(w.e[0], w.wide, w.row, x->rows, c);
     la_inverse_end(x, &w, la_iterate(x, &w), c);
 }
 #endif
@@ -8586,7 +8620,7 @@ static void la_map_features(const linattn__span *s)
     const int exponential = LINATTN__IS_EXP(s->params->map);
     float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
-#if LA_W > 1
+#if LA_W > 1 || LINATTN__BOTH
     float panels[LINATTN__PANELS];
     linattn__span own = *s;
     own.panels = panels;
@@ -9067,6 +9101,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_COMMON
 #undef LA_COLD
 #undef LA_HOT
+#undef LA_WALK
+#undef LA_SHARED
+#undef LA_OF
+#undef LA_WIDEST
 #undef LA_EITHER
 #undef LA_MEAN_VECS
 #undef LA_MOST
