@@ -1990,6 +1990,17 @@ static void linattn__copy(void *dst, const void *src, size_t bytes)
 #endif
 }
 
+/* Kernels call it, too: out of line, as small code would be slow to clear. */
+static LINATTN__NOINLINE void linattn__zeros(float *to, size_t count)
+{
+#ifdef LINATTN_FREESTANDING
+    size_t i;
+    for (i = 0; i < count; i++) to[i] = 0.0f;
+#else
+    memset(to, 0, count * sizeof(float));
+#endif
+}
+
 /* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
 #define LINATTN__ALIGNMENT 64
 
@@ -3224,11 +3235,7 @@ LINATTN__COLD static void linattn__clear(void *state, const linattn__shape *s,
     linattn__copy(state, h, sizeof *h);
     for (head = 0; head < s->kv_heads; head++) {
         float *const p = linattn__head(state, s, head);
-#ifdef LINATTN_FREESTANDING
-        for (i = 0; i < floats; i++) p[i] = 0.0f;
-#else
-        memset(p, 0, floats * sizeof(float));
-#endif
+        linattn__zeros(p, floats);
         if (linattn__has_exponents(s) && !s->window)
             for (i = 0; i < m16; i++) p[m16 + i] = -LINATTN__INF;
 #if LINATTN__HAS_COMPENSATED

@@ -454,7 +454,6 @@
 #define la_clear_columns LA_SHARED(clear_columns)
 #define la_clear_padding LA_SHARED(clear_padding)
 #define la_columns LA_SHARED(columns)
-#define la_fill LA_SHARED(fill)
 #define la_first_column LA_SHARED(first_column)
 #define la_head LA_SHARED(head)
 #define la_inputs LA_SHARED(inputs)
@@ -3166,7 +3165,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
 {
     const size_t step = linattn__chunk(s->m);
     la_tile a;
-    size_t g, f, i;
+    size_t g, f;
     LINATTN_ASSERT(count * heads <= LA_BLOCK);
     a.span = s;
     a.k = w->k;
@@ -3181,9 +3180,8 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
-    for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->den + i, la_zero());
-    if (LINATTN__IS_SIGNED(s->params->map))
-        for (i = 0; i < count * heads * 16; i += LA_W) la_store(w->lost + i, la_zero());
+    linattn__zeros(w->den, count * heads * 16);
+    if (LINATTN__IS_SIGNED(s->params->map)) linattn__zeros(w->lost, count * heads * 16);
     for (f = 0; f < s->m; f += step) {
         a.f0 = f;
         a.f1 = s->m - f < step ? s->m : f + step;
@@ -6319,17 +6317,13 @@ LINATTN__INLINE linattn__span la_part(const linattn__span *s, float *part)
 #endif
 
 #if LA_WALK
-LINATTN__INLINE void la_fill(float *to, size_t count, float value)
-{
-    size_t i;
-    for (i = 0; i < count; i += LA_W) la_store(to + i, la_set1(value));
-}
-
 static void la_part_clear(const linattn__span *s, float *part)
 {
-    la_fill(part, s->band->part_floats, 0.0f);
-    if (LINATTN__IS_EXP(s->params->map))
-        la_fill(part + (s->m + 15) / 16 * 16, (s->m + 15) / 16 * 16, -LINATTN__INF);
+    const size_t m16 = linattn__round16(s->m);
+    size_t f;
+    linattn__zeros(part, s->band->part_floats);
+    for (f = 0; LINATTN__IS_EXP(s->params->map) && f < m16; f += LA_W)
+        la_store(part + m16 + f, la_set1(-LINATTN__INF));
 }
 
 static LINATTN__NOINLINE void la_part_add(const linattn__span *s, float *part, float *other)
@@ -6534,7 +6528,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     size_t count, column, t;
     LA_OF(s, part_middle)(s, b, b->sum, i);
     linattn__copy(b->exponents, sum->e, (s->m + 15) / 16 * 16 * sizeof(float));
-    if (*b->odd > 0.0f) la_fill(b->panels, (s->dv + 15) / 16 * 16 * band->columns, 0.0f);
+    if (*b->odd > 0.0f) linattn__zeros(b->panels, (s->dv + 15) / 16 * 16 * band->columns);
     *b->odd = 0.0f;
     end = la_left_keys(s, i, &first);
     column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
@@ -6849,7 +6843,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     c.column = column;
     c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
-    la_fill(w->den, count * heads * 16, 0.0f);
+    linattn__zeros(w->den, count * heads * 16);
     for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
         c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
         c.first = c.f0 == 0;
@@ -8788,7 +8782,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_tile
 #undef la_few_values
 #undef la_few_weigh
-#undef la_fill
 #undef la_finish
 #undef la_first
 #undef la_first_column
