@@ -3545,7 +3545,7 @@ typedef void linattn__widen_kernel(const float *from, int element, size_t row, s
 LINATTN__DECLARE(linattn__widen_kernel, widen)
 #endif
 LINATTN__DECLARE(linattn__step_kernel, step)
-LINATTN__DECLARE(linattn__merge_kernel, merge)
+LINATTN__DECLARE_COMMON(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
 LINATTN__DECLARE_ONE(linattn__span_kernel, update)
 LINATTN__DECLARE_ONE(linattn__span_kernel, query)
@@ -5067,7 +5067,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_past(const linattn__s
     from.z += to.past;
     from.e += to.past;
     from.s += to.past;
-    LINATTN__KERNEL(merge)(&to, &from);
+    LINATTN__COMMON(merge)(&to, &from);
 }
 #endif
 
@@ -5095,7 +5095,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_halves(const linattn_
             linattn__read_half(dst->s, 16 * row + i, dst->element, &sums[0][i]);
             linattn__read_half(src->s, 16 * row + i, dst->element, &sums[1][i]);
         }
-        LINATTN__KERNEL(merge)(&to, &from);
+        LINATTN__COMMON(merge)(&to, &from);
         for (i = 0; i < 16; i++)
             linattn__write_half(dst->s, 16 * row + i, dst->element, &sums[0][i]);
     }
@@ -5112,10 +5112,10 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_sums(linattn__span *d
         linattn__merge_halves(dst, src);
         dst->dv = 0; /* z and exponents are left */
     }
-    LINATTN__KERNEL(merge)(dst, src);
+    LINATTN__COMMON(merge)(dst, src);
     dst->dv = dv;
 #else
-    LINATTN__KERNEL(merge)(dst, src);
+    LINATTN__COMMON(merge)(dst, src);
 #endif
 }
 
@@ -7588,10 +7588,10 @@ typedef void linattn__map_kernel(const float *x, float *y, size_t n, const linat
 typedef void linattn__row_kernel(const linattn__span *s, const float *x, float *y);
 LINATTN__DECLARE(linattn__map_kernel, map)
 #if LINATTN__HAS_SOFTMAX
-LINATTN__DECLARE(linattn__row_kernel, map_softmax)
+LINATTN__DECLARE_COMMON(linattn__row_kernel, map_softmax)
 #endif
 #if LINATTN__HAS_UNIT
-LINATTN__DECLARE(linattn__row_kernel, map_unit)
+LINATTN__DECLARE_COMMON(linattn__row_kernel, map_unit)
 #endif
 #if LINATTN__HAS_FEATURES
 LINATTN__DECLARE(linattn__span_kernel, map_features)
@@ -7715,13 +7715,13 @@ static void linattn__do_map(const linattn__shape *s, const float *projection, in
 #if LINATTN__HAS_UNIT
     row.lag = keys == 0;
     if (s->source == LINATTN__UNIT) {
-        linattn__map_rows(LINATTN__KERNEL(map_unit), &row, x, y, n);
+        linattn__map_rows(LINATTN__COMMON(map_unit), &row, x, y, n);
         return;
     }
 #endif
 #if LINATTN__HAS_SOFTMAX
     if (p.softmax && !keys) {
-        linattn__map_rows(LINATTN__KERNEL(map_softmax), &row, x, y, n);
+        linattn__map_rows(LINATTN__COMMON(map_softmax), &row, x, y, n);
         return;
     }
 #endif
@@ -8023,8 +8023,8 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
     static type linattn__##name##_scalar parameters;                                               \
     static type linattn__##name##_avx2 parameters;                                                 \
     static type linattn__##name##_##last parameters;                                               \
-    LINATTN__UNUSED static type(*const linattn__##name##_of[]) parameters = {                      \
-        linattn__##name##_scalar, linattn__##name##_avx2, linattn__##name##_##last};
+    LINATTN__UNUSED static type(*const linattn__##name##_of[])                                     \
+        parameters = {linattn__##name##_scalar, linattn__##name##_avx2, linattn__##name##_##last};
 #define LINATTN__DECLARE_EACH(type, name, parameters)                                              \
     LINATTN__DECLARE_LIST(type, name, avx512, parameters)
 #define LINATTN__DECLARE_COLD(type, name, parameters)                                              \
@@ -8032,21 +8032,23 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 /* What is hot in AVX-512, for the cold functions that it has in common with AVX2. */
 #define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
     static type linattn__##name##_avx512 parameters;
-LINATTN__DECLARE_EACH(void, end_rows, (const linattn__span *, const float *, float *, size_t))
+LINATTN__DECLARE_COLD(void, end_rows, (const linattn__span *, const float *, float *, size_t))
 #if LINATTN__HAS_PREFILL
 struct linattn__scratch_scalar;
 struct linattn__chunk_scalar;
 struct linattn__rows_scalar;
 struct linattn__tile_scalar;
-LINATTN__DECLARE_EACH(void, peaks,
-                      (const linattn__span *, struct linattn__scratch_scalar *,
-                       const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_COLD(void, shrink, (const linattn__span *, float *, float *, float))
+LINATTN__DECLARE_EACH(void, peak,
+                      (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
+                       float *))
 LINATTN__DECLARE_EACH(void, stage,
                       (const linattn__span *, struct linattn__scratch_scalar *,
                        const struct linattn__chunk_scalar *, int))
-LINATTN__DECLARE_EACH(void, finish,
-                      (const linattn__span *, struct linattn__scratch_scalar *,
-                       const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(void, invert, (const float *, float *, size_t))
+LINATTN__DECLARE_COLD(void, factor,
+                      (const linattn__span *, const float *, const float *, const float *,
+                       const float *, uint64_t, float *, float *))
 LINATTN__DECLARE_EACH(size_t, run,
                       (const linattn__span *, size_t, size_t, const struct linattn__rows_scalar *,
                        size_t, size_t))
@@ -8100,24 +8102,25 @@ LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
 LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
 #endif
 #if LINATTN__HAS_WINDOW
-LINATTN__DECLARE_EACH(void, merge, (const linattn__span *, const linattn__span *))
+LINATTN__DECLARE_COLD(void, merge, (const linattn__span *, const linattn__span *))
 LINATTN__DECLARE_EACH(void, part_middle,
                       (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
 LINATTN__DECLARE_EACH(void, put_columns,
                       (const linattn__span *, float *, const struct linattn__chunk_scalar *,
                        size_t))
 LINATTN__DECLARE_EACH(void, put_values,
-                      (const linattn__span *, const linattn__band_parts *, const float *, size_t))
+                      (const linattn__span *, const linattn__band_parts *, const float *, size_t,
+                       size_t, size_t, size_t))
 LINATTN__DECLARE_EACH(int, all_finite, (const float *, size_t, size_t, size_t))
+LINATTN__DECLARE_COLD(void, band_keep,
+                      (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
+                       int))
 LINATTN__DECLARE_EACH(size_t, band_settle,
                       (const linattn__span *, linattn__span *, const linattn__band_parts *,
                        const struct linattn__chunk_scalar *, uint64_t, int))
 LINATTN__DECLARE_EACH(void, band_mask,
                       (const linattn__span *, struct linattn__scratch_scalar *, float *, size_t,
                        size_t, size_t, size_t))
-LINATTN__DECLARE_EACH(void, band_keep,
-                      (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
-                       int))
 #endif
 #if LINATTN__HAS_FEATURES
 struct linattn__projection_scalar;

@@ -85,7 +85,6 @@
 #define la_adjust_row LA_NAME(adjust_row)
 #define la_all_finite LA_NAME(all_finite)
 #define la_any LA_NAME(any)
-#define la_band_keep LA_NAME(band_keep)
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
 #define la_bits LA_NAME(bits)
@@ -123,7 +122,6 @@
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
 #define la_elements LA_NAME(elements)
-#define la_end_rows LA_NAME(end_rows)
 #define la_eq LA_NAME(eq)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
@@ -140,7 +138,6 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
-#define la_factor LA_NAME(factor)
 #define la_few_adjust LA_NAME(few_adjust)
 #define la_few_block LA_NAME(few_block)
 #define la_few_four LA_NAME(few_four)
@@ -153,7 +150,6 @@
 #define la_few_tile LA_NAME(few_tile)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
-#define la_finish LA_NAME(finish)
 #define la_first LA_NAME(first)
 #define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
@@ -198,18 +194,13 @@
 #define la_map_columns LA_NAME(map_columns)
 #define la_map_features LA_NAME(map_features)
 #define la_map_pairs LA_NAME(map_pairs)
-#define la_map_softmax LA_NAME(map_softmax)
-#define la_map_unit LA_NAME(map_unit)
 #define la_map_vector LA_NAME(map_vector)
-#define la_mass LA_NAME(mass)
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
 #define la_mean_component LA_NAME(mean_component)
 #define la_mean_row LA_NAME(mean_row)
 #define la_mean_vectors LA_NAME(mean_vectors)
 #define la_means LA_NAME(means)
-#define la_merge LA_NAME(merge)
-#define la_merge_row LA_NAME(merge_row)
 #define la_min LA_NAME(min)
 #define la_monomials LA_NAME(monomials)
 #define la_moves LA_NAME(moves)
@@ -232,7 +223,6 @@
 #define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
 #define la_peak LA_NAME(peak)
-#define la_peaks LA_NAME(peaks)
 #define la_phi_key LA_NAME(phi_key)
 #define la_phi_query LA_NAME(phi_query)
 #define la_pick LA_NAME(pick)
@@ -288,7 +278,6 @@
 #define la_segments LA_NAME(segments)
 #define la_select LA_NAME(select)
 #define la_set1 LA_NAME(set1)
-#define la_settle LA_NAME(settle)
 #define la_shift LA_NAME(shift)
 #define la_small_factor LA_NAME(small_factor)
 #define la_small_heads LA_NAME(small_heads)
@@ -357,14 +346,22 @@
 #define la_zip_low LA_NAME(zip_low)
 
 /* And the names of what is cold. */
+#define la_band_keep LA_COMMON(band_keep)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancelling LA_COMMON(cancelling)
+#define la_end_rows LA_COMMON(end_rows)
+#define la_factor LA_COMMON(factor)
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
 #define la_fold_vectors LA_COMMON(fold_vectors)
 #define la_half LA_COMMON(half)
 #define la_half_open LA_COMMON(half_open)
+#define la_map_softmax LA_COMMON(map_softmax)
+#define la_map_unit LA_COMMON(map_unit)
+#define la_mass LA_COMMON(mass)
 #define la_measure LA_COMMON(measure)
+#define la_merge LA_COMMON(merge)
+#define la_merge_row LA_COMMON(merge_row)
 #define la_norms LA_COMMON(norms)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -417,6 +414,8 @@
 #define la_rule_stabilise LA_COMMON(rule_stabilise)
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
+#define la_settle LA_COMMON(settle)
+#define la_shrink LA_COMMON(shrink)
 #define la_small_signed LA_COMMON(small_signed)
 #define la_small_step LA_COMMON(small_step)
 #define la_square LA_COMMON(square)
@@ -454,6 +453,7 @@
 #define la_clear_columns LA_SHARED(clear_columns)
 #define la_clear_padding LA_SHARED(clear_padding)
 #define la_columns LA_SHARED(columns)
+#define la_finish LA_SHARED(finish)
 #define la_first_column LA_SHARED(first_column)
 #define la_head LA_SHARED(head)
 #define la_inputs LA_SHARED(inputs)
@@ -473,6 +473,7 @@
 #define la_part_signs LA_SHARED(part_signs)
 #define la_past_run LA_SHARED(past_run)
 #define la_past_z LA_SHARED(past_z)
+#define la_peaks LA_SHARED(peaks)
 #define la_project LA_SHARED(project)
 #define la_project_tokens LA_SHARED(project_tokens)
 #define la_projection LA_SHARED(projection)
@@ -481,7 +482,6 @@
 #define la_query_block LA_SHARED(query_block)
 #define la_rows LA_SHARED(rows)
 #define la_scratch LA_SHARED(scratch)
-#define la_shrink LA_SHARED(shrink)
 #define la_symmetric LA_SHARED(symmetric)
 #define la_tile LA_SHARED(tile)
 #define la_token LA_SHARED(token)
@@ -1637,7 +1637,7 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 
 #define LA_PANEL_VECS (16 / LA_W)                     /* vectors in a row of a panel */
 #define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that one token reads at a time */
-#define LA_MOST (LA_BLOCK > 1 ? 16 : 1)                  /* lanes of those who share scratch */
+#define LA_MOST (LA_BLOCK > 1 ? 16 : 1)               /* lanes of those who share scratch */
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
    is to use little stack. */
@@ -1952,7 +1952,7 @@ LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
     return la_flush(y, la_set1(LINATTN__FLT_MIN));
 }
 
-#if LA_WALK
+#if LA_COLD
 /* out *= 2^delta and so the denominator: the features seen so far weigh less than the next ones. */
 static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, float *out, float delta)
 {
@@ -1968,24 +1968,27 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
 }
 #endif
 
-/* *peak = the largest exponent of phi(q) over the features [f0, f1), with the state's exponents
-   where these weigh in (norm feature divides by z instead). `row` begins with feature f0. */
-static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t f0,
-                                      size_t f1, float *peak)
+/* peak[t] = the largest exponent of phi(q) over the features [f0, f1) of each of `count` rows, with
+   the state's exponents where these weigh in (norm feature divides by z instead). A row begins
+   with feature f0. */
+static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t step,
+                                      size_t count, size_t f0, size_t f1, float *peak)
 {
     const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
     la_vec top[LA_PANEL_VECS];
-    size_t f, i;
-    for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
-    for (f = f0; f < f1; f += LA_W) {
-        const int lanes = la_lanes_left(f1, f);
-        la_vec n = la_exponent(la_load_part(row + (f - f0), lanes), s->params);
-        if (with_state) n = la_add(n, la_load(s->e + f));
-        n = la_first(n, la_set1(-LINATTN__INF), lanes);
-        i = (f / LA_W) % LA_PANEL_VECS;
-        top[i] = la_max(n, top[i]); /* in this order no NaN gets in */
+    size_t t, f, i;
+    for (t = 0; t < count; t++, row += step) {
+        for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
+        for (f = f0; f < f1; f += LA_W) {
+            const int lanes = la_lanes_left(f1, f);
+            la_vec n = la_exponent(la_load_part(row + (f - f0), lanes), s->params);
+            if (with_state) n = la_add(n, la_load(s->e + f));
+            n = la_first(n, la_set1(-LINATTN__INF), lanes);
+            i = (f / LA_W) % LA_PANEL_VECS;
+            top[i] = la_max(n, top[i]); /* in this order no NaN gets in */
+        }
+        peak[t] = la_max16(top);
     }
-    *peak = la_max16(top);
 }
 
 /* *top follows the peaks of the features so far, -inf where there is nothing to weigh. Where it
@@ -1997,32 +2000,36 @@ LINATTN__INLINE void la_raise(const linattn__span *s, float *top, const float *p
         *top = -LINATTN__INF;
         if (*peak > -LINATTN__INF) *top = *peak;
     } else if (*peak > *top) {
-        if (*top > -LINATTN__INF) la_shrink(s, den, out, *top - *peak);
+        if (*top > -LINATTN__INF) LA_OF(s, shrink)(s, den, out, *top - *peak);
         *top = *peak;
     }
 }
 
+#if LA_WALK
 static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, const la_chunk *c)
 {
+    float peaks[LA_BLOCK];
     size_t t, i;
+    LA_OF(s, peak)(s, c->q.at + c->t * c->q.row, c->q.row, c->end - c->t, c->f0, c->f1, peaks);
     for (t = c->t; t < c->end; t++) {
         const size_t row = c->row0 + t;
+        const float *const peak = peaks + (t - c->t);
         float *const scores = c->first || !c->scores ? NULL : c->scores + t * LA_ROW;
-        float before = 0.0f, peak;
+        float before = 0.0f;
         if (scores) before = w->top[row];
-        la_peak(s, c->q.at + t * c->q.row, c->f0, c->f1, &peak);
-        la_raise(s, w->top + row, &peak, c->first, w->den + row * 16,
+        la_raise(s, w->top + row, peak, c->first, w->den + row * 16,
                  c->out ? c->out + t * s->out_token : NULL);
-        if (scores && peak > before && before > -LINATTN__INF) {
+        if (scores && *peak > before && before > -LINATTN__INF) {
             float factor[2];
-            linattn__two_factors(before - peak, factor);
+            linattn__two_factors(before - *peak, factor);
             for (i = c->column; i < c->columns; i++)
                 scores[i] = linattn__rescale(scores[i], factor);
         }
     }
 }
+#endif
 
-#if LINATTN__HAS_SOFTMAX
+#if LINATTN__HAS_SOFTMAX && LA_COLD
 /* The mass sum_f e^q_f = mass 2^top of one query: what the softmax map divides phi(q) by. */
 static void la_mass(const linattn__span *s, const float *row, float *mass, float *top)
 {
@@ -2311,7 +2318,7 @@ LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
 
 /* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
    a time, as a load of numbers that were just stored one by one is long to wait for. */
-LINATTN__INLINE void la_invert(const float *den, float *scale, size_t count)
+static LINATTN__NOINLINE void la_invert(const float *den, float *scale, size_t count)
 {
     size_t t;
     for (t = 0; t < count; t += LA_W) {
@@ -2382,6 +2389,7 @@ LINATTN__INLINE int la_plain_factor(const linattn__params *p)
     return p->norm == LINATTN_NORM_SUM && !LINATTN__IS_SIGNED(p->map) && !(p->epsilon > 0.0f);
 }
 
+#if LA_COLD
 /* The output factor of one query, once its denominator is complete: *scale 2^*power. */
 static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *query,
                                         const float *den, const float *lost, const float *top,
@@ -2405,23 +2413,28 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
     sum = la_denominator(den);
     linattn__factor(p, &sum, peak, &mass, mass_top, seen, scale, power);
 }
+#endif
 
+#if LA_WALK
 /* The output factors of a run of one query head. */
 static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, const la_chunk *c)
 {
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
     if (la_plain_factor(s->params)) {
-        la_invert(w->den + first * 16, w->scale + first, end - first);
+        LA_OF(s, invert)(w->den + first * 16, w->scale + first, end - first);
         return;
     }
     for (row = first; row < end; row++) {
         const size_t t = row - c->row0;
-        la_factor(s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16, w->top + row,
-                  c->own ? la_visible(s, c->t0 + t) : s->seen, w->scale + row, w->power + row);
+        LA_OF(s, factor)
+        (s, c->query + t * s->q_token, w->den + row * 16, w->lost + row * 16, w->top + row,
+         c->own ? la_visible(s, c->t0 + t) : s->seen, w->scale + row, w->power + row);
     }
 }
+#endif
 
+#if LA_COLD
 /* Rows that are read out, once more: quotients of the identity, and of single monomials, saturate,
    as they may exceed floats; and norms length and none, and exp with norm feature, leave a power:
    out *= 2^power. */
@@ -2443,6 +2456,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
             linattn__saturating_ldexp(out + c, power[t]);
     }
 }
+#endif
 
 #if LA_WALK
 /* Columns beyond dv are zero. A phi that is not finite (which z then shows for good) has made NaN
@@ -2538,6 +2552,7 @@ LINATTN__INLINE la_vec la_level(la_vec n)
 }
 #endif
 
+#if LA_COLD
 static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_t f1,
                                         const float *key)
 {
@@ -2562,6 +2577,7 @@ static LINATTN__NOINLINE void la_settle(const linattn__span *s, size_t f0, size_
         la_store(s->e + f, la_load(to));
     }
 }
+#endif
 
 /* Keys of features [f0, f1) from token t on: makes the moves of the first, and returns the end of
    the tokens that move no exponent after it. */
@@ -3033,9 +3049,9 @@ LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chun
         c->out = a->out + g * s->out_head;
         c->keep = keep && g + 1 == a->heads;
         c->fresh = g == 0;
-        if (LINATTN__IS_EXP(s->params->map)) LA_OF(s, peaks)(s, w, c);
+        if (LINATTN__IS_EXP(s->params->map)) la_peaks(s, w, c);
         LA_OF(s, stage)(s, w, c, keys);
-        if (c->last && !LINATTN__PAST(s)) LA_OF(s, finish)(s, w, c);
+        if (c->last && !LINATTN__PAST(s)) la_finish(s, w, c);
     }
     a->begin = c->t;
     a->end = c->end;
@@ -3065,7 +3081,8 @@ LINATTN__INLINE size_t la_kept_signs(const linattn__span *s)
 #if LINATTN__HAS_FEATURES
     const size_t signs = s->params->signs;
     const size_t least = s->k ? 12 : 8; /* tokens: with keys more work is done block by block */
-    if (LA_BLOCK > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= least) return signs + 16;
+    if (LA_BLOCK > 1 && signs && LA_BLOCK * LA_ROW / (LA_ROW + signs + 16) >= least)
+        return signs + 16;
 #endif
     (void)s;
     return 0;
@@ -3129,7 +3146,8 @@ LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_ti
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
-    const int ahead = LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
+    const int ahead =
+        LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
     la_rows queries;
     la_chunk c;
     size_t g;
@@ -3488,6 +3506,7 @@ static void la_update(const linattn__span *s)
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
+#if LA_COLD
 LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shrink_dst,
                                   const float *shrink_src)
 {
@@ -3528,6 +3547,7 @@ static void la_merge(const linattn__span *dst, const linattn__span *src)
         dst->e[f] = e;
     }
 }
+#endif
 
 #if LINATTN__HAS_HALF || LINATTN__HAS_RECURRENT
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
@@ -4076,7 +4096,7 @@ static LINATTN__NOINLINE void la_step_chunk(const linattn__span *s, const la_hea
     if (h->key) la_settle(s, f0, f1, h->key + f0);
     if (h->query) {
         float peak;
-        la_peak(s, h->query + f0, f0, f1, &peak);
+        la_peak(s, h->query + f0, 0, 1, f0, f1, &peak);
         la_raise(s, &w->top, &peak, f0 == 0, w->den, h->out);
     }
 }
@@ -4193,7 +4213,7 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
         f0 = f1;
     } while (f0 < m);
     if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
-    if (h->query && !h->plain) LA_HOT(s, end_rows)(s, &w->power, h->out, 1);
+    if (h->query && !h->plain) la_end_rows(s, &w->power, h->out, 1);
 }
 
 #if LINATTN__HAS_UNIT
@@ -4611,8 +4631,9 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
         const size_t row = g * c->count + c->t;
         c->row0 = g * c->count;
         c->query = a->q_in + g * s->q_head;
-        LA_OF(s, past_weights)(s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
-        if (c->last) LA_OF(s, finish)(s, w, c);
+        LA_OF(s, past_weights)
+        (s, w->q + row * LA_ROW, w->den + row * 16, c->end - c->t, c->f0, c->f1);
+        if (c->last) la_finish(s, w, c);
     }
     for (h.begin = s->column_begin; h.begin < s->column_end; h.begin = h.end) {
         h.end = s->column_end - h.begin < 64 ? s->column_end : h.begin + 64;
@@ -5268,7 +5289,7 @@ static void la_rule_exponents(la_rule *b, const float *key)
         const float before = b->w->top[0];
         float peak, factor[2];
         size_t i;
-        la_peak(&b->s, b->query + b->f0, b->f0, b->f1, &peak);
+        la_peak(&b->s, b->query + b->f0, 0, 1, b->f0, b->f1, &peak);
         la_raise(&b->s, b->w->top, &peak, b->first, b->w->den, b->out);
         if (b->first || !b->before || !(b->w->top[0] > before)) return;
         linattn__two_factors(before > -LINATTN__INF ? before - b->w->top[0] : 0.0f, factor);
@@ -6475,19 +6496,24 @@ static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t ro
     return !la_any(la_unordered(sum));
 }
 
-/* Values of one key, NULL for zeros, into the panels that scores meet. Only if all are finite may
-   several tokens share a tile, as those that a token does not see have the weight 0. */
+/* Values of `count` keys, zeros for the first `unseen` of them, into the panels that scores meet.
+   Only if all are finite may several tokens share a tile, as those that a token does not see have
+   the weight 0. */
 static LINATTN__NOINLINE void la_put_values(const linattn__span *s, const linattn__band_parts *b,
-                                            const float *v, size_t column)
+                                            const float *v, size_t v_token, size_t unseen,
+                                            size_t count, size_t column)
 {
-    float *const to = b->panels + column * 16;
+    float *to = b->panels + column * 16;
     const size_t panel = s->band->columns * 16, dv = s->dv;
-    size_t c;
-    for (c = 0; v && dv - c >= LA_W; c += LA_W)
-        la_store(to + c / 16 * panel + c % 16, la_load(v + c));
-    for (; c < dv; c += LA_W)
-        la_store(to + c / 16 * panel + c % 16,
-                 v ? la_load_part(v + c, la_lanes_left(dv, c)) : la_zero());
+    size_t t, c;
+    for (t = 0; t < count; t++, to += 16) {
+        const float *const from = t < unseen ? NULL : v + t * v_token;
+        for (c = 0; from && dv - c >= LA_W; c += LA_W)
+            la_store(to + c / 16 * panel + c % 16, la_load(from + c));
+        for (; c < dv; c += LA_W)
+            la_store(to + c / 16 * panel + c % 16,
+                     from ? la_load_part(from + c, la_lanes_left(dv, c)) : la_zero());
+    }
 }
 
 #if LA_WALK
@@ -6546,9 +6572,8 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
         if (!masked && t < count &&
             !LA_OF(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
             *b->odd = 1.0f;
-        for (t = 0; t < count; t++)
-            LA_OF(s, put_values)(s, b, masked || key + t < first ? NULL : b->values + (at + t) * s->dv,
-                          column + t);
+        if (masked || t > count) t = count;
+        LA_OF(s, put_values)(s, b, b->values + at * s->dv, s->dv, t, count, column);
     }
 }
 
@@ -6746,7 +6771,7 @@ static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, flo
             sum->params->source == LINATTN__DIRECT ? c->query + c->f0 : w->q + c->row0 * LA_ROW;
         c->out = sum->band->middle ? out + g * sum->out_head : NULL;
         c->scores = scores + c->row0 * LA_ROW;
-        if (LINATTN__IS_EXP(sum->params->map)) LA_OF(sum, peaks)(sum, w, c);
+        if (LINATTN__IS_EXP(sum->params->map)) la_peaks(sum, w, c);
         LA_OF(sum, stage)(sum, w, c, 0);
     }
     a->begin = c->t;
@@ -6867,7 +6892,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     for (g = 0; g < heads; g++) {
         c.row0 = g * count;
         c.query = q + g * s->q_head;
-        LA_OF(s, finish)(s, w, &c);
+        la_finish(s, w, &c);
     }
     sum->s = b->panels; /* of the values */
     sum->m = s->band->columns;
@@ -6889,6 +6914,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
 }
 #endif
 
+#if LA_COLD
 /* `count` tokens of one kind are kept, with their values where scores meet them: all finite, or of
    one token alone. */
 static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn__band_parts *b,
@@ -6898,13 +6924,9 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
     const size_t at = la_kept(s, s->seen + t0);
     const int ahead = LA_W > 1 && !absent && s->keys - s->seen - t0 >= 2 * count;
     size_t t, f;
-    for (t = 0; t < count; t++) {
+    for (t = 0; !absent && t < count; t++) {
         float *const key = b->keys + (at + t) * s->d, *const value = b->values + (at + t) * s->dv;
         const float *v;
-        if (absent) {
-            if (!apart) la_put_values(s, b, NULL, own + t);
-            continue;
-        }
         v = s->v + (t0 + t) * s->v_token;
         for (f = 0; ahead && f < s->d; f += 16)
             LINATTN__FETCH(s->k + (t0 + count + t) * s->k_token + f);
@@ -6916,9 +6938,12 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             la_copy(value, v, s->dv);
             if (count == 1 && !la_all_finite(v, 0, 1, s->dv)) *b->odd = 1.0f;
         }
-        if (!apart) la_put_values(s, b, masked ? NULL : v, own + t);
     }
+    if (!apart)
+        la_put_values(s, b, absent ? NULL : s->v + t0 * s->v_token, s->v_token,
+                      masked || absent ? count : 0, count, own);
 }
+#endif
 
 #if LA_WALK
 /* They query, and their keys become columns unless `masked`. */
@@ -7058,8 +7083,8 @@ LINATTN__INLINE float la_square(const float *x, size_t d, float factor)
 }
 
 /* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
-static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x, size_t x_token,
-                      size_t count)
+static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x,
+                                        size_t x_token, size_t count)
 {
     const linattn__params *p = s->params;
     size_t t;
@@ -7107,8 +7132,8 @@ LINATTN__INLINE float la_tiny(float x)
 #if LA_W > 1 || LINATTN__BOTH
 #if LA_COLD
 /* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
-static LINATTN__NOINLINE void la_scale_rows(la_projection *w, const float *x, size_t x_token, size_t count, size_t c0,
-                          size_t c1)
+static LINATTN__NOINLINE void la_scale_rows(la_projection *w, const float *x, size_t x_token,
+                                            size_t count, size_t c0, size_t c1)
 {
     const la_vec least = la_set1(1e-18f);
     size_t t, c;
@@ -7214,8 +7239,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 #if LA_COLD && (LA_W > 1 || LINATTN__BOTH)
 /* From y = w_f.x': y - lower, and -y - lower into `other`. */
 static LINATTN__NOINLINE void la_both_signs(const float *lower, size_t count, size_t width,
-                                            float *y, size_t y_row, float *other,
-                                            size_t other_row)
+                                            float *y, size_t y_row, float *other, size_t other_row)
 {
     size_t t, f;
     for (t = 0; t < count; t++, y += y_row, other += other_row)
@@ -8409,8 +8433,8 @@ LINATTN__SMALL static void la_softmax_columns(double *a, size_t wide, size_t row
 #if LA_COLD
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
-LINATTN__SMALL LINATTN__COLD static LINATTN__NOINLINE double la_norms(const double *a, size_t wide, size_t row,
-                                                    size_t columns)
+LINATTN__SMALL LINATTN__COLD static LINATTN__NOINLINE double la_norms(const double *a, size_t wide,
+                                                                      size_t row, size_t columns)
 {
     double one = 0.0, all = 0.0, lanes[16], sum;
     size_t i, j, l;
@@ -8446,8 +8470,8 @@ static LINATTN__NOINLINE void la_residual(double *x, size_t wide, size_t row, si
 }
 
 /* p: E^2 becomes P = I + E + E^2 + E^3 / 4; e: E becomes (3 I + E) / 4. */
-static LINATTN__NOINLINE void la_polynomials(double *e, double *p, const double *cube, size_t wide, size_t row,
-                           size_t rows)
+static LINATTN__NOINLINE void la_polynomials(double *e, double *p, const double *cube, size_t wide,
+                                             size_t row, size_t rows)
 {
     const la_dvec quarter = la_dset1(0.25);
     size_t i, j;
@@ -8642,7 +8666,7 @@ static void la_map_features(const linattn__span *s)
 }
 #endif
 
-#if LINATTN__HAS_UNIT
+#if LINATTN__HAS_UNIT && LA_COLD
 /* y = the unit map of one key, or of a query where s->lag is set. */
 LINATTN__COLD static void la_map_unit(const linattn__span *s, const float *x, float *y)
 {
@@ -8658,7 +8682,7 @@ LINATTN__COLD static void la_map_unit(const linattn__span *s, const float *x, fl
 }
 #endif
 
-#if LINATTN__HAS_SOFTMAX
+#if LINATTN__HAS_SOFTMAX && LA_COLD
 /* y = softmax over the span's m features of one query. */
 LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x, float *y)
 {
