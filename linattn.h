@@ -1169,6 +1169,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #ifdef __x86_64__ /* or the upper halves of registers stay in use where kernels call scalar code, */
 #pragma GCC optimize("no-ipa-ra")     /* which then takes 100 ns more */
 #pragma GCC optimize("align-jumps=1") /* a hundredth of the code */
+#pragma GCC optimize("no-reorder-blocks-and-partition") /* half as much: parts have frames, too */
 #endif
 #if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 2 /* its vectors flush to zero, always */
 #pragma GCC optimize("no-tree-vectorize")
