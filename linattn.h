@@ -42,7 +42,8 @@
    - float32; queries, keys, values and gates may be f16 or bf16, too, and a state may keep S in
      them (config.state_type). Little or big endian, but a state moves only between machines of one
      byte order.
-   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.25.
+   - A call uses up to 48 KiB of stack, 54 with favor or a rule, 68 with a window; scalar code 5.25,
+     but where it shares text with AVX2 and AVX-512, in builds with both, as much as these.
      With operands of 16 bits (but for exact attention and nystrom) 17 more, 5 more in a build of
      scalar code alone; under a rule with a state of 16 bits 33 more, but for scalar code.
    - Sums are floats, and drift: a term that is less than half of their last place is lost. Error of
@@ -1167,8 +1168,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* a seventh of the time that compiling takes, and no difference to the code's speed */
 #pragma GCC optimize("no-tree-vrp", "no-tree-dominator-opts")
 #ifdef __x86_64__ /* or the upper halves of registers stay in use where kernels call scalar code, */
-#pragma GCC optimize("no-ipa-ra")     /* which then takes 100 ns more */
-#pragma GCC optimize("align-jumps=1") /* a hundredth of the code */
+#pragma GCC optimize("no-ipa-ra")                       /* which then takes 100 ns more */
+#pragma GCC optimize("align-jumps=1")                   /* a hundredth of the code */
 #pragma GCC optimize("no-reorder-blocks-and-partition") /* half as much: parts have frames, too */
 #endif
 #if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 2 /* its vectors flush to zero, always */

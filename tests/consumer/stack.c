@@ -1,6 +1,6 @@
 /* Prints how many bytes of stack calls take, for each instruction set of this machine and for calls
-   of a kind: a line each of the instruction set, the kind, and the bytes. The stack below is filled
-   with a pattern before a call. */
+   of a kind: a line each of the instruction set, the kind, and the bytes; "shared" is scalar code
+   whose text AVX2 and AVX-512 have, too. The stack below is filled with a pattern before a call. */
 #include "linattn.h"
 
 #include <stdio.h>
@@ -205,9 +205,11 @@ int main(void)
     state = malloc(bytes);
     workspace = malloc(bytes);
     if (!state || !workspace) return 1;
+    const unsigned both = 1u << LINATTN_ISA_AVX2 | 1u << LINATTN_ISA_AVX512;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
         size_t worst[5] = {0, 0, 0, 0, 0}, halves = 0, states = 0;
         const char *name = linattn_isa_name((linattn_isa)isa);
+        if (isa == LINATTN_ISA_SCALAR && (linattn_isa_compiled() & both) == both) name = "shared";
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
         maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
         maps(&worst[1], LINATTN_MAP_FAVOR, LINATTN_MAP_EXPDEF, 0);
