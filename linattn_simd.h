@@ -6653,8 +6653,8 @@ static int la_upheld(const linattn__span *sum, const linattn__band_parts *b, siz
     }
     p = p * linattn__pow2((int)(least - e - LINATTN__BIAS));
     while (end > column) {
-        end--;
-        if (row[end / 16 * 16 * sum->m + end % 16] > p) return 1;
+        end--; /* compared as a difference: NaN takes gcc's branch for memory under -ffast-math */
+        if (row[end / 16 * 16 * sum->m + end % 16] - p > 0.0f) return 1;
     }
     return 0;
 }

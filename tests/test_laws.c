@@ -461,6 +461,20 @@ static void windows_forget(void **state)
     for_all_problems(21, 4, window_law);
 }
 
+/* What a feature is kept relative to is one of the keys in the window, and not one that has left it
+   as NaN is taken for larger. */
+static void exponents_forget(void **state)
+{
+    (void)state;
+    enum { N = 3, HEADER = 32, EXPONENTS = HEADER + 16 };
+    float q[N] = {0}, k[N] = {-100, test_nan, test_nan}, v[N] = {1, 1, 1};
+    linattn_config config = {.dim_key = 1, .map = LINATTN_MAP_EXP, .window = 2};
+    problem p = {config_resolved(config), N, N, q, k, v};
+    float *words = (float *)run_init(&p.config);
+    run_causal(&p, words);
+    check(words[EXPONENTS] == -test_infinity, "relative to 2^%g", (double)words[EXPONENTS]);
+}
+
 /* Every small window and length: a value is seen by the queries within the window and by no other,
    not even with a weight of zero. */
 static void check_reach(const problem *p, size_t j)
@@ -1602,6 +1616,7 @@ int main(void)
         TEST(causality),
         TEST(a_key_that_dwarfs_all_others),
         TEST(windows_forget),
+        TEST(exponents_forget),
         TEST(reach_of_windows),
         TEST(zeros_of_windows),
         TEST(permutation_of_heads),
