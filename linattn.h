@@ -8169,7 +8169,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC optimize("Os")
+#pragma GCC optimize("Os", "ira-region=one", "no-expensive-optimizations")
 #endif
 #endif
 #define LINATTN__ISA LINATTN__ISA_SCALAR
