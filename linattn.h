@@ -6471,6 +6471,35 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->values = x->keys + b->ring * LINATTN__BAND * s->d;
 }
 
+/* Where token i, counted from the first of all, is kept. */
+LINATTN__INLINE size_t linattn__kept(const linattn__span *s, uint64_t i)
+{
+    return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
+}
+
+/* The tokens of the left sub-blocks that token i may see: [*first, returned). */
+static uint64_t linattn__left_keys(const linattn__span *s, uint64_t i, uint64_t *first)
+{
+    const linattn__band *band = s->band;
+    const uint64_t block = i / LINATTN__BAND;
+    const uint64_t end = block > band->middle ? (block - band->middle) * LINATTN__BAND : 0;
+    *first = i + 1 > s->window ? i + 1 - s->window : 0;
+    if (*first > end) *first = end;
+    return end;
+}
+
+/* The column of the first key that token i sees. */
+static size_t linattn__first_column(const linattn__span *s, uint64_t i)
+{
+    const linattn__band *band = s->band;
+    uint64_t first;
+    const uint64_t end = linattn__left_keys(s, i, &first), begin = i - i % LINATTN__BAND;
+    const size_t left = band->left * LINATTN__BAND;
+    if (first < end) return left - (size_t)(end - first);
+    if (begin + s->window < i + 1) return left + (size_t)(i + 1 - s->window - begin);
+    return left;
+}
+
 LINATTN__DECLARE_ONE(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */

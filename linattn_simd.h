@@ -454,16 +454,13 @@
 #define la_clear_padding LA_SHARED(clear_padding)
 #define la_columns LA_SHARED(columns)
 #define la_finish LA_SHARED(finish)
-#define la_first_column LA_SHARED(first_column)
 #define la_head LA_SHARED(head)
 #define la_inputs LA_SHARED(inputs)
 #define la_inverse LA_SHARED(inverse)
 #define la_inverse_end LA_SHARED(inverse_end)
 #define la_iterate LA_SHARED(iterate)
-#define la_kept LA_SHARED(kept)
 #define la_kept_alike LA_SHARED(kept_alike)
 #define la_kept_signs LA_SHARED(kept_signs)
-#define la_left_keys LA_SHARED(left_keys)
 #define la_masked_tokens LA_SHARED(masked_tokens)
 #define la_most LA_SHARED(most)
 #define la_panels LA_SHARED(panels)
@@ -6375,37 +6372,6 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
 
-#if LA_WALK
-/* Where token i, counted from the first of all, is kept. */
-LINATTN__INLINE size_t la_kept(const linattn__span *s, uint64_t i)
-{
-    return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
-}
-
-/* The tokens of the left sub-blocks that token i may see: [*first, returned). */
-static uint64_t la_left_keys(const linattn__span *s, uint64_t i, uint64_t *first)
-{
-    const linattn__band *band = s->band;
-    const uint64_t block = i / LINATTN__BAND;
-    const uint64_t end = block > band->middle ? (block - band->middle) * LINATTN__BAND : 0;
-    *first = i + 1 > s->window ? i + 1 - s->window : 0;
-    if (*first > end) *first = end;
-    return end;
-}
-
-/* The column of the first key that token i sees. */
-static size_t la_first_column(const linattn__span *s, uint64_t i)
-{
-    const linattn__band *band = s->band;
-    uint64_t first;
-    const uint64_t end = la_left_keys(s, i, &first), begin = i - i % LINATTN__BAND;
-    const size_t left = band->left * LINATTN__BAND;
-    if (first < end) return left - (size_t)(end - first);
-    if (begin + s->window < i + 1) return left + (size_t)(i + 1 - s->window - begin);
-    return left;
-}
-#endif
-
 /* phi(k) of the run's tokens for a vector of features. */
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
                                     int lanes)
@@ -6529,7 +6495,7 @@ LINATTN__INLINE int la_always_apart(const linattn__params *p)
 static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const linattn__band_parts *b,
                                               uint64_t key, uint64_t end, int *masked)
 {
-    const size_t at = la_kept(s, key), row = at % LINATTN__BAND;
+    const size_t at = linattn__kept(s, key), row = at % LINATTN__BAND;
     const uint64_t there = s->keys;
     size_t count = LA_BLOCK < 16 ? LA_BLOCK : 16;
     linattn__span kept = *s;
@@ -6556,11 +6522,11 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
     linattn__copy(b->exponents, sum->e, (s->m + 15) / 16 * 16 * sizeof(float));
     if (*b->odd > 0.0f) linattn__zeros(b->panels, (s->dv + 15) / 16 * 16 * band->columns);
     *b->odd = 0.0f;
-    end = la_left_keys(s, i, &first);
+    end = linattn__left_keys(s, i, &first);
     column = (band->left * LINATTN__BAND - (size_t)(end - first)) / 16 * 16;
     key = end - (band->left * LINATTN__BAND - column);
     for (; key < end; key += count, column += count) {
-        const size_t at = la_kept(s, key);
+        const size_t at = linattn__kept(s, key);
         /* exponents follow the keys that are seen, and no others */
         int masked, unseen = exponents && key < first;
         count = la_kept_alike(s, b, key, unseen ? first : end, &masked);
@@ -6587,7 +6553,7 @@ static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn_
     x.v_token = s->dv;
     x.fetch = 0;
     for (; key < end; key += x.n) {
-        const size_t at = la_kept(s, key), left = LINATTN__BAND - at % LINATTN__BAND;
+        const size_t at = linattn__kept(s, key), left = LINATTN__BAND - at % LINATTN__BAND;
         x.k = b->keys + at * s->d;
         x.v = b->values + at * s->dv;
         x.n = end - key < left ? (size_t)(end - key) : left;
@@ -6620,7 +6586,7 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
                                             size_t t)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
-    uint64_t first, end = la_left_keys(s, i, &first);
+    uint64_t first, end = linattn__left_keys(s, i, &first);
     linattn__span x = la_part(s, b->spare);
     LA_OF(s, part_middle)(s, b, b->spare, i);
     la_add_kept(s, b, b->spare, first, end);
@@ -6697,7 +6663,8 @@ static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span 
         int masked;
         count = la_kept_alike(s, b, key, end, &masked);
         if (!masked)
-            la_append(sum, b->keys + la_kept(s, key) * s->d, s->d, count, c->f0, c->f1, column);
+            la_append(sum, b->keys + linattn__kept(s, key) * s->d, s->d, count, c->f0, c->f1,
+                      column);
     }
 }
 
@@ -6708,9 +6675,9 @@ LINATTN__COLD static LINATTN__NOINLINE void la_afresh(const linattn__span *s, li
                                                       const la_chunk *c, uint64_t i)
 {
     const linattn__span from = la_part(s, b->spare);
-    const size_t column = la_first_column(s, i);
+    const size_t column = linattn__first_column(s, i);
     const size_t left = s->band->left * LINATTN__BAND, own = column > left ? column : left;
-    uint64_t first, end = la_left_keys(s, i, &first);
+    uint64_t first, end = linattn__left_keys(s, i, &first);
     la_chunk part;
     size_t u, f;
     LA_OF(s, part_middle)(s, b, b->spare, i);
@@ -6742,12 +6709,12 @@ static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__
     const float *key = keys ? c->k.at + c->t * c->k.row : NULL;
     const size_t own = s->band->left * LINATTN__BAND + (size_t)((i + c->t) % LINATTN__BAND);
     size_t t = c->t + 1;
-    if (!la_current(sum, b, c, key, la_first_column(s, i + c->t), own))
+    if (!la_current(sum, b, c, key, linattn__first_column(s, i + c->t), own))
         la_afresh(s, sum, b, c, i + c->t);
     if (keys) la_settle(sum, c->f0, c->f1, key);
     for (; t < c->count; t++) {
         if (keys) key += c->k.row;
-        if (!la_current(sum, b, c, key, la_first_column(s, i + t), own)) break;
+        if (!la_current(sum, b, c, key, linattn__first_column(s, i + t), own)) break;
         if (keys && la_moves(sum, c->f0, c->f1, key)) break;
     }
     return t;
@@ -6806,7 +6773,7 @@ static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
     size_t g, t, j;
     for (t = 0; t < count; t++) {
-        const size_t first = la_first_column(s, i + t), end = own + t + 1;
+        const size_t first = linattn__first_column(s, i + t), end = own + t + 1;
         for (g = 0; g < heads; g++) {
             float *const p = scores + (g * count + t) * LA_ROW;
             float *const den = w->den + (g * count + t) * 16;
@@ -6837,7 +6804,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
-    size_t column = la_first_column(s, i) / 16 * 16;
+    size_t column = linattn__first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
     const size_t columns = sum->column_end, m = s->m, few = LA_WIDEST(s) ? 8 : 4;
@@ -6901,7 +6868,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     a.last = a.positive_zeros = 1;
     for (a.begin = 0; a.begin < count; a.begin = a.end) { /* few tokens see few keys in vain */
         a.end = count - a.begin < 2 * few ? count : a.begin + few;
-        a.f0 = la_first_column(s, i + a.begin);
+        a.f0 = linattn__first_column(s, i + a.begin);
         a.f1 = own + a.end;
         a.q = scores + a.f0;
         LA_OF(s, read_tiles)(&a);
@@ -6921,7 +6888,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
                                            size_t t0, size_t count, size_t own, int masked)
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
-    const size_t at = la_kept(s, s->seen + t0);
+    const size_t at = linattn__kept(s, s->seen + t0);
     const int ahead = LA_W > 1 && !absent && s->keys - s->seen - t0 >= 2 * count;
     size_t t, f;
     for (t = 0; !absent && t < count; t++) {
@@ -8808,7 +8775,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_weigh
 #undef la_finish
 #undef la_first
-#undef la_first_column
 #undef la_flush
 #undef la_fma
 #undef la_fms
@@ -8845,7 +8811,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_iterate
 #undef la_join_high
 #undef la_join_low
-#undef la_kept
 #undef la_kept_alike
 #undef la_kept_signs
 #undef la_key_exponent
@@ -8856,7 +8821,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_lanes_left
 #undef la_ldexp
 #undef la_le
-#undef la_left_keys
 #undef la_level
 #undef la_lists
 #undef la_load
