@@ -7329,7 +7329,7 @@ static void linattn__inverse_layout(const linattn__inverse_of *x, linattn__inver
 
 typedef size_t linattn__means_kernel(const linattn__means *x); /* how many it wrote */
 typedef void linattn__inverse_kernel(const linattn__inverse_of *x);
-LINATTN__DECLARE(linattn__means_kernel, means)
+LINATTN__DECLARE_COMMON(linattn__means_kernel, means)
 LINATTN__DECLARE_ONE(linattn__inverse_kernel, inverse)
 
 /* What a job of nystrom holds for one head, at the start of its part of the workspace. */
@@ -7564,7 +7564,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     linattn__exact_elements(&w.head, &q, &k, &v);
     w.head.group = 1;
     w.head.scratch = NULL;
-    w.means = LINATTN__KERNEL(means);
+    w.means = LINATTN__COMMON(means);
     w.softmax = LINATTN__KERNEL(softmax);
     w.inverse = LINATTN__ONE(inverse);
 #if LINATTN__BOTH
@@ -8171,7 +8171,7 @@ LINATTN__DECLARE_COLD(void, both_signs,
 LINATTN__DECLARE_EACH(void, product,
                       (const double *, size_t, const double *, size_t, double *, size_t, size_t,
                        size_t, int))
-LINATTN__DECLARE_EACH(void, softmax_columns, (double *, size_t, size_t, size_t, size_t))
+LINATTN__DECLARE_COLD(void, softmax_columns, (double *, size_t, size_t, size_t, size_t))
 LINATTN__DECLARE_COLD(double, norms, (const double *, size_t, size_t, size_t))
 LINATTN__DECLARE_COLD(void, residual, (double *, size_t, size_t, size_t, double))
 LINATTN__DECLARE_COLD(void, polynomials,

@@ -111,7 +111,6 @@
 #define la_dload LA_NAME(dload)
 #define la_dmax LA_NAME(dmax)
 #define la_dmul LA_NAME(dmul)
-#define la_double_exp LA_NAME(double_exp)
 #define la_dscale LA_NAME(dscale)
 #define la_dset1 LA_NAME(dset1)
 #define la_dstore LA_NAME(dstore)
@@ -197,10 +196,6 @@
 #define la_map_vector LA_NAME(map_vector)
 #define la_max LA_NAME(max)
 #define la_max16 LA_NAME(max16)
-#define la_mean_component LA_NAME(mean_component)
-#define la_mean_row LA_NAME(mean_row)
-#define la_mean_vectors LA_NAME(mean_vectors)
-#define la_means LA_NAME(means)
 #define la_min LA_NAME(min)
 #define la_monomials LA_NAME(monomials)
 #define la_moves LA_NAME(moves)
@@ -288,7 +283,6 @@
 #define la_small_rows LA_NAME(small_rows)
 #define la_small_token LA_NAME(small_token)
 #define la_softmax LA_NAME(softmax)
-#define la_softmax_columns LA_NAME(softmax_columns)
 #define la_split LA_NAME(split)
 #define la_sqrt LA_NAME(sqrt)
 #define la_stage LA_NAME(stage)
@@ -349,6 +343,7 @@
 #define la_band_keep LA_COMMON(band_keep)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancelling LA_COMMON(cancelling)
+#define la_double_exp LA_COMMON(double_exp)
 #define la_end_rows LA_COMMON(end_rows)
 #define la_factor LA_COMMON(factor)
 #define la_fold LA_COMMON(fold)
@@ -359,6 +354,10 @@
 #define la_map_softmax LA_COMMON(map_softmax)
 #define la_map_unit LA_COMMON(map_unit)
 #define la_mass LA_COMMON(mass)
+#define la_mean_component LA_COMMON(mean_component)
+#define la_mean_row LA_COMMON(mean_row)
+#define la_mean_vectors LA_COMMON(mean_vectors)
+#define la_means LA_COMMON(means)
 #define la_measure LA_COMMON(measure)
 #define la_merge LA_COMMON(merge)
 #define la_merge_row LA_COMMON(merge_row)
@@ -418,6 +417,7 @@
 #define la_shrink LA_COMMON(shrink)
 #define la_small_signed LA_COMMON(small_signed)
 #define la_small_step LA_COMMON(small_step)
+#define la_softmax_columns LA_COMMON(softmax_columns)
 #define la_square LA_COMMON(square)
 #define la_step_halves LA_COMMON(step_halves)
 #define la_step_heads LA_COMMON(step_heads)
@@ -8202,6 +8202,7 @@ static void la_softmax(const linattn__exact *x)
 
 #define LA_MEAN_VECS (LA_DW < 4 ? 8 : 32 / LA_DW) /* of doubles, summed side by side */
 
+#if LA_COLD
 /* Components [f, f + n) of token t, made floats; NULL of a masked token. */
 static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_t t, size_t f,
                                                   size_t n, float *wide)
@@ -8276,6 +8277,7 @@ LINATTN__SMALL static size_t la_means(const linattn__means *x)
     }
     return segments;
 }
+#endif
 
 /* c[r][j] = sum over t < count of a[t][r] b[t][j], in order: MR rows, NR vectors. Rows of a and c
    and of b have strides of their own. */
@@ -8350,6 +8352,7 @@ LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, doub
 }
 #endif
 
+#if LA_COLD
 /* e^x for x <= 0, to 1e-14; about 1e-39 below -89. A NaN comes from floats: its low bits, which
    la_dscale shifts, are 0. */
 LINATTN__INLINE la_dvec la_double_exp(la_dvec x)
@@ -8397,7 +8400,6 @@ LINATTN__SMALL static void la_softmax_columns(double *a, size_t wide, size_t row
         for (i = rows; i < wide; i++) a[j * row + i] = 0.0;
 }
 
-#if LA_COLD
 /* |A|_1 |A|_inf of an A without negative elements, given transposed with zeros beyond its rows.
    Sums along memory over 16 lanes, then in order. */
 LINATTN__SMALL LINATTN__COLD static LINATTN__NOINLINE double la_norms(const double *a, size_t wide,
