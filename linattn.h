@@ -8139,7 +8139,7 @@ LINATTN__DECLARE_EACH(void, part_middle,
 LINATTN__DECLARE_EACH(void, put_columns,
                       (const linattn__span *, float *, const struct linattn__chunk_scalar *,
                        size_t))
-LINATTN__DECLARE_EACH(void, put_values,
+LINATTN__DECLARE_COLD(void, put_values,
                       (const linattn__span *, const linattn__band_parts *, const float *, size_t,
                        size_t, size_t, size_t))
 LINATTN__DECLARE_EACH(int, all_finite, (const float *, size_t, size_t, size_t))

@@ -231,7 +231,6 @@
 #define la_product_rows LA_NAME(product_rows)
 #define la_product_tile LA_NAME(product_tile)
 #define la_put_columns LA_NAME(put_columns)
-#define la_put_values LA_NAME(put_values)
 #define la_query_tile LA_NAME(query_tile)
 #define la_raise LA_NAME(raise)
 #define la_read_tiles LA_NAME(read_tiles)
@@ -364,6 +363,7 @@
 #define la_norms LA_COMMON(norms)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
+#define la_put_values LA_COMMON(put_values)
 #define la_recurrent LA_COMMON(recurrent)
 #define la_rescale_row LA_COMMON(rescale_row)
 #define la_residual LA_COMMON(residual)
@@ -6462,6 +6462,7 @@ static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t ro
     return !la_any(la_unordered(sum));
 }
 
+#if LA_COLD
 /* Values of `count` keys, zeros for the first `unseen` of them, into the panels that scores meet.
    Only if all are finite may several tokens share a tile, as those that a token does not see have
    the weight 0. */
@@ -6481,6 +6482,7 @@ static LINATTN__NOINLINE void la_put_values(const linattn__span *s, const linatt
                      from ? la_load_part(from + c, la_lanes_left(dv, c)) : la_zero());
     }
 }
+#endif
 
 #if LA_WALK
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
