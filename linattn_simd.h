@@ -5,7 +5,8 @@
        block.
    (B) One kernel text, written in that vocabulary.
    A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h, or a
-   LINATTN__DECLARE_COMMON where it is cold: see LA_COLD.
+   LINATTN__DECLARE_COMMON where it is cold, LINATTN__DECLARE_ONE where all share it: see LA_COLD and
+   LA_WALK.
 
    CONTENTS of (B), in the order of linattn.h
    exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
@@ -2986,8 +2987,13 @@ static void la_multiply(const linattn__span *s, const float *x, size_t x_token, 
    only read are needed for nothing else, a program that does not call linattn_query has none. */
 #if (LA_W > 1 || LINATTN__BOTH) && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
 #define LA_ONCE static LINATTN__NOINLINE
+#define LA_WITHIN LINATTN__INLINE
+#elif LINATTN__BOTH && defined(LINATTN__MINIMAL) /* inline only if it must be, and it is to be */
+#define LA_ONCE static inline __attribute__((always_inline, unused))
+#define LA_WITHIN LA_ONCE
 #else
 #define LA_ONCE LINATTN__INLINE
+#define LA_WITHIN LINATTN__INLINE
 #endif
 
 /* The inputs of the map: `count` tokens of an operand from x, features [f0, f1), where they lie or
@@ -3033,8 +3039,8 @@ LINATTN__COLD static void la_past_run(const linattn__span *s, la_scratch *w, la_
 #endif
 
 /* One run of tokens of a chunk: stages all query heads, then takes the tiles. */
-LINATTN__INLINE void la_block_run(const linattn__span *s, la_scratch *w, la_chunk *c, la_tile *a,
-                                  const la_rows *queries, size_t g0, int keep, const int keys)
+LA_WITHIN void la_block_run(const linattn__span *s, la_scratch *w, la_chunk *c, la_tile *a,
+                            const la_rows *queries, size_t g0, int keep, const int keys)
 {
     size_t g;
     for (g = 0; g < a->heads; g++) {
@@ -3137,8 +3143,8 @@ LINATTN__INLINE la_rows la_chunk_inputs(const linattn__span *s, const la_chunk *
 }
 
 /* One chunk of features: makes them, then takes run after run. */
-LINATTN__INLINE void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
-                                    size_t g0, int keep, int own, const int keys)
+LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
+                              size_t g0, int keep, int own, const int keys)
 {
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
@@ -9094,6 +9100,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_MEAN_VECS
 #undef LA_MOST
 #undef LA_ONCE
+#undef LA_WITHIN
 #undef LA_ACCUMULATORS
 #undef LA_ALL
 #undef LA_BEFORE
