@@ -6930,6 +6930,7 @@ typedef struct linattn__exact_scratch {
     float *q, *p, *o, *v, *k, *order, *late;
     size_t *index;
     size_t i0, lanes;      /* its queries */
+    size_t row;            /* lanes, with those that repeat the last one */
     size_t tile, tiles;    /* of those that share keys, and how many they are */
     size_t ahead;          /* so many keys later is fetched meanwhile, if not 0; */
     size_t next_k, next_v; /* where they are few, what lies so many elements on */
@@ -6967,23 +6968,79 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
     return j;
 }
 
+/* Keys of the list: those in [begin, end) are seen by some lane, those in [plain, edge) by all. */
+typedef struct linattn__exact_seen {
+    size_t begin, plain, edge, end;
+} linattn__exact_seen;
+
+/* Some keys of a block, and some vectors of a tile: not all lanes see those that are `masked`. */
+typedef struct linattn__exact_part {
+    size_t begin, end, vector, vectors;
+    int masked;
+} linattn__exact_part;
+
+/* Of the lanes whose limits are `least` to `most`. */
+static LINATTN__NOINLINE void linattn__exact_limits(const linattn__exact_scratch *w, float least,
+                                                    float most, linattn__exact_seen *s)
+{
+    while (s->begin < s->end && w->late[s->begin] < least) s->begin++;
+    while (s->begin < s->end && w->order[s->end - 1] >= most) s->end--;
+    s->edge = s->end;
+    while (s->begin < s->edge && w->order[s->edge - 1] >= least) s->edge--;
+    s->plain = s->edge;
+    while (s->begin < s->plain && w->late[s->plain - 1] >= most) s->plain--;
+}
+
 /* Which lanes see the keys listed. Returns whether any of them does not see all. */
 static LINATTN__NOINLINE int linattn__exact_edges(const linattn__exact *x,
-                                                  const linattn__exact_scratch *w, size_t count)
+                                                  const linattn__exact_scratch *w, size_t count,
+                                                  linattn__exact_seen *s)
 {
-    int edge = 0;
+    const size_t *const index = w->index, final = index[count - 1];
     size_t i;
+    s->begin = s->plain = 0;
+    s->edge = s->end = count;
+    if ((final < w->first || final < x->shown) &&
+        (!x->window || (index[0] >= x->sinks && index[0] + x->window > w->place + w->last)))
+        return 0;
     for (i = 0; i < count; i++) {
-        const size_t j = w->index[i];
-        const int late = j >= w->first && j >= x->shown;
-        w->order[i] = late ? (float)(j - w->first) : -1.0f;
+        const size_t j = index[i];
+        w->order[i] = j >= w->first && j >= x->shown ? (float)(j - w->first) : -1.0f;
         w->late[i] = LINATTN__FLT_MAX;
-        edge |= late;
         if (!x->window || j < x->sinks) continue;
         w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
-        edge |= j + x->window <= w->place + w->last;
     }
-    return edge;
+    linattn__exact_limits(w, 0.0f, (float)w->last, s);
+    return s->plain > 0 || s->edge < count;
+}
+
+/* Keys that all lanes see are for the tile, those before and behind them for each of its vectors:
+   hull[u] is all that some lane of vector u sees, of which `part` has what comes before, what is
+   the tile's, and what comes behind. */
+static LINATTN__NOINLINE void linattn__exact_parts(const linattn__exact_scratch *w,
+                                                   const linattn__exact_seen *seen, size_t lanes,
+                                                   size_t vectors, linattn__exact_part *part,
+                                                   linattn__exact_part *hull)
+{
+    const float *limit = w->limit;
+    size_t u;
+    for (u = 0; u < vectors; u++, limit += lanes) {
+        linattn__exact_part *const behind = part + vectors + 1 + u;
+        linattn__exact_seen some = *seen;
+        linattn__exact_limits(w, limit[0], limit[lanes - 1], &some);
+        hull[u].begin = some.begin;
+        hull[u].end = some.end;
+        hull[u].vector = u;
+        hull[u].vectors = hull[u].masked = 1;
+        part[u] = *behind = hull[u];
+        if (part[u].end > seen->plain) part[u].end = seen->plain;
+        if (behind->begin < seen->edge) behind->begin = seen->edge;
+    }
+    part[vectors].begin = seen->plain;
+    part[vectors].end = seen->edge;
+    part[vectors].vector = 0;
+    part[vectors].vectors = vectors;
+    part[vectors].masked = 0;
 }
 
 /* Where a tile of queries stands, and nothing gathered; it has `row` lanes. */
@@ -6992,6 +7049,7 @@ static LINATTN__NOINLINE void linattn__exact_begin(const linattn__exact *x,
 {
     size_t l;
     const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
+    w->row = row;
     w->place = i0 / x->group + x->offset;
     w->last = last / x->group - i0 / x->group;
     w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;

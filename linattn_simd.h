@@ -153,6 +153,7 @@
 #define la_first LA_NAME(first)
 #define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
+#define la_fma_where LA_NAME(fma_where)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
 #define la_four_columns LA_NAME(four_columns)
@@ -842,6 +843,10 @@ LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b) { return _mm512_cmp_ps_mask(a,
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm512_mask_mov_ps(b, m, a);
+}
+LINATTN__INLINE la_vec la_fma_where(la_mask m, la_vec a, la_vec b, la_vec c)
+{
+    return _mm512_mask3_fmadd_ps(a, b, c, m);
 }
 LINATTN__INLINE int la_any(la_mask m) { return m != 0; }
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
@@ -3281,6 +3286,14 @@ LINATTN__SMALL static void la_causal(const linattn__span *s)
 
 /* ---- Tiles of products ----------------------------------------------------------------------- */
 
+#if LINATTN__ISA != LINATTN__ISA_AVX512
+/* a * b + c where m, else c. */
+LINATTN__INLINE la_vec la_fma_where(la_mask m, la_vec a, la_vec b, la_vec c)
+{
+    return la_select(m, la_fma(a, b, c), c);
+}
+#endif
+
 /* c[r][j] += sum over t of a[t][r] b[t][j]: MR rows, NR vectors, `count` terms in order; strides
    in floats. The tile of update (a = phi(k), b = v, c = S) and of exact attention (a = v, b =
    weights, c = outputs). With `masked`, lanes leave out the terms whose b is -1 (or NaN: what they
@@ -3307,11 +3320,11 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
             const la_vec ar = la_set1(a[r]);
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
-                const la_vec sum = la_fma(ar, y[j], acc[r * NR + j]);
+                const la_vec sum = acc[r * NR + j];
                 if (masked)
-                    acc[r * NR + j] = la_select(la_gt(y[j], la_set1(-0.5f)), sum, acc[r * NR + j]);
+                    acc[r * NR + j] = la_fma_where(la_gt(y[j], la_set1(-0.5f)), ar, y[j], sum);
                 else
-                    acc[r * NR + j] = sum;
+                    acc[r * NR + j] = la_fma(ar, y[j], sum);
             }
         }
     }
@@ -7543,18 +7556,20 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
     }
 }
 
-/* P[j][lane] = q.k_j for the keys listed. */
+/* P[j][lane] = q.k_j. */
 LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_scratch *w,
-                                  size_t count, const size_t NQ)
+                                  const linattn__exact_part *part, const size_t NQ)
 {
+    const size_t row = NQ > 1 ? NQ * LA_W : w->row, first = part->vector * LA_W;
     size_t j, f, r, u;
-    for (j = 0; j < count; j += LA_UPDATE_ROWS) {
+    for (j = part->begin; j < part->end; j += LA_UPDATE_ROWS) {
         la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
         const float *k[LA_UPDATE_ROWS];
-        const float *q = w->q;
-        la_key_rows(x, w, j, count, k);
+        const float *q = w->q + first;
+        float *const p = w->p + j * row + first;
+        la_key_rows(x, w, j, part->end, k);
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS * NQ; r++) acc[r] = la_zero();
-        for (f = 0; f < x->d; f++, q += NQ * LA_W) {
+        for (f = 0; f < x->d; f++, q += row) {
             la_vec y[LA_EXACT_VECS];
             LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + u * LA_W);
             LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
@@ -7565,30 +7580,28 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_
             }
         }
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) la_store(
-                w->p + (j + r) * NQ * LA_W + u * LA_W, la_mul(acc[r * NQ + u], la_set1(x->post)));
+            LINATTN__UNROLL for (u = 0; u < NQ; u++)
+                la_store(p + r * row + u * LA_W, la_mul(acc[r * NQ + u], la_set1(x->post)));
     }
 }
 
 static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const linattn__exact_scratch *w,
-                                        size_t count, size_t vectors)
+                                        const linattn__exact_part *part)
 {
-    if (LA_EXACT_VECS > 2 && vectors > 2)
-        la_scores_of(x, w, count, LA_EXACT_VECS);
-    else if (LA_EXACT_VECS > 1 && vectors > 1)
-        la_scores_of(x, w, count, 2);
+    if (LA_EXACT_VECS > 2 && part->vectors > 2)
+        la_scores_of(x, w, part, LA_EXACT_VECS);
+    else if (LA_EXACT_VECS > 1 && part->vectors > 1)
+        la_scores_of(x, w, part, 2);
     else
-        la_scores_of(x, w, count, 1);
+        la_scores_of(x, w, part, 1);
 }
 
 /* O[c][lane] += weights times values. Lanes that do not see all keys are not worth tiles of many
    shapes. */
-static LINATTN__NOINLINE void la_weighed(linattn__outer *a, size_t vectors, int masked)
+static LINATTN__NOINLINE void la_weighed(const linattn__outer *a, size_t vectors, int masked)
 {
-    size_t u;
-    for (u = 0; masked && u < vectors; u++, a->b += LA_W, a->c += LA_W) la_outer(a, 0, 1, 1);
     if (masked)
-        a->b -= vectors * LA_W;
+        la_outer(a, 0, 1, 1);
     else if (LA_EXACT_VECS > 2 && vectors > 2)
         la_outer(a, 0, 0, LA_EXACT_VECS);
     else if (LA_EXACT_VECS > 1 && vectors > 1)
@@ -7633,11 +7646,11 @@ static LINATTN__NOINLINE void la_adjust_row(const linattn__exact *x, float *scor
 }
 
 /* Those of a block of keys. */
-static void la_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t count,
-                      size_t row)
+static void la_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t j,
+                      size_t count)
 {
-    size_t j;
-    for (j = 0; j < count; j++) {
+    const size_t row = w->row;
+    for (; j < count; j++) {
         const float ahead = (float)((double)w->place - (double)w->index[j]);
         la_adjust_row(x, w->p + j * row, row, w->limit, ahead, w->slope);
     }
@@ -7656,18 +7669,20 @@ static LINATTN__NOINLINE void la_exact_shrink(const float *before, const float *
     la_store(by, la_exp_negative(la_sub(la_load(before), la_load(top))));
 }
 
-/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. With
-   `masked` there are keys that some lanes do not see: their weight is -1. */
+/* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. Keys
+   that not all lanes see: their weight is -1 there. */
 static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
-                                       size_t count, size_t row, int masked)
+                                       const linattn__exact_part *part)
 {
+    const size_t row = w->row, begin = part->begin, end = part->end;
+    const int masked = part->masked;
     size_t j, u, c;
-    for (u = 0; u < row / LA_W; u++) {
+    for (u = part->vector; u < part->vector + part->vectors; u++) {
         float *const p = w->p + u * LA_W;
         const la_vec before = la_load(w->maximum + u * LA_W);
         const la_vec limit = la_load(w->limit + u * LA_W);
         la_vec top = before, sum = la_load(w->den + u * LA_W);
-        for (j = 0; j < count; j++) {
+        for (j = begin; j < end; j++) {
             const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
             la_vec y = la_load(p + j * row);
             if (masked) y = la_seen(limit, order, late, y, before);
@@ -7686,7 +7701,7 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
             }
             la_store(w->maximum + u * LA_W, top);
         }
-        for (j = 0; j < count; j++) {
+        for (j = begin; j < end; j++) {
             const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
             la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
             if (masked) y = la_seen(limit, order, late, y, la_set1(-1.0f));
@@ -8042,12 +8057,13 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
 {
     const size_t rows = w->lanes % LA_FEW_QUERIES == 3 ? w->lanes + 1 : w->lanes, *const index =
                                                                                       w->index;
+    linattn__exact_seen seen;
     la_few_rows v;
     size_t l;
     int masked;
     la_few_scores(x, w, count);
     if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
-    masked = (x->window || index[count - 1] >= w->first) && linattn__exact_edges(x, w, count);
+    masked = linattn__exact_edges(x, w, count, &seen);
     v.element = x->v_element;
     v.token = x->v_token;
     v.next = w->next_v;
@@ -8098,17 +8114,36 @@ static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
 }
 #endif
 
-/* One tile and one block of keys. */
+/* One tile and one block of keys, whose values are a->a. */
 static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
                           linattn__outer *a, size_t vectors)
 {
-    int masked;
-    la_scores(x, w, count, vectors);
-    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, count, vectors * LA_W);
-    masked = (x->window || w->index[count - 1] >= w->first) && linattn__exact_edges(x, w, count);
-    la_weigh(x, w, count, vectors * LA_W, masked);
-    a->c = w->o;
-    la_weighed(a, vectors, masked);
+    linattn__exact_part part[2 * LA_EXACT_VECS + 1], hull[LA_EXACT_VECS], *at;
+    const linattn__exact_part *end = part + 1;
+    const float *const values = a->a;
+    linattn__exact_seen seen;
+    size_t u = 1;
+    part->masked = linattn__exact_edges(x, w, count, &seen);
+    part->begin = part->vector = 0;
+    part->end = count;
+    part->vectors = vectors;
+    *hull = *part;
+    if (part->masked) {
+        linattn__exact_parts(w, &seen, LA_W, vectors, part, hull);
+        end += 2 * vectors;
+        u = vectors;
+    }
+    for (at = part; at < end; at++) la_scores(x, w, at);
+    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, seen.begin, seen.end);
+    while (u-- > 0) la_weigh(x, w, hull + u);
+    for (at = part; at < end; at++) {
+        a->a = values + at->begin * a->a_row;
+        a->b = w->p + at->begin * w->row + at->vector * LA_W;
+        a->c = w->o + at->vector * LA_W;
+        a->count = at->end - at->begin;
+        if (at->begin < at->end) la_weighed(a, at->vectors, at->masked);
+    }
+    a->a = values;
 }
 
 /* The queries of some tiles, of so many vectors each. Queries are counted over tokens and the heads
@@ -8128,7 +8163,6 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
     end = w->end;
     a.c_row = a.b_row = row;
     a.c_vec = LA_W;
-    a.b = w->p;
     a.rows = x->dv;
     while (j < end) {
         j = linattn__exact_gather(x, w, j, &count);
@@ -8139,15 +8173,10 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
             la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, 0, w->k);
         a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
-            const size_t seen = w[i].first + w[i].last;
-            a.count = count; /* but for what lies beyond all that the tile sees */
-            while (a.count && w->index[a.count - 1] >= seen && w->index[a.count - 1] >= x->shown)
-                a.count--;
-            if (a.count == 0) continue;
             w[i].tile = i;
             w[i].tiles = tiles;
             w[i].ahead = ahead;
-            la_exact_keys(x, w + i, a.count, &a, vectors);
+            la_exact_keys(x, w + i, count, &a, vectors);
         }
     }
     for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, 0);
@@ -8787,6 +8816,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_first
 #undef la_flush
 #undef la_fma
+#undef la_fma_where
 #undef la_fms
 #undef la_fnma
 #undef la_fold
