@@ -7031,7 +7031,8 @@ static LINATTN__NOINLINE void linattn__exact_parts(const linattn__exact_scratch 
         hull[u].begin = some.begin;
         hull[u].end = some.end;
         hull[u].vector = u;
-        hull[u].vectors = hull[u].masked = 1;
+        hull[u].vectors = 1;
+        hull[u].masked = 1;
         part[u] = *behind = hull[u];
         if (part[u].end > seen->plain) part[u].end = seen->plain;
         if (behind->begin < seen->edge) behind->begin = seen->edge;
@@ -7041,6 +7042,18 @@ static LINATTN__NOINLINE void linattn__exact_parts(const linattn__exact_scratch 
     part[vectors].vector = 0;
     part[vectors].vectors = vectors;
     part[vectors].masked = 0;
+}
+
+/* So many places the tile's first query is ahead of the keys listed. Returns whether there are scores
+   to change. */
+static LINATTN__NOINLINE int linattn__exact_adjusts(const linattn__exact *x,
+                                                    const linattn__exact_scratch *w, size_t count,
+                                                    float *ahead)
+{
+    size_t j;
+    for (j = 0; x->slopes && j < LINATTN__EXACT_KEYS; j++)
+        ahead[j] = (float)((int32_t)w->place - (int32_t)w->index[j < count ? j : count - 1]);
+    return x->cap > 0.0f || x->slopes;
 }
 
 /* Where a tile of queries stands, and nothing gathered; it has `row` lanes. */

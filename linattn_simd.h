@@ -83,7 +83,6 @@
 #define la_add_key LA_NAME(add_key)
 #define la_add_lanes LA_NAME(add_lanes)
 #define la_adjust LA_NAME(adjust)
-#define la_adjust_row LA_NAME(adjust_row)
 #define la_all_finite LA_NAME(all_finite)
 #define la_any LA_NAME(any)
 #define la_band_mask LA_NAME(band_mask)
@@ -138,7 +137,6 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
-#define la_few_adjust LA_NAME(few_adjust)
 #define la_few_block LA_NAME(few_block)
 #define la_few_four LA_NAME(few_four)
 #define la_few_keys LA_NAME(few_keys)
@@ -7610,49 +7608,62 @@ static LINATTN__NOINLINE void la_weighed(const linattn__outer *a, size_t vectors
         la_outer(a, 0, 0, 1);
 }
 
+/* e^(before - top), of a vector each: what sums shrink by where a maximum rises. */
+static LINATTN__NOINLINE void la_exact_shrink(const float *before, const float *top, float *by)
+{
+    la_store(by, la_exp_negative(la_sub(la_load(before), la_load(top))));
+}
+
 /* tanh(x), at most 1.5 ULP off over all floats. */
 LINATTN__INLINE la_vec la_tanh(la_vec x)
 {
     const la_vec y = la_flush(x, la_set1(9.3132257e-10f)); /* 2^-30: the square is no denormal */
-    const la_vec z = la_mul(y, y), size = la_max(la_sub(la_zero(), x), x), one = la_set1(1.0f);
-    const la_vec e = la_exp_negative(la_mul(size, la_set1(-2.0f)));
-    const la_vec high = la_sub(one, la_div(la_add(e, e), la_add(one, e)));
-    la_vec low = la_set1(-0.00589515816f);
+    const la_vec z = la_mul(y, y), minus = la_sub(la_zero(), x), size = la_max(minus, x);
+    const la_vec one = la_set1(1.0f), least = la_set1(0.6f);
+    float from[LA_W], to[LA_W];
+    la_vec e, low = la_set1(-0.00589515816f);
     low = la_fma(low, z, la_set1(0.0207959712f));
     low = la_fma(low, z, la_set1(-0.0537838303f));
     low = la_fma(low, z, la_set1(0.133319244f));
     low = la_fma(low, z, la_set1(-0.333332986f));
     low = la_fma(x, la_mul(z, low), x);
-    low = la_select(la_gt(x, la_set1(0.6f)), high, low);
-    return la_select(la_gt(la_set1(-0.6f), x), la_sub(la_zero(), high), low);
+    if (!la_any(la_gt(size, least))) return low;
+    la_store(from, la_sub(la_zero(), size));
+    la_store(to, size);
+    la_exact_shrink(from, to, to);
+    e = la_load(to);
+    e = la_sub(one, la_div(la_add(e, e), la_add(one, e)));
+    low = la_select(la_gt(x, least), e, low);
+    return la_select(la_gt(minus, least), la_sub(la_zero(), e), low);
 }
 
-/* Soft cap and slopes change `count` scores: of places `ahead` of the key plus place[i]. */
-static LINATTN__NOINLINE void la_adjust_row(const linattn__exact *x, float *score, size_t count,
-                                            const float *place, float ahead, const float *slope)
+/* Soft cap and slopes change `rows` scores of `row` elements, which end with a vector. The element
+   i of row r is that of a query and a key place[i] + ahead[r] places apart, and its slope is
+   slope[i], or, without `slopes`, slope[0]. */
+static LINATTN__NOINLINE void la_adjust(const linattn__exact *x, float *score, size_t rows,
+                                        size_t row, const float *place, const float *ahead,
+                                        const float *slope, int slopes)
 {
+    const int sloped = x->slopes != NULL, capped = x->cap > 0.0f;
     const la_vec cap = la_set1(x->cap);
-    size_t i;
-    for (i = 0; i < count; i += LA_W) {
-        la_vec y = la_load(score + i);
-        if (x->cap > 0.0f) y = la_mul(cap, la_tanh(la_div(y, cap)));
-        if (x->slopes) {
-            const la_vec distance = la_add(la_load(place + i), la_set1(ahead));
-            y = la_fnma(la_load(slope + i), la_max(la_sub(la_zero(), distance), distance), y);
-            y = la_clamp(y);
+    size_t r, i;
+    for (i = 0; i < row; i += LA_W) {
+        la_vec from = cap, by = cap;
+        if (sloped) {
+            from = la_load(place + i);
+            by = slopes ? la_load(slope + i) : la_set1(*slope);
         }
-        la_store(score + i, y);
-    }
-}
-
-/* Those of a block of keys. */
-static void la_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t j,
-                      size_t count)
-{
-    const size_t row = w->row;
-    for (; j < count; j++) {
-        const float ahead = (float)((double)w->place - (double)w->index[j]);
-        la_adjust_row(x, w->p + j * row, row, w->limit, ahead, w->slope);
+        for (r = 0; r < rows; r++) {
+            float *const at = score + r * row + i;
+            la_vec y = la_load(at);
+            if (capped) y = la_mul(cap, la_tanh(la_div(y, cap)));
+            if (sloped) {
+                const la_vec distance = la_add(from, la_set1(ahead[r]));
+                y = la_fnma(by, la_max(la_sub(la_zero(), distance), distance), y);
+                y = la_clamp(y);
+            }
+            la_store(at, y);
+        }
     }
 }
 
@@ -7661,12 +7672,6 @@ LINATTN__INLINE la_vec la_seen(la_vec limit, la_vec order, la_vec late, la_vec a
 {
     a = la_select(la_gt(limit, order), a, b);
     return la_select(la_gt(limit, late), b, a);
-}
-
-/* What sums shrink by where a maximum rises. */
-static LINATTN__NOINLINE void la_exact_shrink(const float *before, const float *top, float *by)
-{
-    la_store(by, la_exp_negative(la_sub(la_load(before), la_load(top))));
 }
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. Keys
@@ -7940,22 +7945,6 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
     }
 }
 
-/* As la_adjust, which takes scores of [key][query]. */
-LINATTN__COLD static LINATTN__NOINLINE void
-la_few_adjust(const linattn__exact *x, const linattn__exact_scratch *w, size_t count)
-{
-    float place[LINATTN__EXACT_KEYS], slope[LINATTN__EXACT_KEYS];
-    size_t j, l;
-    for (l = 0; l < w->lanes; l++) {
-        for (j = 0; j < LINATTN__EXACT_KEYS; j++) {
-            const size_t key = w->index[j < count ? j : count - 1];
-            place[j] = (float)((double)w->place - (double)key) + w->limit[l];
-            slope[j] = w->slope[l];
-        }
-        la_adjust_row(x, w->p + l * LINATTN__EXACT_KEYS, count, place, 0.0f, slope);
-    }
-}
-
 /* As la_weigh, of query l, but for the sum. */
 static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exact_scratch *w,
                                            size_t count, size_t l, int masked)
@@ -8057,12 +8046,16 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
 {
     const size_t rows = w->lanes % LA_FEW_QUERIES == 3 ? w->lanes + 1 : w->lanes, *const index =
                                                                                       w->index;
+    float ahead[LINATTN__EXACT_KEYS];
     linattn__exact_seen seen;
     la_few_rows v;
     size_t l;
     int masked;
     la_few_scores(x, w, count);
-    if (x->cap > 0.0f || x->slopes) la_few_adjust(x, w, count);
+    if (linattn__exact_adjusts(x, w, count, ahead))
+        for (l = 0; l < w->lanes; l++)
+            la_adjust(x, w->p + l * LINATTN__EXACT_KEYS, 1, count, ahead, w->limit + l,
+                      w->slope + l, 0);
     masked = linattn__exact_edges(x, w, count, &seen);
     v.element = x->v_element;
     v.token = x->v_token;
@@ -8121,6 +8114,7 @@ static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, si
     linattn__exact_part part[2 * LA_EXACT_VECS + 1], hull[LA_EXACT_VECS], *at;
     const linattn__exact_part *end = part + 1;
     const float *const values = a->a;
+    float ahead[LINATTN__EXACT_KEYS];
     linattn__exact_seen seen;
     size_t u = 1;
     part->masked = linattn__exact_edges(x, w, count, &seen);
@@ -8134,7 +8128,9 @@ static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, si
         u = vectors;
     }
     for (at = part; at < end; at++) la_scores(x, w, at);
-    if (x->cap > 0.0f || x->slopes) la_adjust(x, w, seen.begin, seen.end);
+    if (linattn__exact_adjusts(x, w, count, ahead))
+        la_adjust(x, w->p + seen.begin * w->row, seen.end - seen.begin, w->row, w->limit,
+                  ahead + seen.begin, w->slope, 1);
     while (u-- > 0) la_weigh(x, w, hull + u);
     for (at = part; at < end; at++) {
         a->a = values + at->begin * a->a_row;
@@ -8715,7 +8711,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add_key
 #undef la_add_lanes
 #undef la_adjust
-#undef la_adjust_row
 #undef la_afresh
 #undef la_alike
 #undef la_all_finite
@@ -8800,7 +8795,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
-#undef la_few_adjust
 #undef la_few_block
 #undef la_few_four
 #undef la_few_keys
