@@ -6980,8 +6980,9 @@ typedef struct linattn__exact_part {
 } linattn__exact_part;
 
 /* Of the lanes whose limits are `least` to `most`. */
-static LINATTN__NOINLINE void linattn__exact_limits(const linattn__exact_scratch *w, float least,
-                                                    float most, linattn__exact_seen *s)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_limits(const linattn__exact_scratch *w,
+                                                                  float least, float most,
+                                                                  linattn__exact_seen *s)
 {
     while (s->begin < s->end && w->late[s->begin] < least) s->begin++;
     while (s->begin < s->end && w->order[s->end - 1] >= most) s->end--;
@@ -7017,10 +7018,9 @@ static LINATTN__NOINLINE int linattn__exact_edges(const linattn__exact *x,
 /* Keys that all lanes see are for the tile, those before and behind them for each of its vectors:
    hull[u] is all that some lane of vector u sees, of which `part` has what comes before, what is
    the tile's, and what comes behind. */
-static LINATTN__NOINLINE void linattn__exact_parts(const linattn__exact_scratch *w,
-                                                   const linattn__exact_seen *seen, size_t lanes,
-                                                   size_t vectors, linattn__exact_part *part,
-                                                   linattn__exact_part *hull)
+LINATTN__COLD static LINATTN__NOINLINE void
+linattn__exact_parts(const linattn__exact_scratch *w, const linattn__exact_seen *seen, size_t lanes,
+                     size_t vectors, linattn__exact_part *part, linattn__exact_part *hull)
 {
     const float *limit = w->limit;
     size_t u;
@@ -7086,6 +7086,23 @@ static LINATTN__NOINLINE void linattn__exact_range(const linattn__exact *x,
     w->at = 0;
     w->low = x->window && w->place >= x->window ? w->place - x->window + 1 : 0;
     w->end = end < x->n_k ? end : x->n_k;
+}
+
+/* Fetches the tile's share of `rows` rows of keys and values from r on. */
+static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__exact *x,
+                                                   const linattn__exact_scratch *w, size_t r,
+                                                   size_t rows)
+{
+    const size_t k_line = x->k_element == LINATTN_F32 ? 16 : 32;
+    const size_t v_line = x->v_element == LINATTN_F32 ? 16 : 32;
+    const size_t end = r + (w->tile + 1) * rows / w->tiles;
+    size_t f;
+    for (r += w->tile * rows / w->tiles; r < end; r++) {
+        for (f = 0; f < x->d; f += k_line)
+            LINATTN__FETCH(linattn__beyond(x->k, r * x->k_token + f, x->k_element));
+        for (f = 0; f < x->dv; f += v_line)
+            LINATTN__FETCH(linattn__beyond(x->v, r * x->v_token + f, x->v_element));
+    }
 }
 
 /* Where what a tile needs lies. */

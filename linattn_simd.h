@@ -124,7 +124,6 @@
 #define la_eq LA_NAME(eq)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
-#define la_exact_fetch LA_NAME(exact_fetch)
 #define la_exact_head LA_NAME(exact_head)
 #define la_exact_keys LA_NAME(exact_keys)
 #define la_exact_lanes LA_NAME(exact_lanes)
@@ -7524,30 +7523,14 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
     return la_load_part(tail, part);
 }
 
-/* Fetches rows [r, end) of keys and values. */
-LINATTN__INLINE void la_exact_fetch(const linattn__exact *x, size_t r, size_t end)
-{
-    const size_t k_line = x->k_element == LINATTN_F32 ? 16 : 32;
-    const size_t v_line = x->v_element == LINATTN_F32 ? 16 : 32;
-    size_t f;
-    for (; r < end; r++) {
-        for (f = 0; f < x->d; f += k_line)
-            LINATTN__FETCH(linattn__beyond(x->k, r * x->k_token + f, x->k_element));
-        for (f = 0; f < x->dv; f += v_line)
-            LINATTN__FETCH(linattn__beyond(x->v, r * x->v_token + f, x->v_element));
-    }
-}
-
 /* Rows of the keys listed from j on; those beyond the last one are it again, and never used.
    Fetches the tile's share of those of the next block: few reads can be under way at a time, so
    they are spread over the arithmetic. */
 static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn__exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
-    const size_t next = w->index[j] + w->ahead, rows = LA_UPDATE_ROWS;
     size_t r;
-    if (w->ahead)
-        la_exact_fetch(x, next + w->tile * rows / w->tiles, next + (w->tile + 1) * rows / w->tiles);
+    if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead, LA_UPDATE_ROWS);
     for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
         k[r] = x->k + w->index[j] * x->k_token;
         if (x->k_element != LINATTN_F32) k[r] = w->k + j * x->d;
@@ -7764,23 +7747,25 @@ LINATTN__INLINE const float *la_exact_query(const linattn__exact *x, size_t i)
     return linattn__beyond(x->q, at, x->q_element);
 }
 
-/* to[f * row + l] = query i0 + l times pre, for LA_W lanes l; those from `lanes` on repeat the last
-   one. */
-static void la_exact_queries(const linattn__exact *x, float *to, size_t i0, size_t lanes,
-                             size_t row)
+/* Q[component][lane] = the tile's queries times pre. */
+LINATTN__SMALL static LINATTN__NOINLINE void la_exact_queries(const linattn__exact *x,
+                                                              const linattn__exact_scratch *w)
 {
     const la_vec pre = la_set1(x->pre);
     const float *q[LA_W];
-    size_t f, l;
-    for (l = 0; l < LA_W; l++) q[l] = la_exact_query(x, i0 + (l < lanes ? l : lanes - 1));
-    for (f = 0; f < x->d; f += LA_W) {
-        const int part = la_lanes_left(x->d, f);
-        float rows[LA_W * LA_W];
-        la_vec a[LA_W];
+    size_t i, f, l;
+    for (i = 0; i < w->row; i += LA_W) {
         for (l = 0; l < LA_W; l++)
-            la_store(rows + l * LA_W, la_mul(la_elements(q[l], f, part, x->q_element), pre));
-        la_transpose(rows, LA_W, a);
-        for (l = 0; l < (size_t)part; l++) la_store(to + (f + l) * row, a[l]);
+            q[l] = la_exact_query(x, w->i0 + (i + l < w->lanes ? i + l : w->lanes - 1));
+        for (f = 0; f < x->d; f += LA_W) {
+            const int part = la_lanes_left(x->d, f);
+            float rows[LA_W * LA_W];
+            la_vec a[LA_W];
+            for (l = 0; l < LA_W; l++)
+                la_store(rows + l * LA_W, la_mul(la_elements(q[l], f, part, x->q_element), pre));
+            la_transpose(rows, LA_W, a);
+            for (l = 0; l < (size_t)part; l++) la_store(w->q + (f + l) * w->row + i, a[l]);
+        }
     }
 }
 
@@ -7821,8 +7806,8 @@ static void la_few_query(const linattn__exact *x, size_t i, float *to)
 #endif
 
 /* The outputs of LA_W lanes: o[c * row + l] times scale[l] goes to out[l][c]. */
-static void la_exact_outputs(const linattn__exact *x, const float *o, const float *scale,
-                             float *const *out, size_t row)
+LINATTN__SMALL static void la_exact_outputs(const linattn__exact *x, const float *o,
+                                            const float *scale, float *const *out, size_t row)
 {
     const la_vec by = la_load(scale);
     size_t c, l;
@@ -7839,9 +7824,10 @@ static void la_exact_outputs(const linattn__exact *x, const float *o, const floa
     }
 }
 
-static LINATTN__NOINLINE void la_exact_end(const linattn__exact *x, const linattn__exact_scratch *w,
-                                           size_t row, int few)
+LINATTN__SMALL static LINATTN__NOINLINE void la_exact_end(const linattn__exact *x,
+                                                          const linattn__exact_scratch *w, int few)
 {
+    const size_t row = w->row;
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
@@ -8103,7 +8089,7 @@ static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
             if (count) la_few_keys(of + head, w, count);
         }
     } while (left);
-    for (head = 0; head < heads; head++) la_exact_end(of + head, all + head, lanes, 1);
+    for (head = 0; head < heads; head++) la_exact_end(of + head, all + head, 1);
 }
 #endif
 
@@ -8148,12 +8134,11 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
                            size_t vectors)
 {
     const size_t row = vectors * LA_W;
-    size_t i, l, j = 0, end, count, ahead;
+    size_t i, j = 0, end, count, ahead;
     linattn__outer a;
     for (i = 0; i < tiles; i++) {
         linattn__exact_begin(x, w + i, row);
-        for (l = 0; l < row; l += LA_W)
-            la_exact_queries(x, w[i].q + l, w[i].i0 + l, w[i].lanes - l, row);
+        la_exact_queries(x, w + i);
     }
     linattn__exact_range(x, w, w + tiles - 1);
     end = w->end;
@@ -8175,7 +8160,7 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
             la_exact_keys(x, w + i, count, &a, vectors);
         }
     }
-    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, row, 0);
+    for (i = 0; i < tiles; i++) la_exact_end(x, w + i, 0);
 }
 
 /* How many queries the next tile has, of those that are left. */
@@ -8781,7 +8766,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_eq
 #undef la_exact_block
 #undef la_exact_end
-#undef la_exact_fetch
 #undef la_exact_head
 #undef la_exact_keys
 #undef la_exact_lanes
