@@ -6975,8 +6975,8 @@ typedef struct linattn__exact_seen {
 
 /* Some keys of a block, and some vectors of a tile: not all lanes see those that are `masked`. */
 typedef struct linattn__exact_part {
-    size_t begin, end, vector, vectors;
-    int masked;
+    uint16_t begin, end;
+    uint8_t vector, vectors, masked;
 } linattn__exact_part;
 
 /* Of the lanes whose limits are `least` to `most`. */
@@ -7006,10 +7006,11 @@ static LINATTN__NOINLINE int linattn__exact_edges(const linattn__exact *x,
         return 0;
     for (i = 0; i < count; i++) {
         const size_t j = index[i];
-        w->order[i] = j >= w->first && j >= x->shown ? (float)(j - w->first) : -1.0f;
+        w->order[i] = j >= w->first && j >= x->shown ? (float)(int32_t)(j - w->first) : -1.0f;
         w->late[i] = LINATTN__FLT_MAX;
         if (!x->window || j < x->sinks) continue;
-        w->late[i] = j + x->window > w->place ? (float)(j + x->window - 1 - w->place) : -1.0f;
+        w->late[i] =
+            j + x->window > w->place ? (float)(int32_t)(j + x->window - 1 - w->place) : -1.0f;
     }
     linattn__exact_limits(w, 0.0f, (float)w->last, s);
     return s->plain > 0 || s->edge < count;
@@ -7028,20 +7029,21 @@ linattn__exact_parts(const linattn__exact_scratch *w, const linattn__exact_seen 
         linattn__exact_part *const behind = part + vectors + 1 + u;
         linattn__exact_seen some = *seen;
         linattn__exact_limits(w, limit[0], limit[lanes - 1], &some);
-        hull[u].begin = some.begin;
-        hull[u].end = some.end;
-        hull[u].vector = u;
-        hull[u].vectors = 1;
-        hull[u].masked = 1;
-        part[u] = *behind = hull[u];
-        if (part[u].end > seen->plain) part[u].end = seen->plain;
-        if (behind->begin < seen->edge) behind->begin = seen->edge;
+        hull->begin = (uint16_t)some.begin;
+        hull->end = (uint16_t)some.end;
+        hull->vector = (uint8_t)u;
+        hull->vectors = 1;
+        hull->masked = 1;
+        part[u] = *behind = *hull++;
+        if (part[u].end > seen->plain) part[u].end = (uint16_t)seen->plain;
+        if (behind->begin < seen->edge) behind->begin = (uint16_t)seen->edge;
     }
-    part[vectors].begin = seen->plain;
-    part[vectors].end = seen->edge;
-    part[vectors].vector = 0;
-    part[vectors].vectors = vectors;
-    part[vectors].masked = 0;
+    part += vectors;
+    part->begin = (uint16_t)seen->plain;
+    part->end = (uint16_t)seen->edge;
+    part->vector = 0;
+    part->vectors = (uint8_t)vectors;
+    part->masked = 0;
 }
 
 /* So many places the tile's first query is ahead of the keys listed. Returns whether there are scores
@@ -7089,19 +7091,23 @@ static LINATTN__NOINLINE void linattn__exact_range(const linattn__exact *x,
 }
 
 /* Fetches the tile's share of `rows` rows of keys and values from r on. */
-static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__exact *x,
-                                                   const linattn__exact_scratch *w, size_t r,
-                                                   size_t rows)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__exact *x,
+                                                                 const linattn__exact_scratch *w,
+                                                                 size_t r, size_t rows)
 {
-    const size_t k_line = x->k_element == LINATTN_F32 ? 16 : 32;
-    const size_t v_line = x->v_element == LINATTN_F32 ? 16 : 32;
-    const size_t end = r + (w->tile + 1) * rows / w->tiles;
-    size_t f;
-    for (r += w->tile * rows / w->tiles; r < end; r++) {
-        for (f = 0; f < x->d; f += k_line)
-            LINATTN__FETCH(linattn__beyond(x->k, r * x->k_token + f, x->k_element));
-        for (f = 0; f < x->dv; f += v_line)
-            LINATTN__FETCH(linattn__beyond(x->v, r * x->v_token + f, x->v_element));
+    const size_t begin = r + w->tile * rows / w->tiles, end = r + (w->tile + 1) * rows / w->tiles;
+    const float *from = x->k;
+    size_t token = x->k_token, dim = x->d, f;
+    int element = x->k_element, values;
+    for (values = 0; values < 2; values++) {
+        const size_t line = element == LINATTN_F32 ? 16 : 32;
+        for (r = begin; r < end; r++)
+            for (f = 0; f < dim; f += line)
+                LINATTN__FETCH(linattn__beyond(from, r * token + f, element));
+        from = x->v;
+        token = x->v_token;
+        dim = x->dv;
+        element = x->v_element;
     }
 }
 

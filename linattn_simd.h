@@ -3329,12 +3329,13 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
         la_store(c + r * x->c_row + j * x->c_vec, acc[r * NR + j]);
 }
 
-/* From row r on. */
-LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const size_t NR)
+/* From row r on; what is left goes two rows at a time, where these are worth their code. */
+LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const int two,
+                              const size_t NR)
 {
     for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
         la_outer_tile(x, r, masked, 0, LA_UPDATE_ROWS, NR);
-    for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
+    for (; LA_UPDATE_ROWS > 2 && two && x->rows - r >= 2; r += 2)
         la_outer_tile(x, r, masked, 0, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 0, 1, NR);
 }
@@ -3427,7 +3428,7 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
         x->b = v;
         x->b_row = NR * LA_W;
     }
-    la_outer(x, r, 0, NR);
+    la_outer(x, r, 0, 1, NR);
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
@@ -7507,6 +7508,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
    its own lane, and the running maximum and the denominator are vectors. */
 
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
+#define LA_EXACT_ROW(w) (LA_EXACT_LANES > 1 ? (w)->row : 1)
 #define LA_EXACT_TILES /* of scalar code one, for its stack */                                     \
     (LA_W == 1                                     ? 1                                             \
      : LINATTN__EXACT_QUERIES / LA_EXACT_LANES < 8 ? LINATTN__EXACT_QUERIES / LA_EXACT_LANES       \
@@ -7541,7 +7543,7 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
 LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_scratch *w,
                                   const linattn__exact_part *part, const size_t NQ)
 {
-    const size_t row = NQ > 1 ? NQ * LA_W : w->row, first = part->vector * LA_W;
+    const size_t row = NQ > 1 ? NQ * LA_W : LA_EXACT_ROW(w), first = part->vector * LA_W;
     size_t j, f, r, u;
     for (j = part->begin; j < part->end; j += LA_UPDATE_ROWS) {
         la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
@@ -7582,13 +7584,13 @@ static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const linattn__
 static LINATTN__NOINLINE void la_weighed(const linattn__outer *a, size_t vectors, int masked)
 {
     if (masked)
-        la_outer(a, 0, 1, 1);
+        la_outer(a, 0, 1, 0, 1);
     else if (LA_EXACT_VECS > 2 && vectors > 2)
-        la_outer(a, 0, 0, LA_EXACT_VECS);
+        la_outer(a, 0, 0, 1, LA_EXACT_VECS);
     else if (LA_EXACT_VECS > 1 && vectors > 1)
-        la_outer(a, 0, 0, 2);
+        la_outer(a, 0, 0, LA_EXACT_VECS == 2, 2);
     else
-        la_outer(a, 0, 0, 1);
+        la_outer(a, 0, 0, LA_EXACT_VECS < 3, 1);
 }
 
 /* e^(before - top), of a vector each: what sums shrink by where a maximum rises. */
@@ -7662,10 +7664,11 @@ LINATTN__INLINE la_vec la_seen(la_vec limit, la_vec order, la_vec late, la_vec a
 static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
                                        const linattn__exact_part *part)
 {
-    const size_t row = w->row, begin = part->begin, end = part->end;
+    const size_t row = LA_EXACT_ROW(w), begin = part->begin, end = part->end;
+    const size_t behind = (size_t)part->vector + part->vectors;
     const int masked = part->masked;
     size_t j, u, c;
-    for (u = part->vector; u < part->vector + part->vectors; u++) {
+    for (u = part->vector; u < behind; u++) {
         float *const p = w->p + u * LA_W;
         const la_vec before = la_load(w->maximum + u * LA_W);
         const la_vec limit = la_load(w->limit + u * LA_W);
@@ -7702,9 +7705,10 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
 
 /* Rows of the keys listed from j on as dense floats, `rows` of them; the last key stands for those
    beyond it. Fetches those that lie `next` elements on, if not 0. */
-static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j, size_t count,
-                                      size_t rows, const float *from, size_t token, int element,
-                                      size_t dim, size_t next, float *to)
+LINATTN__COLD static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j,
+                                                    size_t count, size_t rows, const float *from,
+                                                    size_t token, int element, size_t dim,
+                                                    size_t next, float *to)
 {
     const size_t line = element == LINATTN_F32 ? 16 : 32, *const index = w->index;
     const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
@@ -7754,7 +7758,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_queries(const linattn__exa
     const la_vec pre = la_set1(x->pre);
     const float *q[LA_W];
     size_t i, f, l;
-    for (i = 0; i < w->row; i += LA_W) {
+    for (i = 0; i < LA_EXACT_ROW(w); i += LA_W) {
         for (l = 0; l < LA_W; l++)
             q[l] = la_exact_query(x, w->i0 + (i + l < w->lanes ? i + l : w->lanes - 1));
         for (f = 0; f < x->d; f += LA_W) {
@@ -7764,7 +7768,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_queries(const linattn__exa
             for (l = 0; l < LA_W; l++)
                 la_store(rows + l * LA_W, la_mul(la_elements(q[l], f, part, x->q_element), pre));
             la_transpose(rows, LA_W, a);
-            for (l = 0; l < (size_t)part; l++) la_store(w->q + (f + l) * w->row + i, a[l]);
+            for (l = 0; l < (size_t)part; l++) la_store(w->q + (f + l) * LA_EXACT_ROW(w) + i, a[l]);
         }
     }
 }
@@ -7827,7 +7831,7 @@ LINATTN__SMALL static void la_exact_outputs(const linattn__exact *x, const float
 LINATTN__SMALL static LINATTN__NOINLINE void la_exact_end(const linattn__exact *x,
                                                           const linattn__exact_scratch *w, int few)
 {
-    const size_t row = w->row;
+    const size_t row = LA_EXACT_ROW(w);
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
     size_t l;
     for (l = 0; l < row; l++) {
@@ -8103,10 +8107,10 @@ static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, si
     float ahead[LINATTN__EXACT_KEYS];
     linattn__exact_seen seen;
     size_t u = 1;
-    part->masked = linattn__exact_edges(x, w, count, &seen);
+    part->masked = linattn__exact_edges(x, w, count, &seen) != 0;
     part->begin = part->vector = 0;
-    part->end = count;
-    part->vectors = vectors;
+    part->end = (uint16_t)count;
+    part->vectors = (uint8_t)vectors;
     *hull = *part;
     if (part->masked) {
         linattn__exact_parts(w, &seen, LA_W, vectors, part, hull);
@@ -8115,12 +8119,12 @@ static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, si
     }
     for (at = part; at < end; at++) la_scores(x, w, at);
     if (linattn__exact_adjusts(x, w, count, ahead))
-        la_adjust(x, w->p + seen.begin * w->row, seen.end - seen.begin, w->row, w->limit,
-                  ahead + seen.begin, w->slope, 1);
+        la_adjust(x, w->p + seen.begin * LA_EXACT_ROW(w), seen.end - seen.begin, LA_EXACT_ROW(w),
+                  w->limit, ahead + seen.begin, w->slope, 1);
     while (u-- > 0) la_weigh(x, w, hull + u);
     for (at = part; at < end; at++) {
         a->a = values + at->begin * a->a_row;
-        a->b = w->p + at->begin * w->row + at->vector * LA_W;
+        a->b = w->p + at->begin * LA_EXACT_ROW(w) + at->vector * LA_W;
         a->c = w->o + at->vector * LA_W;
         a->count = at->end - at->begin;
         if (at->begin < at->end) la_weighed(a, at->vectors, at->masked);
