@@ -7052,9 +7052,10 @@ static LINATTN__NOINLINE int linattn__exact_adjusts(const linattn__exact *x,
                                                     const linattn__exact_scratch *w, size_t count,
                                                     float *ahead)
 {
+    const int32_t place = (int32_t)w->place;
     size_t j;
     for (j = 0; x->slopes && j < LINATTN__EXACT_KEYS; j++)
-        ahead[j] = (float)((int32_t)w->place - (int32_t)w->index[j < count ? j : count - 1]);
+        ahead[j] = j < count ? (float)(place - (int32_t)w->index[j]) : 0.0f;
     return x->cap > 0.0f || x->slopes;
 }
 
@@ -7062,19 +7063,20 @@ static LINATTN__NOINLINE int linattn__exact_adjusts(const linattn__exact *x,
 static LINATTN__NOINLINE void linattn__exact_begin(const linattn__exact *x,
                                                    linattn__exact_scratch *w, size_t row)
 {
-    size_t l;
-    const size_t i0 = w->i0, lanes = w->lanes, last = i0 + lanes - 1;
+    size_t l, t = 0, g = w->i0 % x->group;
     w->row = row;
-    w->place = i0 / x->group + x->offset;
-    w->last = last / x->group - i0 / x->group;
+    w->place = w->i0 / x->group + x->offset;
     w->first = w->place + x->ahead < x->n_k ? w->place + x->ahead : x->n_k;
     for (l = 0; l < row; l++) {
-        const size_t i = i0 + (l < lanes ? l : lanes - 1);
-        w->limit[l] = (float)(i / x->group - i0 / x->group);
-        if (x->slopes) w->slope[l] = x->slopes[i % x->group];
+        w->limit[l] = (float)(int32_t)t;
+        if (x->slopes) w->slope[l] = x->slopes[g];
         w->maximum[l] = -LINATTN__FLT_MAX;
         w->den[l] = 0.0f;
+        if (l + 1 >= w->lanes || ++g < x->group) continue;
+        g = 0;
+        t++;
     }
+    w->last = t;
     for (l = 0; l < row * x->dv; l++) w->o[l] = 0.0f;
 }
 

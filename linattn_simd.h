@@ -7705,10 +7705,9 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
 
 /* Rows of the keys listed from j on as dense floats, `rows` of them; the last key stands for those
    beyond it. Fetches those that lie `next` elements on, if not 0. */
-LINATTN__COLD static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j,
-                                                    size_t count, size_t rows, const float *from,
-                                                    size_t token, int element, size_t dim,
-                                                    size_t next, float *to)
+static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j, size_t count,
+                                      size_t rows, const float *from, size_t token, int element,
+                                      size_t dim, size_t next, float *to)
 {
     const size_t line = element == LINATTN_F32 ? 16 : 32, *const index = w->index;
     const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
@@ -7833,14 +7832,17 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_end(const linattn__exact *
 {
     const size_t row = LA_EXACT_ROW(w);
     float scale[LA_EXACT_LANES], *out[LA_EXACT_LANES];
-    size_t l;
+    float *at = x->out + w->i0 / x->group * x->out_token;
+    size_t l, g = w->i0 % x->group;
     for (l = 0; l < row; l++) {
-        const size_t i = w->i0 + l;
         out[l] = NULL;
         scale[l] = linattn__inverse(w->den[l]);
         if (l >= w->lanes) continue;
-        out[l] = x->out + (i / x->group) * x->out_token + (i % x->group) * x->out_head;
+        out[l] = at + g * x->out_head;
         if (few) la_scaled_row(w->o + l * x->dv, scale + l, out[l], x->dv);
+        if (++g < x->group) continue;
+        g = 0;
+        at += x->out_token;
     }
     for (l = 0; !few && l < row; l += LA_W) la_exact_outputs(x, w->o + l, scale + l, out + l, row);
 }
