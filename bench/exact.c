@@ -11,7 +11,9 @@ typedef struct exact_problem {
     float *out;
     size_t heads, kv_heads, dim, queries, keys, threads;
     int causal, interleaved;
-    float scale;
+    float scale, soft_cap;
+    size_t window, sinks;
+    const float *slopes;
 } exact_problem;
 
 /* A call that can be repeated; it goes with the process. */
@@ -40,6 +42,10 @@ exact_call *exact_open(const exact_problem *p)
     config.kv_heads = p->kv_heads;
     config.dim_key = config.dim_value = p->dim;
     config.scale = p->scale;
+    config.soft_cap = p->soft_cap;
+    config.window = p->window;
+    config.sinks = p->sinks;
+    config.alibi_slopes = p->slopes;
     if (p->threads > 1) {
         context.parallel_for = pool_parallel_for;
         context.threads = p->threads;

@@ -990,7 +990,10 @@ def rules_summary(results, folder):
 
 EXACT_KINDS = {"causal": "Causal", "full": "All keys", "decode": "One query against n keys",
                "grouped": "One query, four heads to a head of keys",
-               "interleaved": "One query, operands [tokens][heads]"}
+               "interleaved": "One query, operands [tokens][heads]",
+               "window": "Causal, a window of 256 keys and 4 sinks",
+               "alibi": "Causal, ALiBi", "capped": "Causal, scores capped"}
+EXACT_ONE_QUERY = ["decode", "grouped", "interleaved"]
 EXACT_PEER = 1.0  # times as fast as every peer
 
 
@@ -1057,10 +1060,11 @@ def exact_document(results):
             "error against double precision, relative to the largest element of a row. – has no "
             "figure: the peer is absent, or was not run: onnxruntime stores the scores of all "
             "queries and keys, which must not take half of the free memory, and has no grouped "
-            "queries."]
+            "queries; windows and ALiBi are masks for PyTorch, and nothing of the others'."]
     sections = [("Marks", exact_marks(results))]
     sections += [(f"{title}, {threads_name(variant)}", exact_table(results, kind, variant))
-                 for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)]
+                 for kind, title in EXACT_KINDS.items() for variant in exact_variants(results)
+                 if exact_cases(results, kind, variant)]
     return as_document(results, text, sections)
 
 
@@ -1070,7 +1074,7 @@ def exact_summary(results, folder):
     ranges = {}
     for kind in EXACT_KINDS:
         for peer, found in exact_found(results, kind, "t1").items():
-            part = ranges.setdefault("prefill" if kind in ["causal", "full"] else "one query", {})
+            part = ranges.setdefault("one query" if kind in EXACT_ONE_QUERY else "prefill", {})
             part.setdefault(peer, []).extend(times for times, _ in found)
     told = "; ".join(
         f"{kind}: " + ", ".join(f"{min(times):.2f} to {max(times):.2f} times as fast as {peer}"

@@ -7,10 +7,11 @@ scaled_dot_product_attention, and NumPy, whose products are OpenBLAS's.
 LIBRARY is bench/exact.c. Prints what report.py collects, as Google Benchmark would. All of them get
 the same operands, [heads][tokens][dim], but for onnxruntime's queries and outputs, which it wants
 as [tokens][heads][dim]. One thread is timed by the processor time of the process: medians. More
-are timed by the clock, to which other programs' work only adds: the least of the samples. "grouped"
-and "interleaved" are decode steps: heads that share a quarter as many of keys and values, which
-onnxruntime's operator has not; and operands that are [tokens][heads][dim], as it wants them. Needs
-NumPy; a peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
+are timed by the clock, to which other programs' work only adds: the least of the samples. They need
+processors that nothing else runs on: what waits for its turn there takes hundreds of microseconds.
+"grouped" and "interleaved" are decode steps: heads that share a quarter as many of keys and values,
+which onnxruntime's operator has not; and operands that are [tokens][heads][dim], as it wants them.
+"window", "alibi" and "capped" are causal: PyTorch takes the first two as a mask. Needs NumPy; a peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
 threadpoolctl for NumPy as one.
 """
 import argparse
@@ -29,11 +30,14 @@ import numpy as np
 
 HEADS = 8
 KV_HEADS = 2  # of "grouped"
-KINDS = ["causal", "full", "decode", "grouped", "interleaved"]
-LEFT_OUT = {"grouped": [512, 4096], "interleaved": [512, 4096]}  # lengths that tell little new
+WINDOW, SINKS = 256, 4
+CAP = 50.0
+KINDS = ["causal", "full", "decode", "grouped", "interleaved", "window", "alibi", "capped"]
+LEFT_OUT = {"grouped": [512, 4096], "interleaved": [512, 4096],  # lengths that tell little new
+            **dict.fromkeys(["window", "alibi", "capped"], [512, 4096, 16384])}
 SAMPLE_SECONDS = 0.002
 LEAST_SAMPLES = 3
-SETTLE_SECONDS = 0.003  # in which other libraries' threads stop spinning
+SETTLE_SECONDS = 0.02   # in which other libraries' threads stop spinning: libgomp's take 14 ms
 WRONG = 1e-3            # with --check
 
 
@@ -55,8 +59,12 @@ class Problem:
     def __init__(self, kind, dim, n, threads):
         random = np.random.default_rng(0)
         self.kind, self.dim, self.threads = kind, dim, threads
-        self.causal = kind == "causal"
-        self.queries, self.keys = n if kind in ["causal", "full"] else 1, n
+        self.changed = kind in ["window", "alibi", "capped"]
+        self.causal = kind == "causal" or self.changed
+        self.queries, self.keys = n if self.causal or kind == "full" else 1, n
+        self.window, self.sinks = (WINDOW, SINKS) if kind == "window" else (0, 0)
+        self.cap = CAP if kind == "capped" else 0.0
+        self.slopes = np.exp2(-1 - np.arange(HEADS, dtype=np.float32)) if kind == "alibi" else None
         self.kv_heads = KV_HEADS if kind == "grouped" else HEADS
         self.interleaved = kind == "interleaved"
         self.scale = float(np.float32(dim ** -0.5))
@@ -71,8 +79,15 @@ class Problem:
             return aligned((tokens, heads, self.dim)).transpose(1, 0, 2)
         return aligned((heads, tokens, self.dim))
 
+    def seen(self, row):
+        """Which keys query `row` of a causal call sees."""
+        key = np.arange(self.keys)
+        return (key <= row) & ((self.window == 0) | (key > row - self.window) | (key < self.sinks))
+
     def pairs(self):
         """Of a query and a key that it sees, in each head."""
+        if self.window:
+            return sum(int(self.seen(row).sum()) for row in range(self.queries))
         return self.keys * (self.keys + 1) // 2 if self.causal else self.queries * self.keys
 
     def name(self, by):
@@ -85,10 +100,15 @@ class Problem:
         for head in {0, HEADS - 1}:
             k, v = (x[head * self.kv_heads // HEADS].astype(float) for x in (self.k, self.v))
             for row in {0, self.queries // 3, self.queries // 2, self.queries - 1}:
-                seen = row + 1 if self.causal else self.keys
-                scores = self.scale * (k[:seen] @ self.q[head, row].astype(float))
+                scores = self.scale * (k @ self.q[head, row].astype(float))
+                if self.cap:
+                    scores = self.cap * np.tanh(scores / self.cap)
+                if self.slopes is not None:
+                    scores -= float(self.slopes[head]) * abs(row - np.arange(self.keys))
+                if self.causal:
+                    scores[~self.seen(row)] = -np.inf
                 weights = np.exp(scores - scores.max())
-                exact = weights @ v[:seen] / weights.sum()
+                exact = weights @ v / weights.sum()
                 worst = max(worst, abs(out[head, row] - exact).max() / abs(exact).max())
         return worst
 
@@ -101,7 +121,9 @@ class Linattn:
         _fields_ = [(name, ctypes.c_void_p) for name in ["q", "k", "v", "out"]] + \
             [(name, ctypes.c_size_t) for name in
              ["heads", "kv_heads", "dim", "queries", "keys", "threads"]] + \
-            [("causal", ctypes.c_int), ("interleaved", ctypes.c_int), ("scale", ctypes.c_float)]
+            [("causal", ctypes.c_int), ("interleaved", ctypes.c_int), ("scale", ctypes.c_float),
+             ("soft_cap", ctypes.c_float), ("window", ctypes.c_size_t), ("sinks", ctypes.c_size_t),
+             ("slopes", ctypes.c_void_p)]
 
     def __init__(self, path):
         self.library = ctypes.CDLL(os.path.abspath(path))
@@ -117,7 +139,8 @@ class Linattn:
         out = p.rows(HEADS, p.queries)
         opened = ctypes.c_void_p(self.library.exact_open(ctypes.byref(self.Operands(
             *(x.ctypes.data for x in (p.q, p.k, p.v, out)), HEADS, p.kv_heads, p.dim, p.queries,
-            p.keys, p.threads, p.causal, p.interleaved, p.scale))))
+            p.keys, p.threads, p.causal, p.interleaved, p.scale, p.cap, p.window, p.sinks,
+            None if p.slopes is None else p.slopes.ctypes.data))))
         if not opened:
             sys.exit("exact_attention.py: linattn refuses it, or has no memory")
 
@@ -162,6 +185,8 @@ class OnnxRuntime:
         refuse_beyond_memory(p)
         if p.kv_heads < HEADS:
             raise Absent("MultiHeadAttention takes no grouped queries")
+        if p.changed:
+            raise Absent("it would add a bias to all scores")
         options = self.runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = p.threads, 1
         options.log_severity_level = 4
@@ -212,15 +237,29 @@ class Torch:
     def prepare(self, p):
         attention = self.torch.nn.functional.scaled_dot_product_attention
         operands = [self.torch.from_numpy(x)[None] for x in (p.q, p.k, p.v)]
+        mask = self.mask(p)
         last = [None]
         self.torch.set_num_threads(p.threads)
 
         def call():
             with self.torch.inference_mode():
-                last[0] = attention(*operands, is_causal=p.causal, scale=p.scale,
+                last[0] = attention(*operands, attn_mask=mask, scale=p.scale,
+                                    is_causal=p.causal and mask is None,
                                     enable_gqa=p.kv_heads < HEADS)
 
         return call, lambda: last[0][0].numpy()
+
+
+    def mask(self, p):
+        if not p.changed:
+            return None
+        if p.cap:
+            raise Absent("scaled_dot_product_attention caps no scores")
+        mask = np.array([p.seen(row) for row in range(p.queries)])
+        if p.slopes is not None:
+            behind = np.arange(p.keys, dtype=np.float32) - np.arange(p.queries)[:, None]
+            mask = np.where(mask, p.slopes[:, None, None] * behind, -np.inf).astype(np.float32)
+        return self.torch.from_numpy(mask)
 
 
 class NumPy:
@@ -255,6 +294,8 @@ class NumPy:
             out[h, i:i + rows] /= scores.sum(axis=1, keepdims=True)
 
     def prepare(self, p):
+        if p.changed:
+            raise Absent("its blocks take all keys, as they are")
         out = aligned(p.q.shape)
         pool = concurrent.futures.ThreadPoolExecutor(p.threads)
 
