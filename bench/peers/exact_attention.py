@@ -11,9 +11,9 @@ are timed by the clock, to which other programs' work only adds: the least of th
 processors that nothing else runs on: what waits for its turn there takes hundreds of microseconds.
 "grouped" and "interleaved" are decode steps: heads that share a quarter as many of keys and values,
 which onnxruntime's operator has not; and operands that are [tokens][heads][dim], as it wants them.
-"window", "alibi" and "capped" are causal: PyTorch takes the first two as a mask. Needs NumPy; a peer
-that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and threadpoolctl
-for NumPy as one.
+"window", "alibi" and "capped" are causal: PyTorch takes the first two as a mask. Needs NumPy; a
+peer that cannot be imported is reported as absent: pip install onnxruntime onnx torch, and
+threadpoolctl for NumPy as one.
 """
 import argparse
 import concurrent.futures
