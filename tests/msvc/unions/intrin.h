@@ -118,6 +118,7 @@ __m512 _mm512_shuffle_ps(__m512, __m512, const int);
 __m512 _mm512_castps256_ps512(__m256), _mm512_insertf32x4(__m512, __m128, int);
 __m512 _mm512_fmadd_ps(__m512, __m512, __m512), _mm512_fmsub_ps(__m512, __m512, __m512);
 __m512 _mm512_fnmadd_ps(__m512, __m512, __m512), _mm512_mask_mov_ps(__m512, __mmask16, __m512);
+__m512 _mm512_mask3_fmadd_ps(__m512, __m512, __m512, __mmask16);
 void _mm512_storeu_ps(void *, __m512), _mm512_mask_storeu_ps(void *, __mmask16, __m512);
 __mmask16 _mm512_cmp_ps_mask(__m512, __m512, const int);
 
