@@ -9133,6 +9133,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DW
 #undef LA_EACH_VEC
 #undef LA_EXACT_LANES
+#undef LA_EXACT_ROW
 #undef LA_EXACT_TILES
 #undef LA_EXACT_VECS
 #undef LA_FEW
