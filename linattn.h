@@ -1148,6 +1148,14 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FETCH(p) ((void)(p))
 #endif
 
+/* Hides where a pointer comes from: compilers would else turn several that a loop moves on into one
+   and an index, which takes an instruction more in each access. */
+#if LINATTN__GNU
+#define LINATTN__OPAQUE(p) __asm__("" : "+r"(p))
+#else
+#define LINATTN__OPAQUE(p) ((void)(p))
+#endif
+
 /* The user's flags may have -ffast-math, which would fold x + c - c, contract products and sums,
    and delete tests for NaN. All code below is compiled without. clang can do that for some
    processors only. */

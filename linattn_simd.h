@@ -252,6 +252,7 @@
 #define la_rule_read_rows LA_NAME(rule_read_rows)
 #define la_rule_read_tile LA_NAME(rule_read_tile)
 #define la_rule_reads LA_NAME(rule_reads)
+#define la_rule_row LA_NAME(rule_row)
 #define la_rule_rows LA_NAME(rule_rows)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
@@ -383,6 +384,7 @@
 #define la_rule_flush LA_COMMON(rule_flush)
 #define la_rule_fold LA_COMMON(rule_fold)
 #define la_rule_fold_vector LA_COMMON(rule_fold_vector)
+#define la_rule_gate LA_COMMON(rule_gate)
 #define la_rule_gates LA_COMMON(rule_gates)
 #define la_rule_half LA_COMMON(rule_half)
 #define la_rule_halves LA_COMMON(rule_halves)
@@ -4926,12 +4928,15 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
     if (b->keeps) b->scalars[LINATTN__KEPT] = kept;
 }
 
-/* Are the values of token t all so small that they do not make up for what its key reads? */
+/* Are the values of token t all so small that they do not make up for what its key reads? Mostly
+   the first tells; NaN does not. */
 static int la_rule_quiet(const la_rule *b, size_t t)
 {
     const float *const v = b->s.v + (b->t0 + t) * b->s.v_token;
     const la_vec least = la_set1(LINATTN__FLUSHED);
+    const uint32_t first = linattn__to_bits(v[0]) & 0x7fffffffu;
     size_t c;
+    if (first > 0x18800000u /* that of LINATTN__FLUSHED */ && first <= 0x7f800000u) return 0;
     for (c = 0; c < b->s.dv; c += LA_W) {
         const la_vec x = la_load_part(v + c, la_lanes_left(b->s.dv, c));
         if (la_any(la_gt(la_max(la_sub(la_zero(), x), x), least))) return 0;
@@ -4944,7 +4949,6 @@ static int la_rule_quiet(const la_rule *b, size_t t)
 LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
 {
     float left = 1.0f - beta;
-    if (!b->reads) return 1.0f;
     if (!la_rule_quiet(b, t)) return 0.96f;
     if (b->rule == LINATTN_RULE_GENERAL) return 0.0625f;
     if (left < 0.0f) left = 0.0f - left;
@@ -4954,24 +4958,31 @@ LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
     return left;
 }
 
+/* Gate `which` of a block's tokens, one number for each; 1 where there is none. */
+static LINATTN__NOINLINE void la_rule_gate(const la_rule *b, int which, float *to)
+{
+    static const float one = 1.0f;
+    const size_t count = b->count + LA_BEYOND(b);
+    const size_t token = b->gate[which] ? b->x->gates->gate[which].token : 0;
+    const float *at = b->gate[which] ? b->gate[which] + b->t0 * token : &one;
+    size_t t;
+    for (t = 0; t < count; t++, at += token) to[t] = *at;
+    for (; t % LA_W; t++) to[t] = 0.0f; /* of vectors */
+}
+
 /* The gates that are one number for each head. */
 static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
 {
     const linattn__gating *const g = b->x->gates;
     const int mlstm = b->rule == LINATTN_RULE_MLSTM;
-    const int gain = mlstm ? LINATTN__INPUT : LINATTN__BETA;
     la_tokens *const w = b->w;
     size_t t;
-    for (t = 0; t < b->count + LA_BEYOND(b); t++) {
-        w->decay[t] = w->gain[t] = 1.0f;
-        if (b->gate[LINATTN__DECAY] && !b->per_feature)
-            w->decay[t] = b->gate[LINATTN__DECAY][(b->t0 + t) * g->gate[LINATTN__DECAY].token];
-        if (b->gate[gain]) w->gain[t] = b->gate[gain][(b->t0 + t) * g->gate[gain].token];
-        w->share[t] = la_rule_left(b, t, w->gain[t]);
-        if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), b->s.params->map))
-            w->gain[t] = LINATTN__RAISED;
-    }
-    for (; t % LA_W; t++) w->decay[t] = w->gain[t] = 0.0f; /* of the vectors below */
+    if (!b->per_feature) la_rule_gate(b, LINATTN__DECAY, w->decay);
+    la_rule_gate(b, mlstm ? LINATTN__INPUT : LINATTN__BETA, w->gain);
+    for (t = 0; t < b->count; t++)
+        w->share[t] = b->reads ? la_rule_left(b, t, w->gain[t]) : 1.0f;
+    if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), b->s.params->map))
+        for (t = 0; t < b->count; t++) w->gain[t] = LINATTN__RAISED;
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
         la_rule_powers(w->decay, b->count + LA_BEYOND(b));
     if (mlstm) {
@@ -5373,14 +5384,17 @@ static void la_rule_floor(const la_rule *b, size_t t, float *scale)
 static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t each)
 {
     const linattn__params *const p = b->s.params;
+    const int none = p->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(p->map);
     la_tokens *const w = b->w;
     size_t t;
+    for (t = 0; t < b->count; t += LA_W) {
+        la_store(w->power + t, la_zero());
+        la_store(w->scale + t, la_set1(p->rest));
+    }
+    if (none && b->rule != LINATTN_RULE_MLSTM) return;
     for (t = 0; t < b->count; t++) {
-        w->power[t] = 0.0f;
         if (b->rule == LINATTN_RULE_MLSTM)
             la_rule_floor(b, t, w->scale + t);
-        else if (p->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(p->map))
-            w->scale[t] = p->rest;
         else
             la_factor(&b->s, b->query + t * b->s.q_token, w->den + t * 16, w->lost + t * 16,
                       w->top + t, seen + t * each, w->scale + t, w->power + t);
@@ -5552,46 +5566,76 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
-/* The rows of a tile for token t. v: what k multiplies; c: what was read, which p multiplies; o and
-   next gather q S and, for token `reader`, r S. */
+/* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
+   multiplies; o and next gather q S and r S. */
+LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, const float *k,
+                                 const float *q, const float *p, const float *r, const la_vec *v,
+                                 const la_vec *c, la_vec *o, la_vec *next, const int kind,
+                                 const size_t NR)
+{
+    const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
+    const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+    la_vec x[4];
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        x[j] = la_load(at[j]);
+        if (kind == LA_BEFORE) o[j] = la_fma(qf, x[j], o[j]);
+        if (kind != LA_PLAIN_DELTA) x[j] = la_mul(af, x[j]);
+    }
+    if (kind == LA_GENERAL) {
+        const la_vec pf = la_set1(p[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, c[j], x[j]);
+    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        x[j] = la_fma(kf, v[j], x[j]);
+        la_store(at[j], x[j]);
+    }
+    if (kind != LA_BEFORE) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
+    }
+    if (reads) {
+        const la_vec rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_fma(rf, x[j], next[j]);
+    }
+}
+
+/* The rows of a tile for token t; r is that of token `reader`. Where a tile is wide they come two
+   by two, each vector's by a pointer of its own: what decodes instructions has little to spare,
+   least with a second thread on the core. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
                                   const int kind, const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
     const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
-    const int general = kind == LA_GENERAL;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
-    const float *const p = general ? b->p.at + t * b->p.row : k;
+    const float *const p = kind == LA_GENERAL ? b->p.at + t * b->p.row : k;
     const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
-    float *row = la_column(&b->s, u) + b->f0 * 16;
-    size_t f, j;
-    for (f = 0; f < count; f++, row += 16, a += a_step) {
-        const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
-        la_vec x[4];
-        LINATTN__UNROLL for (j = 0; j < NR; j++)
-        {
-            x[j] = la_load(row + la_offset(m, j));
-            if (kind == LA_BEFORE) o[j] = la_fma(qf, x[j], o[j]);
-            if (kind != LA_PLAIN_DELTA) x[j] = la_mul(af, x[j]);
-        }
-        if (general) {
-            const la_vec pf = la_set1(p[f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, c[j], x[j]);
-        }
-        LINATTN__UNROLL for (j = 0; j < NR; j++)
-        {
-            x[j] = la_fma(kf, v[j], x[j]);
-            la_store(row + la_offset(m, j), x[j]);
-        }
-        if (kind != LA_BEFORE) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
-        }
-        if (reads) {
-            const la_vec rf = la_set1(r[f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_fma(rf, x[j], next[j]);
-        }
+    float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
+    size_t f = 0, j;
+#if LA_W == 16
+    LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
+    while (NR == 4 && reads) {
+        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
+        a += a_step;
+        if (++f == count) return;
+        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
+        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
+        a += a_step;
+        if (++f == count) return;
+        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
+        LINATTN__OPAQUE(at[0]);
+        LINATTN__OPAQUE(at[1]);
+        LINATTN__OPAQUE(at[2]);
+        LINATTN__OPAQUE(at[3]);
+    }
+#endif
+    for (; f < count; f++, row += 16, a += a_step) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
+        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
     }
 }
 
@@ -5732,7 +5776,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
-        } else if (kind == LA_GENERAL) {
+        } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
         } else {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
@@ -8953,6 +8997,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_flush
 #undef la_rule_fold
 #undef la_rule_fold_vector
+#undef la_rule_gate
 #undef la_rule_gates
 #undef la_rule_half
 #undef la_rule_halves
@@ -8984,6 +9029,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_read_rows
 #undef la_rule_read_tile
 #undef la_rule_reads
+#undef la_rule_row
 #undef la_rule_rows
 #undef la_rule_size
 #undef la_rule_span
