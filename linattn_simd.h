@@ -4958,16 +4958,12 @@ LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
     return left;
 }
 
-/* Gate `which` of a block's tokens, one number for each; 1 where there is none. */
-static LINATTN__NOINLINE void la_rule_gate(const la_rule *b, int which, float *to)
+/* Where gate `which` of a block begins, and the step from token to token; 1 where there is none. */
+LINATTN__INLINE const float *la_rule_gate(const la_rule *b, int which, size_t *step)
 {
     static const float one = 1.0f;
-    const size_t count = b->count + LA_BEYOND(b);
-    const size_t token = b->gate[which] ? b->x->gates->gate[which].token : 0;
-    const float *at = b->gate[which] ? b->gate[which] + b->t0 * token : &one;
-    size_t t;
-    for (t = 0; t < count; t++, at += token) to[t] = *at;
-    for (; t % LA_W; t++) to[t] = 0.0f; /* of vectors */
+    *step = b->gate[which] ? b->x->gates->gate[which].token : 0;
+    return b->gate[which] ? b->gate[which] + b->t0 * *step : &one;
 }
 
 /* The gates that are one number for each head. */
@@ -4975,12 +4971,17 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
 {
     const linattn__gating *const g = b->x->gates;
     const int mlstm = b->rule == LINATTN_RULE_MLSTM;
+    const size_t count = b->count + LA_BEYOND(b);
     la_tokens *const w = b->w;
-    size_t t;
-    if (!b->per_feature) la_rule_gate(b, LINATTN__DECAY, w->decay);
-    la_rule_gate(b, mlstm ? LINATTN__INPUT : LINATTN__BETA, w->gain);
-    for (t = 0; t < b->count; t++)
-        w->share[t] = b->reads ? la_rule_left(b, t, w->gain[t]) : 1.0f;
+    size_t t, d_step, g_step;
+    const float *decay = la_rule_gate(b, LINATTN__DECAY, &d_step);
+    const float *gain = la_rule_gate(b, mlstm ? LINATTN__INPUT : LINATTN__BETA, &g_step);
+    for (t = 0; t < count; t++, decay += d_step, gain += g_step) {
+        w->decay[t] = *decay;
+        w->gain[t] = *gain;
+        w->share[t] = b->reads ? la_rule_left(b, t, *gain) : 1.0f;
+    }
+    for (; t % LA_W; t++) w->decay[t] = w->gain[t] = 0.0f; /* of the vectors below */
     if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), b->s.params->map))
         for (t = 0; t < b->count; t++) w->gain[t] = LINATTN__RAISED;
     if (!mlstm && g->logs && !b->per_feature && b->gate[LINATTN__DECAY])
@@ -5601,8 +5602,7 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, con
     }
 }
 
-/* The rows of a tile for token t; r is that of token `reader`. Where a tile is wide they come two
-   by two, each vector's by a pointer of its own: what decodes instructions has little to spare,
+/* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's by a pointer of its own: what decodes instructions has little to spare,
    least with a second thread on the core. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
@@ -5618,7 +5618,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     size_t f = 0, j;
 #if LA_W == 16
     LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
-    while (NR == 4 && reads) {
+    while (NR % 2 == 0 && reads) {
         la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
         a += a_step;
         if (++f == count) return;
@@ -5629,6 +5629,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
         LINATTN__OPAQUE(at[0]);
         LINATTN__OPAQUE(at[1]);
+        if (NR == 2) continue;
         LINATTN__OPAQUE(at[2]);
         LINATTN__OPAQUE(at[3]);
     }
@@ -5772,7 +5773,8 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
-        } else if ((LA_W < 16 || NR == 2) && delta && more && b->rule == LINATTN_RULE_DELTA) {
+        } else if ((LA_W == 1 || NR == 2 || (LA_W < 16 && NR == 4)) && delta && more &&
+                   b->rule == LINATTN_RULE_DELTA) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
