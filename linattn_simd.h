@@ -6175,7 +6175,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
         la_rule_read(b, t0, count, g, seen, 1, 1);
         b->settled = 1;
     }
-    la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
+    if (b->settled) la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
     if (b->reads && !b->whole) la_rule_correct(b);
     for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
