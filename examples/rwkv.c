@@ -181,7 +181,7 @@ static void free_run(run *u)
 /* ---- Matrices -------------------------------------------------------------------------------- */
 
 /* The same for every chunk and every number of threads: a sum is always of the same lanes. */
-static float dot(const float *a, const float *b, size_t n)
+RWKV_INLINE float dot_lanes(const float *a, const float *b, size_t n)
 {
     enum { LANES = 16 }; /* that compilers turn into vectors */
     float sum[LANES] = {0};
@@ -200,6 +200,16 @@ static float dot(const float *a, const float *b, size_t n)
         }
     }
     return sum[0];
+}
+
+RWKV_FAST static float dot_fast(const float *a, const float *b, size_t n)
+{
+    return dot_lanes(a, b, n);
+}
+
+static float dot(const float *a, const float *b, size_t n)
+{
+    return rwkv_has_fast() ? dot_fast(a, b, n) : dot_lanes(a, b, n);
 }
 
 /* y_t = A x_t for each token t; the vectors x begin so many floats after one another. */

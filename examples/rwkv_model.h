@@ -427,9 +427,12 @@ static inline void rwkv_bind_all(rwkv_model *m)
 /* ---- The data -------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__) && defined(__GNUC__)
+/* A function for CPUs with AVX2, whatever the rest is compiled for, and what it inlines. */
+#define RWKV_FAST __attribute__((target("avx2,f16c")))
+#define RWKV_INLINE static inline __attribute__((always_inline))
+
 /* The instruction for it, which nearly all CPUs have: returns how many it converted. */
-__attribute__((target("avx2,f16c"))) static inline size_t rwkv_widen_fast(const uint16_t *from,
-                                                                          float *to, size_t n)
+RWKV_FAST static inline size_t rwkv_widen_fast(const uint16_t *from, float *to, size_t n)
 {
     size_t whole = n - n % 8;
     for (size_t i = 0; i < whole; i += 8) {
@@ -442,6 +445,9 @@ __attribute__((target("avx2,f16c"))) static inline size_t rwkv_widen_fast(const 
 /* There is no CPU with AVX2 but without F16C, and not every compiler knows the latter's name. */
 static inline int rwkv_has_fast(void) { return __builtin_cpu_supports("avx2") != 0; }
 #else
+#define RWKV_FAST
+#define RWKV_INLINE static inline
+
 static inline size_t rwkv_widen_fast(const uint16_t *from, float *to, size_t n)
 {
     (void)from, (void)to, (void)n;
