@@ -5602,8 +5602,9 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, con
     }
 }
 
-/* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's by a pointer of its own: what decodes instructions has little to spare,
-   least with a second thread on the core. */
+/* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's
+   by a pointer of its own: what decodes instructions has little to spare, least with a second
+   thread on the core. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
                                   const int kind, const size_t NR)
