@@ -360,6 +360,7 @@
 #define la_measure LA_COMMON(measure)
 #define la_merge LA_COMMON(merge)
 #define la_merge_row LA_COMMON(merge_row)
+#define la_mirror LA_COMMON(mirror)
 #define la_norms LA_COMMON(norms)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -1944,6 +1945,7 @@ typedef struct la_chunk {
     size_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
     float *out, *scores;     /* rows of the run's read-out that a higher peak shrinks, */
     size_t column, columns;  /* and of which scores these are */
+    la_rows v;               /* values of the next block, which update fetches with them */
 } la_chunk;
 #endif
 
@@ -3350,10 +3352,10 @@ LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int maske
 LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const la_chunk *c,
                                      size_t f, const int map, const size_t NF)
 {
-    const int ahead = s->fetch && s->n - c->t0 >= 2 * c->count;
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
-    const size_t k_row = c->k.row, end = c->end, next = c->t0 + c->count;
+    const size_t k_row = c->k.row, end = c->end;
     const float *k = c->k.at + c->t * k_row + (f - c->f0);
+    const float *v = c->v.at + c->t * c->v.row + (f - c->f0);
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     size_t t, j;
@@ -3364,16 +3366,16 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
         low[j] = la_load(s->e + f + j * LA_W);
         e[j] = la_key_exponent(low[j]);
     }
-    for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
+    for (t = c->t; t < end; t++, k += k_row, v += c->v.row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], map);
             la_store(phi + j * LA_W, y);
             z[j] = la_add_key(z[j], y, &low[j], map);
         }
-        for (j = 0; ahead && j < NF * LA_W; j += 16) { /* the next block, as in tile_fetch */
-            LINATTN__FETCH(s->k + (next + t) * s->k_token + f + j);
-            LINATTN__FETCH(s->v + (next + t) * s->v_token + f + j);
+        for (j = 0; LA_W > 1 && j < NF * LA_W; j += 16) {
+            LINATTN__FETCH(k + c->k_ahead + j);
+            LINATTN__FETCH(v + j);
         }
     }
     LINATTN__UNROLL for (j = 0; j < NF; j++)
@@ -3412,12 +3414,12 @@ static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const 
    into v, as in place they may end in a partial vector, lie across cache lines, or share a few L1
    sets (rows a multiple of 512 bytes apart). The first tile packs them beside its arithmetic. */
 LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x, float *v,
-                                       size_t t0, size_t u, const size_t NR)
+                                       const la_chunk *c, size_t u, const size_t NR)
 {
     const size_t line = LA_W * sizeof(float) - 1;
     const int whole = (u + NR) * LA_W <= s->dv;
     size_t r = 0;
-    x->b = s->v + t0 * s->v_token + u * LA_W;
+    x->b = s->v + (c->t0 + c->t) * s->v_token + u * LA_W;
     x->b_row = s->v_token;
     if (!whole || ((uintptr_t)x->b & line) || (s->v_token * sizeof(float) & line) ||
         s->v_token % 128 == 0) {
@@ -3438,9 +3440,9 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
                                             const la_chunk *c)
 {
     float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
-    const size_t end = (s->column_end + LA_W - 1) / LA_W, t0 = c->t0 + c->t;
+    const size_t end = (s->column_end + LA_W - 1) / LA_W;
     linattn__outer x;
-    size_t u;
+    size_t u = s->column_begin / LA_W;
     x.count = c->end - c->t;
     x.rows = c->f1 - c->f0;
     x.a = phi + c->t * LA_PART_ROW;
@@ -3448,12 +3450,12 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    for (u = s->column_begin / LA_W; u < end; u += LA_UPDATE_VECS) {
+    for (; u < end; u += LA_UPDATE_VECS) {
         x.c = la_column(s, u) + c->f0 * 16;
         if (end - u >= LA_UPDATE_VECS)
-            la_update_columns(s, &x, v, t0, u, LA_UPDATE_VECS);
+            la_update_columns(s, &x, v, c, u, LA_UPDATE_VECS);
         else
-            la_update_columns(s, &x, v, t0, u, 1);
+            la_update_columns(s, &x, v, c, u, 1);
     }
 }
 
@@ -3492,6 +3494,14 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
 #endif
         if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
+        c.v = c.k; /* nothing to fetch */
+        c.k_ahead = 0;
+        if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT &&
+            s->n - t0 >= 2 * count) {
+            c.k_ahead = count * s->k_token;
+            c.v.at = s->v + (t0 + count) * s->v_token + f;
+            c.v.row = s->v_token;
+        }
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
                 c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
@@ -7101,21 +7111,25 @@ typedef struct la_projection {
 #endif
 
 #if LA_COLD
-/* The sum of (x factor)^2. */
-LINATTN__INLINE float la_square(const float *x, size_t d, float factor)
+/* The sum of (x factor)^2; and x factor into `to`, unless that is NULL: what is so small that its
+   products might be denormal is 0. */
+LINATTN__INLINE float la_square(const float *x, size_t d, float factor, float *to)
 {
     la_vec sum[LA_PANEL_VECS];
-    size_t i, j;
-    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    size_t i;
+    for (i = 0; i < LA_PANEL_VECS; i++) sum[i] = la_zero();
     for (i = 0; i < d; i += LA_W) {
         const la_vec y = la_mul(la_load_part(x + i, la_lanes_left(d, i)), la_set1(factor));
-        j = (i / LA_W) % LA_PANEL_VECS;
+        const size_t j = LA_W > 1 ? 0 : i % 16;
+        if (to) la_store(to + i, la_flush(y, la_set1(1e-18f)));
         sum[j] = la_fma(y, y, sum[j]);
+        la_turn(sum); /* where they end changes no sum; scalar code has them in memory */
     }
     return la_sum16(sum);
 }
 
-/* The factors of a block. Returns whether there are huge tokens, which need `untame`. */
+/* The factors of a block; where all coordinates fit, its x' as well, right but for huge tokens.
+   Returns whether there are any, which need `untame`. */
 static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x,
                                         size_t x_token, size_t count)
 {
@@ -7123,7 +7137,12 @@ static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w
     size_t t;
     int huge = 0;
     for (t = 0; t < count; t++, x += x_token) {
-        float square = la_square(x, s->d, p->source_root);
+#if LA_W > 1 || LINATTN__BOTH
+        float *const to = s->d <= LINATTN__FEATURES ? w->x + t * LA_ROW : NULL;
+#else
+        float *const to = NULL;
+#endif
+        float square = la_square(x, s->d, p->source_root, to);
         w->factor[t] = p->source_root;
         w->power[t] = 0.0f;
         if (!(square < 1e24f)) {
@@ -7145,7 +7164,7 @@ LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection 
     float square = 0.0f;
     size_t c;
     if (w->power[t] == 0.0f) return;
-    if (s->params->lowered) square = la_square(x + t * x_token, s->d, w->factor[t]);
+    if (s->params->lowered) square = la_square(x + t * x_token, s->d, w->factor[t], NULL);
     square = 0.5f * square;
     linattn__saturating_ldexp(&square, 2.0f * w->power[t]);
     for (c = 0; c < columns; c++) {
@@ -7158,24 +7177,19 @@ LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection 
 /* What is so small that its products might be denormal counts as 0. */
 LINATTN__INLINE float la_tiny(float x)
 {
-    if (x < 1e-18f && x > -1e-18f) x = 0.0f;
+    if ((x < 1e-18f) & (x > -1e-18f)) x = 0.0f; /* one jump, as signs vary */
     return x;
 }
 
 #if LA_W > 1 || LINATTN__BOTH
 #if LA_COLD
-/* x' of coordinates [c0, c1); what is so small that its products might be denormal is 0. */
+/* x' of coordinates [c0, c1). */
 static LINATTN__NOINLINE void la_scale_rows(la_projection *w, const float *x, size_t x_token,
                                             size_t count, size_t c0, size_t c1)
 {
-    const la_vec least = la_set1(1e-18f);
-    size_t t, c;
-    for (t = 0; t < count; t++, x += x_token)
-        for (c = c0; c < c1; c += LA_W) {
-            const la_vec in = la_load_part(x + c, la_lanes_left(c1, c));
-            const la_vec y = la_mul(in, la_set1(w->factor[t]));
-            la_store(w->x + t * LA_ROW + (c - c0), la_flush(y, least));
-        }
+    size_t t;
+    for (t = 0; t < count; t++)
+        la_square(x + t * x_token + c0, c1 - c0, w->factor[t], w->x + t * LA_ROW);
 }
 #endif
 
@@ -7200,8 +7214,8 @@ static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, s
 /* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
    out S. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
-                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
-                                       size_t y_row)
+                                       size_t x_token, size_t count, int huge, size_t f0, size_t f1,
+                                       float *y, size_t y_row)
 {
     const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
     linattn__span view = *s;
@@ -7224,7 +7238,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     view.out_head = 0;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
-        LA_OF(s, scale_rows)(w, x, x_token, count, c, c1);
+        if (huge || s->d > LINATTN__FEATURES) LA_OF(s, scale_rows)(w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.last = c1 == s->d;
         a.f0 = c;
@@ -7243,13 +7257,14 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 #else
 /* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
-                                       size_t x_token, size_t count, size_t f0, size_t f1, float *y,
-                                       size_t y_row)
+                                       size_t x_token, size_t count, int huge, size_t f0, size_t f1,
+                                       float *y, size_t y_row)
 {
     const float *const panel = s->shared + (f0 - s->shared_begin) * s->d;
     size_t c, f;
     (void)x_token;
     (void)count;
+    (void)huge;
     (void)y_row;
     for (f = f0; f < f1; f++) y[f - f0] = 0.0f;
     for (c = 0; c < s->d; c++) {
@@ -7301,7 +7316,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
             lower[t] = w.lower[t];
             w.lower[t] = 0.0f;
         }
-        la_project_tokens(s, &w, x, x_token, n, f0, f1, y, y_row);
+        la_project_tokens(s, &w, x, x_token, n, huge, f0, f1, y, y_row);
 #if LA_W > 1 || LINATTN__BOTH
         if (other) LA_OF(s, both_signs)(lower, n, f1 - f0, y, y_row, other, other_row);
 #else
@@ -8373,47 +8388,56 @@ LINATTN__INLINE void la_product_tile(const double *a, size_t a_row, const double
         la_dstore(c + r * c_row + j * LA_DW, la_dflush(acc[r * NR + j]));
 }
 
-/* Rows [r0, r0 + MR) of c = a^T b, `columns` a multiple of 16. A symmetric c is computed right of
-   its diagonal; what is computed is also what lies below. */
+/* Rows [r0, r0 + MR) of c = a^T b, columns from j, which are a multiple of 16 in all. */
 LINATTN__INLINE void la_product_rows(const double *a, size_t a_row, const double *b, size_t b_row,
-                                     double *c, size_t columns, size_t count, size_t r0,
-                                     size_t symmetric, const size_t MR)
+                                     double *c, size_t j, size_t columns, size_t count, size_t r0,
+                                     const size_t MR)
 {
-    size_t j = symmetric ? r0 / LA_DW * LA_DW : 0, wide, end, i, r;
-    for (; j < columns; j += wide) {
-        wide = LA_UPDATE_VECS * LA_DW;
-        if (j % wide == 0) {
-            la_product_tile(a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR,
-                            LA_UPDATE_VECS);
-        } else {
-            wide = LA_DW;
-            la_product_tile(a + r0, a_row, b + j, b_row, c + r0 * b_row + j, b_row, count, MR, 1);
-        }
-        end = j + wide < symmetric ? j + wide : symmetric;
-        for (i = j > r0 ? j : r0; i < end; i++)
-            for (r = r0; r < r0 + MR && r < i; r++) c[i * b_row + r] = c[r * b_row + i];
-    }
+    const size_t wide = LA_UPDATE_VECS * LA_DW;
+    for (c += r0 * b_row, a += r0; j % wide && j < columns; j += LA_DW)
+        la_product_tile(a, a_row, b + j, b_row, c + j, b_row, count, MR, 1);
+    for (; j < columns; j += wide)
+        la_product_tile(a, a_row, b + j, b_row, c + j, b_row, count, MR, LA_UPDATE_VECS);
 }
 
-/* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: 0, or the rows
-   of a c that is. From the last row up, so that a tile across the diagonal is stored before those
-   that know better. */
+#if LA_COLD
+/* What was computed right of the diagonal is also what lies below. By eight columns, whose lines a
+   row's loads share; scalar code by all. */
+LINATTN__SMALL static LINATTN__NOINLINE void la_mirror(double *c, size_t row, size_t rows)
+{
+    const size_t step = LA_W > 1 ? 8 : rows;
+    size_t r, i, h;
+    for (r = 0; r < rows; r += step) {
+        for (i = r + 1; i < rows && i < r + step; i++)
+            for (h = r; h < i; h++) c[i * row + h] = c[h * row + i];
+        if (LA_W == 1) continue;
+        for (; i < rows; i++)
+            LINATTN__UNROLL for (h = r; h < r + 8; h++) c[i * row + h] = c[h * row + i];
+    }
+}
+#endif
+
+/* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: so is c, of which
+   half is computed. */
 static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const double *b,
                                          size_t b_row, double *c, size_t rows, size_t columns,
                                          size_t count, int symmetric)
 {
-    const size_t whole = rows / LA_UPDATE_ROWS * LA_UPDATE_ROWS, square = symmetric ? rows : 0;
-    size_t r = rows;
-    for (; r > whole; r--) la_product_rows(a, a_row, b, b_row, c, columns, count, r - 1, square, 1);
-    for (; r > 0; r -= LA_UPDATE_ROWS)
-        la_product_rows(a, a_row, b, b_row, c, columns, count, r - LA_UPDATE_ROWS, square,
+    const size_t whole = rows / LA_UPDATE_ROWS * LA_UPDATE_ROWS;
+    size_t r;
+    for (r = 0; r < whole; r += LA_UPDATE_ROWS)
+        la_product_rows(a, a_row, b, b_row, c, symmetric ? r / LA_DW * LA_DW : 0, columns, count, r,
                         LA_UPDATE_ROWS);
+    for (; r < rows; r++)
+        la_product_rows(a, a_row, b, b_row, c, symmetric ? r / LA_DW * LA_DW : 0, columns, count, r,
+                        1);
+    if (symmetric) la_mirror(c, b_row, rows);
 }
 
 #if LA_WALK
 /* Dense rows to columns of doubles, each times scale, with zeros up to `wide`. */
-LINATTN__COLD static void la_columns(const float *x, size_t rows, size_t d, double scale,
-                                     double *to, size_t wide, size_t row)
+LINATTN__SMALL static void la_columns(const float *x, size_t rows, size_t d, double scale,
+                                      double *to, size_t wide, size_t row)
 {
     size_t i, f;
     for (f = 0; f < d; f++, to += row) {
@@ -8916,6 +8940,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_merge
 #undef la_merge_row
 #undef la_min
+#undef la_mirror
 #undef la_monomials
 #undef la_most
 #undef la_moves
