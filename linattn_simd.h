@@ -8403,7 +8403,7 @@ LINATTN__INLINE void la_product_rows(const double *a, size_t a_row, const double
 #if LA_COLD
 /* What was computed right of the diagonal is also what lies below. By eight columns, whose lines a
    row's loads share; scalar code by all. */
-LINATTN__SMALL static LINATTN__NOINLINE void la_mirror(double *c, size_t row, size_t rows)
+static LINATTN__NOINLINE void la_mirror(double *c, size_t row, size_t rows)
 {
     const size_t step = LA_W > 1 ? 8 : rows;
     size_t r, i, h;
