@@ -5447,24 +5447,46 @@ static linattn_status linattn__check_gates(int rule, int norm, const linattn_gat
     return LINATTN_OK;
 }
 
-/* e: what memory the given gates take, one after the other. */
-static linattn_status linattn__read_gate(linattn__gating *to, int which, const linattn_view *view,
-                                         size_t sequences, size_t n, size_t heads, size_t dim,
-                                         linattn__extent *e)
+/* What memory the given gates take, one after the other. Where `clear` is not NULL they are taken
+   as in linattn__open_usual, and are to lie apart from the two places there. */
+typedef struct linattn__gates_read {
+    linattn__extent e[LINATTN__GATES];
+    const struct linattn__place *clear;
+} linattn__gates_read;
+
+#ifndef __OPTIMIZE_SIZE__
+static int linattn__usual_gate(linattn__gate *gate, const linattn_view *view, size_t n,
+                               size_t heads, size_t dim, const struct linattn__place *clear);
+#endif
+
+static LINATTN__NOINLINE linattn_status linattn__read_gate(linattn__gating *to, int which,
+                                                           const linattn_view *view,
+                                                           size_t sequences, size_t n, size_t heads,
+                                                           size_t dim, linattn__gates_read *read)
 {
     linattn__gate *const gate = to->gate + which;
-    linattn__extent *const extent = e + to->count;
-    const linattn_status status = linattn__read_view(extent, view, sequences, n, heads, dim);
+    linattn__extent *const extent = read->e + to->count;
+    linattn_status status;
     gate->at = view->data;
+#if LINATTN__HAS_HALF
+    gate->dim = dim;
+    gate->element = LINATTN_F32;
+#endif
+    to->given[to->count++] = which;
+#ifndef __OPTIMIZE_SIZE__
+    if (read->clear) {
+        if (linattn__usual_gate(gate, view, n, heads, dim, read->clear)) return LINATTN_OK;
+        return LINATTN_ERROR_OVERLAP;
+    }
+#endif
+    status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->token = extent->stride[LINATTN__TOKEN];
     gate->head = heads > 1 ? extent->stride[LINATTN__HEAD] : 0; /* all heads may share one */
     gate->sequence = extent->stride[LINATTN__SEQUENCE];
 #if LINATTN__HAS_HALF
-    gate->dim = dim;
     gate->element = extent->element;
     if (extent->element != LINATTN_F32) to->wide += dim;
 #endif
-    to->given[to->count++] = which;
     return status;
 }
 
@@ -5472,7 +5494,8 @@ static linattn_status linattn__read_gate(linattn__gating *to, int which, const l
 static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape *s,
                                                             const linattn_gates *g,
                                                             size_t sequences, size_t n,
-                                                            linattn__extent *e, linattn__gating *to)
+                                                            linattn__gates_read *read,
+                                                            linattn__gating *to)
 {
     const size_t kv = s->kv_heads, some = n ? 1 : 0; /* without tokens nothing is read */
     linattn_status status = LINATTN_OK;
@@ -5485,21 +5508,22 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
     to->per_feature = g->decay_per_feature != 0;
     to->logs = g->decay_log != 0;
     if (g->decay.data)
-        status = linattn__read_gate(to, LINATTN__DECAY, &g->decay, g->decay_fixed ? 1 : sequences,
-                                    g->decay_fixed ? some : n, kv, to->per_feature ? s->d : 1, e);
+        status =
+            linattn__read_gate(to, LINATTN__DECAY, &g->decay, g->decay_fixed ? 1 : sequences,
+                               g->decay_fixed ? some : n, kv, to->per_feature ? s->d : 1, read);
     if (status == LINATTN_OK && g->beta.data)
         status = linattn__read_gate(to, LINATTN__BETA, &g->beta, sequences, n,
-                                    g->beta_shared ? 1 : kv, 1, e);
+                                    g->beta_shared ? 1 : kv, 1, read);
     if (status == LINATTN_OK && g->read.data)
         status = linattn__read_gate(to, LINATTN__READ, &g->read, sequences, n,
-                                    linattn__key_heads(s), s->d, e);
+                                    linattn__key_heads(s), s->d, read);
     if (status == LINATTN_OK && g->write.data)
         status = linattn__read_gate(to, LINATTN__WRITE, &g->write, sequences, n,
-                                    linattn__key_heads(s), s->d, e);
+                                    linattn__key_heads(s), s->d, read);
     if (status == LINATTN_OK && g->bonus.data)
-        status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, e);
+        status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, read);
     if (status == LINATTN_OK && g->input.data)
-        status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, e);
+        status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, read);
 #if LINATTN__HAS_HALF
     if (status == LINATTN_OK && to->wide > 0 &&
         (s->group + 1) * s->d + s->dv + to->wide > LINATTN__WIDE)
@@ -5706,7 +5730,7 @@ LINATTN__INLINE int linattn__rule_verb(const linattn_view *q, const linattn_outp
 }
 
 /* Reads and checks a call, as linattn__open_any does. */
-static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     void *state, const linattn_view *q, const linattn_view *k, const linattn_view *v,
     const linattn_gates *gates, const linattn_output *out, size_t n, const linattn_context *context,
     linattn__work *w, linattn__gating *gating)
@@ -5714,23 +5738,39 @@ static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     const int verb = linattn__rule_verb(q, out);
     linattn__shape s;
     linattn__operands x;
-    linattn__extent e[LINATTN__GATES];
+    linattn__gates_read read;
     linattn_status status = linattn__read_state(state, &s);
+    read.clear = NULL;
     if (status == LINATTN_OK) status = linattn__check_gates(s.rule, s.norm, gates);
     if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
-    if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
+    if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, &read, gating);
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes) ||
-        !linattn__gates_apart(gating, e, state, s.state_bytes))
+        !linattn__gates_apart(gating, read.e, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
-    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, e, &x.out))
+    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, read.e, &x.out))
         return LINATTN_ERROR_OVERLAP;
     if (n > 0) linattn__begin(w, &s, &x, verb, state);
     return LINATTN_OK;
 }
 
 #ifndef __OPTIMIZE_SIZE__
+static LINATTN__NOINLINE int linattn__usual_gate(linattn__gate *gate, const linattn_view *view,
+                                                 size_t n, size_t heads, size_t dim,
+                                                 const linattn__place *clear)
+{
+    linattn__place at;
+    size_t head;
+    if (view->element != LINATTN_F32 || (uintptr_t)view->data > UINTPTR_MAX / 2 ||
+        view->stride_head >= LINATTN__USUAL || (n > 1 && view->stride_token))
+        return 0;
+    head = linattn__usual_rows(&at, view->data, view->stride_head, n * heads - 1, dim);
+    gate->token = n > 1 ? heads * head : 0;
+    gate->head = heads > 1 ? head : 0;
+    return linattn__places_apart(at, clear[0]) && linattn__places_apart(at, clear[1]);
+}
+
 /* As linattn__open_usual. */
 static LINATTN__NOINLINE int
 linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
@@ -5741,25 +5781,25 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     const linattn__header *const h = (const linattn__header *)state;
     const int verb = linattn__rule_verb(q, out) | LINATTN__RULES;
     const linattn__span *const span = &w->span;
-    linattn__extent e[LINATTN__GATES];
+    linattn__gates_read read;
+    linattn__place clear[2];
     linattn__shape s;
-    size_t bytes, out_bytes = 0;
-    int i, usual;
     if (!linattn__open_usual(state, w, q, k, v, out, n, verb, context)) return 0;
-    s.kv_heads = span->heads;
+    s.kv_heads = h->kv_heads; /* not the span's: compilers would copy vectors of them */
     s.group = span->group;
     s.key_group = 1;
-    s.d = span->d;
-    s.dv = span->dv;
-    usual = linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
-            linattn__read_gates(&s, gates, 1, n, e, gating) == LINATTN_OK;
-    bytes = LINATTN__HEADER_BYTES + s.kv_heads * span->head_floats * sizeof(float);
-    if (span->q)
-        out_bytes = ((n * s.kv_heads * s.group - 1) * span->out_head + s.dv) * sizeof(float);
-    for (i = 0; usual && i < gating->count; i++)
-        usual = linattn__apart(e + i, state, bytes) && linattn__apart(e + i, span->out, out_bytes);
-    if (!usual) linattn__leave(w->environment);
-    return usual;
+    s.d = h->d;
+    s.dv = h->dv;
+    clear[0].begin = (uintptr_t)state;
+    clear[0].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
+    (void)linattn__usual_rows(clear + 1, span->out, span->out_head, n * s.kv_heads * s.group - 1,
+                              s.dv);
+    read.clear = clear;
+    if (linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
+        linattn__read_gates(&s, gates, 1, n, &read, gating) == LINATTN_OK)
+        return 1;
+    linattn__leave(w->environment);
+    return 0;
 }
 #endif
 
@@ -5819,17 +5859,19 @@ static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn_
                                                const linattn_gates *gates,
                                                const linattn__extent *out)
 {
-    linattn__extent e[LINATTN__GATES];
+    linattn__gates_read read;
     size_t i;
     int g;
     linattn_status status = linattn__check_gates(s->rule, s->norm, gates);
-    if (status == LINATTN_OK) status = linattn__read_gates(s, gates, c->count, c->n, e, c->gating);
+    read.clear = NULL;
+    if (status == LINATTN_OK)
+        status = linattn__read_gates(s, gates, c->count, c->n, &read, c->gating);
     if (status != LINATTN_OK) return status;
-    if ((c->verb & LINATTN__QUERIES) && !linattn__gates_clear(c->gating, e, out))
+    if ((c->verb & LINATTN__QUERIES) && !linattn__gates_clear(c->gating, read.e, out))
         return LINATTN_ERROR_OVERLAP;
     for (i = 0; i < c->count; i++)
         for (g = 0; g < c->gating->count; g++)
-            if (!linattn__state_apart(e + g, c->states[i], s->state_bytes))
+            if (!linattn__state_apart(read.e + g, c->states[i], s->state_bytes))
                 return LINATTN_ERROR_OVERLAP;
     return LINATTN_OK;
 }
@@ -8236,9 +8278,12 @@ LINATTN__DECLARE_HOT(void, half_copy, (const struct linattn__half_avx2 *, size_t
 struct linattn__rule_avx2;
 LINATTN__DECLARE_HOT(void, rule_map,
                      (struct linattn__rule_avx2 *, const float *, size_t, float *, int))
-LINATTN__DECLARE_HOT(void, rule_decay, (struct linattn__rule_avx2 *, size_t, size_t))
+LINATTN__DECLARE_HOT(int, rule_decay_rows,
+                     (const struct linattn__rule_avx2 *, size_t, size_t, float *, float *))
 LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
 LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
+struct linattn__once_avx2;
+LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))
 #endif
 #if LINATTN__HAS_WINDOW
 LINATTN__DECLARE_COLD(void, merge, (const linattn__span *, const linattn__span *))

@@ -204,6 +204,9 @@
 #define la_narrow LA_NAME(narrow)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
+#define la_once_columns LA_NAME(once_columns)
+#define la_once_lanes LA_NAME(once_lanes)
+#define la_once_tile LA_NAME(once_tile)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_pack LA_NAME(pack)
@@ -238,7 +241,6 @@
 #define la_round LA_NAME(round)
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
-#define la_rule_decay LA_NAME(rule_decay)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
@@ -362,6 +364,12 @@
 #define la_merge_row LA_COMMON(merge_row)
 #define la_mirror LA_COMMON(mirror)
 #define la_norms LA_COMMON(norms)
+#define la_once LA_COMMON(once)
+#define la_once_decay LA_COMMON(once_decay)
+#define la_once_decays LA_COMMON(once_decays)
+#define la_once_gate LA_COMMON(once_gate)
+#define la_once_head LA_COMMON(once_head)
+#define la_once_map LA_COMMON(once_map)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
 #define la_put_values LA_COMMON(put_values)
@@ -376,6 +384,7 @@
 #define la_rule_chunk LA_COMMON(rule_chunk)
 #define la_rule_correct LA_COMMON(rule_correct)
 #define la_rule_credit LA_COMMON(rule_credit)
+#define la_rule_decay LA_COMMON(rule_decay)
 #define la_rule_decays LA_COMMON(rule_decays)
 #define la_rule_end LA_COMMON(rule_end)
 #define la_rule_exponents LA_COMMON(rule_exponents)
@@ -390,13 +399,17 @@
 #define la_rule_half LA_COMMON(rule_half)
 #define la_rule_halves LA_COMMON(rule_halves)
 #define la_rule_head LA_COMMON(rule_head)
+#define la_rule_heads LA_COMMON(rule_heads)
+#define la_rule_is_once LA_COMMON(rule_is_once)
 #define la_rule_keys LA_COMMON(rule_keys)
 #define la_rule_kind LA_COMMON(rule_kind)
+#define la_rule_lanes LA_COMMON(rule_lanes)
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
 #define la_rule_lead LA_COMMON(rule_lead)
 #define la_rule_left LA_COMMON(rule_left)
 #define la_rule_normalise LA_COMMON(rule_normalise)
 #define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
+#define la_rule_once LA_COMMON(rule_once)
 #define la_rule_open LA_COMMON(rule_open)
 #define la_rule_padding LA_COMMON(rule_padding)
 #define la_rule_past LA_COMMON(rule_past)
@@ -4841,7 +4854,7 @@ LINATTN__INLINE void la_rule_ldexp(float *x, float n)
    largest input gate since, decayed, lest older ones that have decayed further set the scale of
    sums that this one made. Turns gates, whose powers of two lie in `power` and `scale`, into the
    factors of the stored sums and of the keys. */
-static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
 {
     float *const scalars = b->scalars;
     const float f = b->w->decay[t], i = b->w->gain[t], n_i = b->w->scale[t];
@@ -4938,17 +4951,16 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
     if (b->keeps) b->scalars[LINATTN__KEPT] = kept;
 }
 
-/* Are the values of token t all so small that they do not make up for what its key reads? Mostly
-   the first tells; NaN does not. */
-static int la_rule_quiet(const la_rule *b, size_t t)
+/* Are a token's values all so small that they do not make up for what its key reads? Mostly the
+   first tells; NaN does not. */
+LINATTN__INLINE int la_rule_quiet(const float *v, size_t dv)
 {
-    const float *const v = b->s.v + (b->t0 + t) * b->s.v_token;
     const la_vec least = la_set1(LINATTN__FLUSHED);
     const uint32_t first = linattn__to_bits(v[0]) & 0x7fffffffu;
     size_t c;
     if (first > 0x18800000u /* that of LINATTN__FLUSHED */ && first <= 0x7f800000u) return 0;
-    for (c = 0; c < b->s.dv; c += LA_W) {
-        const la_vec x = la_load_part(v + c, la_lanes_left(b->s.dv, c));
+    for (c = 0; c < dv; c += LA_W) {
+        const la_vec x = la_load_part(v + c, la_lanes_left(dv, c));
         if (la_any(la_gt(la_max(la_sub(la_zero(), x), x), least))) return 0;
     }
     return 1;
@@ -4959,7 +4971,7 @@ static int la_rule_quiet(const la_rule *b, size_t t)
 LINATTN__INLINE float la_rule_left(const la_rule *b, size_t t, float beta)
 {
     float left = 1.0f - beta;
-    if (!la_rule_quiet(b, t)) return 0.96f;
+    if (!la_rule_quiet(b->s.v + (b->t0 + t) * b->s.v_token, b->s.dv)) return 0.96f;
     if (b->rule == LINATTN_RULE_GENERAL) return 0.0625f;
     if (left < 0.0f) left = 0.0f - left;
     if (beta > 1.0f && left > 0.5f) left = 0.5f;
@@ -5020,25 +5032,26 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 #endif
         for (f = b->f0; f < b->f1; f += LA_W) {
             const int lanes = la_lanes_left(b->f1, f);
-            const la_vec e = la_load(b->s.e + f);
-            la_vec phi;
-            if (b->power) {
-                phi = la_exp_full(la_mul(la_load_part(x + f, lanes), la_set1(root)));
-                if (lanes < LA_W) phi = la_first(phi, la_zero(), lanes);
-            } else if (keys) {
-                phi = la_phi_key(p, x + f, lanes, la_key_exponent(e), p->map);
+            const la_vec e = la_load(b->s.e + f), from = la_load_part(x + f, lanes);
+            la_vec phi, n;
+            if (LINATTN__IS_EXP(p->map)) {
+                phi = la_split(from, p, &n);
+                n = keys ? la_sub(n, la_key_exponent(e)) : la_sub(la_add(n, e), la_set1(top));
+                phi = la_scale(phi, n);
             } else {
-                phi = la_phi_query(p, x + f, lanes, e, top, p->map);
+                phi = la_mul(from, la_set1(root));
+                phi = b->power ? la_exp_full(phi) : la_plain(phi, p, p->map);
             }
+            if (lanes < LA_W) phi = la_first(phi, la_zero(), lanes);
             la_store(to + (f - b->f0), phi);
         }
     }
 }
 
 /* Rows [f, end) over a block's tokens: logarithms become factors, r = a k is made for the gated
-   delta rule; credit and kept decay. Returns whether all decays are in [0, 1]. */
-LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, float *credit,
-                                       float *kept)
+   delta rule; what credit and kept decay to. Returns whether all decays are in [0, 1]. */
+static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end,
+                                                float *credit, float *kept)
 {
     const la_vec one = la_set1(1.0f);
     const float *const share = b->w->share;
@@ -5053,7 +5066,7 @@ LINATTN__INLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end, f
         float *const a_to = logs ? b->a_made + at : NULL, *const r_to =
                                                               reads ? b->r_made + at : NULL;
         const int lanes = la_lanes_left(end, f + i);
-        la_vec left = la_load(credit + i), all = la_load(kept + i);
+        la_vec left = la_load(b->credit + f + i), all = la_load(b->kept + f + i);
         for (t = 0; t < all_tokens; t++) {
             la_vec a = la_load_part(a_at + t * a_row, lanes);
             if (logs) {
@@ -5132,9 +5145,10 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 }
 #endif
 
+#if LA_COLD
 /* Rows [f, end), where they decay by numbers in (0, 1] and by so little that none is spent: that is
    the rule. Else 16 at a time. */
-static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), least = la_set1(LINATTN__FLT_MIN);
     const la_vec one = la_set1(1.0f), lowest = la_set1(-LINATTN__FLT_MIN);
@@ -5142,11 +5156,7 @@ static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
     float credit[LA_DECAY_ROWS], kept[LA_DECAY_ROWS];
     int usual;
     size_t i, g;
-    for (i = 0; i < end - f; i += LA_W) {
-        la_store(credit + i, la_load(b->credit + f + i));
-        la_store(kept + i, la_load(b->kept + f + i));
-    }
-    usual = la_rule_decay_rows(b, f, end, credit, kept);
+    usual = LA_HOT(&b->s, rule_decay_rows)(b, f, end, credit, kept);
     for (g = 0; f + g < end; g += 16) {
         int good = usual;
         for (i = g; i < g + 16 && f + i < end; i += LA_W) {
@@ -5170,7 +5180,6 @@ static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, size_t end)
     }
 }
 
-#if LA_COLD
 /* The decays of each row, and what becomes small of what they decay. */
 static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 {
@@ -5179,7 +5188,7 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
     for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
     for (t = 0; t < b->count; t++) b->w->any[t] = 0;
     for (f = b->f0; f < b->f1; f += LA_DECAY_ROWS)
-        LA_HOT(&b->s, rule_decay)(b, f, b->f1 - f < LA_DECAY_ROWS ? b->f1 : f + LA_DECAY_ROWS);
+        la_rule_decay(b, f, b->f1 - f < LA_DECAY_ROWS ? b->f1 : f + LA_DECAY_ROWS);
     if (!b->a_made) return;
     b->a.at = b->a_made;
     b->a.row = b->row;
@@ -5188,11 +5197,10 @@ static LINATTN__NOINLINE void la_rule_decays(la_rule *b)
 /* The decays of a block of one token once more. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 {
-    size_t f;
+    const size_t count = b->f1 - b->f0;
     if (!b->a_made) return;
-    for (f = 0; f < b->f1 - b->f0; f += LA_W)
-        la_store(b->a_made + f,
-                 la_exp_full(la_load_part(b->a.at + f, la_lanes_left(b->f1 - b->f0, f))));
+    linattn__copy(b->a_made, b->a.at, count * sizeof(float));
+    la_rule_powers(b->a_made, count);
     b->a.at = b->a_made;
 }
 #endif
@@ -5286,36 +5294,41 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
         la_rule_normalise_rows(b, f, la_lanes_left(b->f1, f), keys, queries, map, 1);
 }
 
-/* What a bonus adds: the value times q (u k). */
+/* Of q (u k), over 16 virtual lanes. */
+static LINATTN__NOINLINE void la_rule_lanes(const float *u, const float *k, const float *q,
+                                            size_t count, float *to)
+{
+    la_vec sum[LA_PANEL_VECS];
+    size_t f, j;
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(to + j * LA_W);
+    for (f = 0; f < count; f += 16) {
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+        {
+            const size_t at = f + j * LA_W;
+            if (at < count) {
+                const int lanes = la_lanes_left(count, at);
+                const la_vec uk = la_mul(la_load_part(u + at, lanes), la_load_part(k + at, lanes));
+                sum[j] = la_fma(la_load_part(q + at, lanes), uk, sum[j]);
+            }
+        }
+    }
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(to + j * LA_W, sum[j]);
+}
+
+/* What a bonus adds: the value times that. */
 static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 {
     const float *const u = b->gate[LINATTN__BONUS] + b->f0;
-    const size_t count = b->f1 - b->f0;
-    size_t t, f, j;
+    size_t t;
     for (t = 0; t < b->count; t++) {
-        const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
-        float *const lanes_at = b->w->lanes + t * 16;
-        la_vec sum[LA_PANEL_VECS];
-        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(lanes_at + j * LA_W);
-        for (f = 0; f < count; f += 16) {
-            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
-            {
-                const size_t at = f + j * LA_W;
-                if (at < count) {
-                    const int lanes = la_lanes_left(count, at);
-                    const la_vec uk =
-                        la_mul(la_load_part(u + at, lanes), la_load_part(k + at, lanes));
-                    sum[j] = la_fma(la_load_part(q + at, lanes), uk, sum[j]);
-                }
-            }
-        }
-        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(lanes_at + j * LA_W, sum[j]);
-        if (b->last) b->w->lead[t] = la_sum16(sum);
+        float *const lanes = b->w->lanes + t * 16;
+        la_rule_lanes(u, b->k.at + t * b->k.row, b->q.at + t * b->q.row, b->f1 - b->f0, lanes);
+        if (b->last) b->w->lead[t] = la_denominator(lanes);
     }
 }
 
 /* Features [f0, f1) of the block: exponents and peaks of the exponential map, */
-static void la_rule_exponents(la_rule *b, const float *key)
+LINATTN__COLD static void la_rule_exponents(la_rule *b, const float *key)
 {
     if (key) {
         if (!b->settled) linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1);
@@ -5444,7 +5457,7 @@ LINATTN__INLINE void la_times(la_vec *hi, la_vec *lo, la_vec a, la_vec a_lo)
 
 /* What the past has decayed by since it was folded follows the tokens, if these have keys; and the
    weights of queries for its rows, and what it adds to their denominators. */
-static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
 {
     const size_t m16 = linattn__round16(b->s.m);
     const float *const z_past = b->since - 2 * m16;
@@ -5891,7 +5904,7 @@ LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 #if LINATTN__HAS_HALF && LA_COLD
 /* As la_rule_tile, for all tokens of the block; but nothing is flushed: what f16 and la_round leave
    is never that small. */
-static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_half *x)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_half *x)
 {
     const size_t count = b->f1 - b->f0;
     const int reads = b->reads && b->kind != LA_READ, here = reads && b->whole;
@@ -5949,7 +5962,7 @@ static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_half *x)
 /* From a few tokens on floats pay, as to pack them takes time. */
 #define LA_WIDE_TOKENS 4
 
-static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
 {
 #if LA_W > 1
     float room[LA_RULE_ROWS * 16 + 16];
@@ -6030,6 +6043,262 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     }
 }
 
+/* ---- Recurrences: one token of a small state ------------------------------------------------- */
+
+#if LA_W > 1
+#define LA_RULE_FEW 64 /* rows at most */
+
+#if LA_COLD
+/* One token of a head of few rows, in one go and with the bits of a block of one, which would take
+   longer than the arithmetic. */
+typedef struct la_once {
+    const float *k, *q, *v; /* q: of its key, where there is no query */
+    size_t dv;
+    float *s, *out; /* out: NULL: no query */
+    int kind;       /* as of a tile; those that read come last */
+    size_t m;
+    const float *a, *r, *p;
+    size_t a_step;
+    int signs;
+    float gain, scale, lead;
+    int map, keeps, logs;
+    float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
+} la_once;
+#endif
+
+/* How many columns of `left` are in vector j. */
+LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
+{
+    return left < j * LA_W ? 0 : la_lanes_left(left, j * LA_W);
+}
+
+/* NR vectors of columns from c, whole panels of them, as la_rule_tile. Returns whether sums are
+   finite. */
+LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
+{
+    const size_t m = o->m, a_step = o->a_step, left = o->dv - c;
+    const int kind = o->kind;
+    const float *const k = o->k, *const q = o->q, *const p = o->p, *const r = o->r;
+    const float *a = o->a;
+    float *row = o->s + c * m;
+    la_vec v[4], had[4], sum[4], x[4];
+    size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        v[j] = la_load_part(o->v + c + j * LA_W, la_once_lanes(left, j));
+        had[j] = sum[j] = la_zero();
+    }
+    for (f = 0; kind >= LA_DELTA && f < m; f++) {
+        const la_vec rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] =
+            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), had[j]);
+    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
+        v[j] = la_mul(la_set1(o->gain), v[j]);
+    }
+    for (f = 0; f < m; f++, row += 16, a += a_step) {
+        const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        if (kind == LA_BEFORE) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
+        if (kind == LA_GENERAL) {
+            const la_vec pf = la_set1(p[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, had[j], x[j]);
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            x[j] = la_fma(kf, v[j], x[j]);
+            la_store(row + la_offset(m, j), x[j]);
+        }
+        if (kind != LA_BEFORE) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
+        }
+    }
+    x[0] = la_zero();
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        x[0] = la_add(x[0], la_sub(sum[j], sum[j]));
+        if (kind == LA_BEFORE) sum[j] = la_fma(la_set1(o->lead), v[j], sum[j]);
+        sum[j] = la_mul(sum[j], la_set1(o->scale));
+        if (o->signs) sum[j] = la_clamp(sum[j]);
+        if (o->out) la_store_part(o->out + c + j * LA_W, sum[j], la_once_lanes(left, j));
+    }
+    return !la_any(la_unordered(x[0]));
+}
+
+/* All columns: panel by panel, two at a time where they are one vector each. */
+static LINATTN__NOINLINE int la_once_columns(const la_once *o)
+{
+    size_t c = 0;
+    int finite = 1;
+#if LA_PANEL_VECS == 1
+    for (; c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2);
+#endif
+    for (; c < o->dv; c += 16) finite = la_once_tile(o, c, LA_PANEL_VECS);
+    return finite;
+}
+
+#if LA_COLD
+/* Decays that all rows share, if there are any. Returns 0, and has written nothing, where rows are
+   to be flushed. */
+LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay, float share)
+{
+    float left, kept;
+    if (decay && o->logs)
+        la_store(o->made, la_exp_full(la_set1(*decay)));
+    else
+        o->made[0] = decay ? *decay : 1.0f;
+    left = scalars[LINATTN__CREDIT] * (o->made[0] * share);
+    kept = scalars[LINATTN__KEPT] * o->made[0];
+    if (!(left >= LINATTN__SPENT && left <= 1.0f)) return 0;
+    scalars[LINATTN__CREDIT] = left;
+    if (!(kept >= LINATTN__FLT_MIN)) kept = linattn__flush(kept);
+    if (o->keeps) scalars[LINATTN__KEPT] = kept;
+    return 1;
+}
+
+/* And those of each row. */
+LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kept,
+                                                          const float *decay, float share)
+{
+    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const size_t m = o->m, m16 = linattn__round16(m);
+    float *const credit = kept + m16, *const scalars = credit + m16;
+    la_vec left[LA_RULE_FEW / LA_W];
+    size_t f;
+    if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f) return 0;
+    for (f = 0; f < m; f += LA_W) {
+        const int lanes = la_lanes_left(m, f);
+        la_vec a = la_load_part(decay + f, lanes), *const at = left + f / LA_W;
+        if (o->logs) a = la_exp_full(a);
+        a = la_first(a, one, lanes); /* what is behind the last row stays */
+        la_store(o->made + f, a);
+        *at = la_mul(la_load(credit + f), la_first(la_mul(a, la_set1(share)), one, lanes));
+        if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) return 0;
+    }
+    for (f = 0; f < m; f += LA_W) {
+        const la_vec x = la_mul(la_load(kept + f), la_load(o->made + f));
+        la_store(credit + f, left[f / LA_W]);
+        if (o->keeps) la_store(kept + f, la_flush(x, la_set1(LINATTN__FLT_MIN)));
+    }
+    return 1;
+}
+
+/* Keys and queries that do not serve as they are. */
+static LINATTN__NOINLINE void la_once_map(const linattn__span *s, la_once *o, float *e)
+{
+    const int queries = o->q != o->k;
+    la_rule b;
+    b.s.params = s->params;
+    b.s.d = o->m;
+    b.s.e = e;
+    b.count = 1;
+    b.row = b.f0 = 0;
+    b.f1 = o->m;
+    b.power = s->params->map == LINATTN__MAP_POWER;
+    la_rule_map(&b, o->k, 0, o->k_made, 1);
+    if (queries) la_rule_map(&b, o->q, 0, o->q_made, 0);
+    o->k = o->k_made;
+    o->q = queries ? o->q_made : o->k;
+}
+
+LINATTN__INLINE const float *la_once_gate(const linattn__gating *g, int which, size_t head)
+{
+    return g->gate[which].at + head * g->gate[which].head;
+}
+
+/* One head. Returns 0, and has changed nothing, where it asks for what is rare: then blocks take
+   it. */
+LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_t head)
+{
+    const linattn__span *const s = x->span;
+    const linattn__gating *const g = x->gates;
+    const size_t m16 = linattn__round16(o->m);
+    const size_t key = x->key_group > 1 ? head / x->key_group : head;
+    float *const z = s->z + head * s->head_floats, *const kept = z + 2 * m16;
+    const float share = o->kind >= LA_DELTA ? 0.96f : 1.0f, *decay = NULL;
+    size_t f;
+    int finite;
+    o->k = s->k + key * s->k_head;
+    o->v = s->v + head * s->v_head;
+    o->q = s->q ? s->q + key * s->q_head : o->k;
+    o->out = s->q ? s->out + head * s->out_head : NULL;
+    o->s = z + (s->s - s->z);
+    if (linattn__masked(o->k, o->m) || (o->kind >= LA_DELTA && la_rule_quiet(o->v, o->dv)))
+        return 0;
+    if (g->gate[LINATTN__DECAY].at) decay = la_once_gate(g, LINATTN__DECAY, head);
+    if (o->a_step ? !la_once_decays(o, kept, decay, share)
+                  : !la_once_decay(o, kept + 2 * m16, decay, share))
+        return 0;
+    if (o->map) la_once_map(s, o, z + m16);
+    if (o->kind == LA_DELTA) o->gain = *la_once_gate(g, LINATTN__BETA, head);
+    o->r = o->k;
+    if (o->kind == LA_GENERAL) {
+        o->r = la_once_gate(g, LINATTN__READ, key);
+        o->p = la_once_gate(g, LINATTN__WRITE, key);
+    } else if (x->rule == LINATTN_RULE_GATED_DELTA) {
+        o->r = o->r_made;
+        for (f = 0; f < o->m; f += LA_W) {
+            la_vec a = la_set1(o->made[0]);
+            if (o->a_step) a = la_load(o->made + f);
+            la_store(o->r_made + f, la_mul(a, la_load_part(o->k + f, la_lanes_left(o->m, f))));
+        }
+    }
+    if (o->kind == LA_BEFORE) {
+        float lanes[16];
+        for (f = 0; f < 16; f += LA_W) la_store(lanes + f, la_zero());
+        la_rule_lanes(la_once_gate(g, LINATTN__BONUS, head), o->k, o->q, o->m, lanes);
+        o->lead = la_denominator(lanes);
+    }
+    finite = LA_HOT(s, once_columns)(o);
+    if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || !finite)) la_rule_padding(s, o->s);
+    return 1;
+}
+
+/* The heads of a job, up to one that is for blocks: returns which. */
+LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x)
+{
+    const linattn__span *const s = x->span;
+    const linattn__params *const p = s->params;
+    size_t head = x->head;
+    la_once o;
+    o.m = s->m;
+    o.dv = s->dv;
+    o.gain = 1.0f;
+    o.scale = p->rest;
+    o.kind = x->rule == LINATTN_RULE_GENERAL             ? LA_GENERAL
+             : x->rule != LINATTN_RULE_GATED             ? LA_DELTA
+             : x->gates->gate[LINATTN__BONUS].at != NULL ? LA_BEFORE
+                                                         : LA_WRITE;
+    o.keeps = x->rule == LINATTN_RULE_GATED;
+    o.logs = x->gates->logs;
+    o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    o.a = o.made;
+    o.signs = LINATTN__IS_SIGNED(p->map);
+    o.map = !o.signs || p->source != LINATTN__DIRECT;
+    while (head < x->head_end && la_once_head(&o, x, head)) head++;
+    return head;
+}
+
+/* Is it one token of few rows, without denominators and exponents, with each head as a whole? */
+LINATTN__INLINE int la_rule_is_once(const linattn__recurrence *x)
+{
+    const linattn__span *const s = x->span;
+    /* tiles of more columns hide what a longer sum waits for, most where sums wait twice */
+    const int many = LA_EITHER(s, 1, LA_W == 16) &&
+                     (x->rule == LINATTN_RULE_GATED || x->rule == LINATTN_RULE_GENERAL);
+    return s->n == 1 && s->m <= (many ? LA_RULE_FEW : LA_RULE_FEW / 2) && s->k && s->group == 1 &&
+           !x->own && x->rule != LINATTN_RULE_MLSTM && s->params->norm == LINATTN_NORM_NONE &&
+           !LINATTN__IS_EXP(s->params->map) && !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) &&
+           x->begin == 0 && x->end == s->dv;
+}
+#endif
+#endif
+
 /* ---- Recurrences: blocks of tokens ----------------------------------------------------------- */
 
 #if LA_COLD
@@ -6049,7 +6318,8 @@ static void la_rule_begin(la_rule *b, size_t t0, size_t count, size_t g, const f
 
 #if LINATTN__HAS_COMPENSATED
 /* The past of all features, behind all of the sums, as chunks are not the same everywhere. */
-static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_t seen, size_t each, int keys)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_t seen, size_t each,
+                                                             int keys)
 {
     const int kind = b->kind;
     b->first = 0;
@@ -6094,8 +6364,8 @@ LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int key
 
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
    `lead`, of the state before a token. */
-static LINATTN__NOINLINE void la_rule_read(la_rule *b, size_t t0, size_t count, size_t g,
-                                           uint64_t seen, size_t each, int lead)
+LINATTN__COLD static LINATTN__NOINLINE void
+la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_t each, int lead)
 {
     const int before = b->before, kind = b->kind;
     size_t t;
@@ -6369,13 +6639,13 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
     return count;
 }
 
-static void la_recurrent(const linattn__recurrence *x)
+static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head)
 {
     la_tokens w;
     la_rule b;
-    size_t head, t, g, count;
+    size_t t, g, count;
     la_rule_open(&b, x, &w);
-    for (head = x->head; head < x->head_end; head++) {
+    for (; head < x->head_end; head++) {
         la_rule_head(&b, head);
         for (t = 0; t < b.s.n; t += count) {
             int masked = 1;
@@ -6387,6 +6657,15 @@ static void la_recurrent(const linattn__recurrence *x)
         }
         if (b.s.k && b.s.column_end == b.s.dv) la_rule_padding(&b.s, b.s.s);
     }
+}
+
+static void la_recurrent(const linattn__recurrence *x)
+{
+    size_t head = x->head;
+#if LA_W > 1
+    if (la_rule_is_once(x)) head = la_rule_once(x);
+#endif
+    if (head < x->head_end) la_rule_heads(x, head);
 }
 #endif
 #endif
@@ -8951,6 +9230,15 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_norms
 #undef la_odd
 #undef la_offset
+#undef la_once
+#undef la_once_columns
+#undef la_once_decay
+#undef la_once_decays
+#undef la_once_gate
+#undef la_once_head
+#undef la_once_lanes
+#undef la_once_map
+#undef la_once_tile
 #undef la_outer
 #undef la_outer_tile
 #undef la_pack
@@ -9030,14 +9318,18 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_half
 #undef la_rule_halves
 #undef la_rule_head
+#undef la_rule_heads
+#undef la_rule_is_once
 #undef la_rule_keys
 #undef la_rule_kind
+#undef la_rule_lanes
 #undef la_rule_ldexp
 #undef la_rule_lead
 #undef la_rule_left
 #undef la_rule_map
 #undef la_rule_normalise
 #undef la_rule_normalise_rows
+#undef la_rule_once
 #undef la_rule_open
 #undef la_rule_out
 #undef la_rule_padding
@@ -9239,6 +9531,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_QUERY_VECS
 #undef LA_READ
 #undef LA_ROW
+#undef LA_RULE_FEW
 #undef LA_RULE_FLOATS
 #undef LA_RULE_GROUPS
 #undef LA_RULE_ROWS
