@@ -28,7 +28,7 @@ static const char usage[] =
     "is\n"
     "causal with a window, step one token of a small state, by the library compiled with -O2.\n"
     "recurrent/rule/..., recurrent-decode and recurrent-step are the same for the recurrences;\n"
-    "calls64: in calls of 64 tokens, not in one.\n"
+    "calls64: in calls of 64 tokens, not in one; plain-h1, plain-h8: beside a plain loop.\n"
     "Counters:\n"
     "  ns            per token and head, per element, per merge; of a step per call: a median\n"
     "  spread        of the samples' middle half, relative to that\n"

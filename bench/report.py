@@ -861,6 +861,10 @@ def rule_marks(results):
              if row["times"] and row["by"] in results.vector_isas]
     rows += with_aims(at_most("one token, (16,16), one head: against causal's, elu1", steps, 1.5),
                       [])
+    shares = [(row["share"], f"{row['map']} {row['by']} {row['variant'][6:]}")
+              for row in results.find(kernel="recurrent-step")
+              if row["share"] and row["by"] in results.vector_isas]
+    rows += with_aims(at_most("one token, (16,16): against a plain loop", shares, 1.0), [])
     rows += with_aims(at_most("odd sizes against their neighbours, per flop",
                               odd_sizes(results, {rule: {"kernel": "recurrent", "map": rule}
                                                   for rule in RULES}), 1.4), [])
@@ -940,9 +944,17 @@ def rule_decode_table(results):
 
 
 def rule_steps_table(results):
-    rows = [[RULES[row["map"]], row["by"], time(row), f"{row['times']:.2f}×"]
-            for row in results.find(kernel="recurrent-step") if row["times"]]
-    return table(["rule, one token, (16,16)", "by", "ns", "against causal, elu1"], rows)
+    rows = []
+    for row in results.find(kernel="recurrent-step"):
+        if not row["times"]:
+            continue
+        plain = [results.find(kernel="recurrent-step", map=row["map"], by=row["by"],
+                              variant=f"plain-{heads}") for heads in ["h1", "h8"]]
+        rows.append([RULES[row["map"]], row["by"], time(row), f"{row['times']:.2f}×"])
+        rows[-1] += [f"{found[0]['share']:.2f}×" if found and found[0]["share"] else "–"
+                     for found in plain]
+    return table(["rule, one token, (16,16)", "by", "ns", "against causal, elu1",
+                  "against a plain loop", "eight heads of both"], rows)
 
 
 def rules_document(results):
@@ -957,7 +969,8 @@ def rules_document(results):
             "token, the quotient of the times). rows and panels are C "
             "([`bench/peers/plain_rules.c`](../peers/plain_rules.c)) with -O3 -march=native "
             "-ffast-math: a loop over the rows of S as most would write it, and one over panels "
-            "of its columns, laid out for the compiler."]
+            "of its columns, laid out for the compiler; so is the plain loop for one token "
+            "([`bench/peers/plain_rule_step.c`](../peers/plain_rule_step.c))."]
     sections = [
         ("Marks", rule_marks(results)),
         ("Rules, n = 4096", rules_table(results)),

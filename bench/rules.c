@@ -22,19 +22,22 @@ typedef struct rule_row {
     int operations;
     bool decay, per_feature, factors; /* else logarithms */
     bool bonus;
+    plain_rule_step *step; /* one token in plain C */
 } rule_row;
 
 enum { GATED, GATED_CHANNEL, RWKV6, DELTA, GATED_DELTA, KDA, GENERAL, MLSTM };
 
 static const rule_row rules[RULE_ROWS] = {
-    [GATED] = {"gated", LINATTN_RULE_GATED, 3, true, false, false, false},
-    [GATED_CHANNEL] = {"gated-channel", LINATTN_RULE_GATED, 3, true, true, false, false},
-    [RWKV6] = {"rwkv6", LINATTN_RULE_GATED, 3, true, true, false, true},
-    [DELTA] = {"delta", LINATTN_RULE_DELTA, 3, false, false, false, false},
-    [GATED_DELTA] = {"gated-delta", LINATTN_RULE_GATED_DELTA, 4, true, false, false, false},
-    [KDA] = {"kda", LINATTN_RULE_GATED_DELTA, 4, true, true, false, false},
-    [GENERAL] = {"general", LINATTN_RULE_GENERAL, 5, true, true, true, false},
-    [MLSTM] = {"mlstm", LINATTN_RULE_MLSTM, 3, true, false, false, false},
+    [GATED] = {"gated", LINATTN_RULE_GATED, 3, true, false, false, false, plain_step_gated},
+    [GATED_CHANNEL] = {"gated-channel", LINATTN_RULE_GATED, 3, true, true, false, false,
+                       plain_step_gated_channel},
+    [RWKV6] = {"rwkv6", LINATTN_RULE_GATED, 3, true, true, false, true, plain_step_rwkv6},
+    [DELTA] = {"delta", LINATTN_RULE_DELTA, 3, false, false, false, false, plain_step_delta},
+    [GATED_DELTA] = {"gated-delta", LINATTN_RULE_GATED_DELTA, 4, true, false, false, false,
+                     plain_step_gated_delta},
+    [KDA] = {"kda", LINATTN_RULE_GATED_DELTA, 4, true, true, false, false, plain_step_kda},
+    [GENERAL] = {"general", LINATTN_RULE_GENERAL, 5, true, true, true, false, plain_step_general},
+    [MLSTM] = {"mlstm", LINATTN_RULE_MLSTM, 3, true, false, false, false, plain_step_mlstm},
 };
 
 const char *rule_row_name(int row) { return rules[row].name; }
@@ -197,7 +200,8 @@ static void skip(rule_operands *o, size_t tokens)
 typedef struct rule_run {
     rule_operands o;
     void *state, *causal, *plain;
-    float *s, *scratch; /* of plain C */
+    float *s, *scratch;  /* of plain C */
+    float *z, *e, *outs; /* and of its single tokens */
 } rule_run;
 
 /* `tokens` in calls of b->chunk. */
@@ -255,8 +259,48 @@ static void run_plain(const bench *b, const rule_run *r, size_t tokens)
 
 static void plain_call(bench *b) { run_plain(b, b->data, b->n); }
 
+/* One token after the other, all heads of each, with outputs and a state of its own. */
+static void run_steps(const bench *b, const rule_run *r, size_t tokens)
+{
+    rule_operands at = r->o;
+    for (size_t t = 0; t < tokens; t++, skip(&at, 1)) {
+        const rule_step x = {.q = at.x.q.data,
+                             .k = at.x.k.data,
+                             .v = at.x.v.data,
+                             .decay = at.gates.decay.data,
+                             .beta = at.gates.beta.data,
+                             .read = at.gates.read.data,
+                             .write = at.gates.write.data,
+                             .bonus = at.gates.bonus.data,
+                             .input = at.gates.input.data,
+                             .out = r->outs + t * b->heads * b->dv,
+                             .s = r->s,
+                             .z = r->z,
+                             .e = r->e,
+                             .scratch = r->scratch,
+                             .heads = b->heads,
+                             .m = b->d,
+                             .dv = b->dv};
+        rule_of(b)->step(&x);
+    }
+}
+
+static void steps_call(bench *b) { run_steps(b, b->data, b->n); }
+
 /* Few tokens are too easy: there are operands of so many, the first of which are timed. */
 enum { LEAST_CHECKED = 16 };
+
+/* Has a plain loop that is far off computed something else? */
+static bool steps_differ(const bench *b, const rule_run *r, size_t tokens)
+{
+    double worst = 0.0;
+    run_steps(b, r, tokens);
+    for (size_t i = 0; i < tokens * b->heads * b->dv; i++) {
+        const double off = fabs((double)r->outs[i] - (double)r->o.x.out.data[i]);
+        if (!(off <= worst)) worst = off;
+    }
+    return !(worst < 1e-3);
+}
 
 static double run_error(const bench *b, const rule_run *r)
 {
@@ -268,6 +312,7 @@ static double run_error(const bench *b, const rule_run *r)
         run_plain(b, r, p.n);
     else
         recur(b, r, p.n);
+    if (b->base == steps_call && steps_differ(b, r, p.n)) return HUGE_VAL;
     return oracle_error(&p, r->o.x.out.data, r->o.x.out.stride_token);
 }
 
@@ -316,9 +361,12 @@ static const char *rule_open(bench *b)
     b->data = r;
     b->items = (double)(b->n * b->heads);
     r->state = bench_state(b);
-    r->s = bench_floats(plain_of(b) ? states : 1);
-    r->scratch = bench_floats(3 * b->dv);
-    if (!r->state || !r->s || !r->scratch) return bench_no_memory;
+    r->s = bench_floats(plain_of(b) || b->base == steps_call ? states : 1);
+    r->scratch = bench_floats(3 * b->dv + b->d);
+    r->z = bench_floats(b->heads * b->d);
+    r->e = bench_floats(b->heads);
+    r->outs = bench_floats(b->base == steps_call ? tokens * b->heads * b->dv : 1);
+    if (!r->state || !r->s || !r->scratch || !r->z || !r->e || !r->outs) return bench_no_memory;
     if (b->base == causal_call) problem = take_causal(b, r);
     if (b->base == plain_sums_call) problem = take_plain(b, r);
     if (problem) return problem;
@@ -419,7 +467,8 @@ static void add_decode(const selection *s, int rule, size_t heads)
     add_plains(s, rule, (shape){128, 128}, 1, heads);
 }
 
-/* One token of a small state, beside one of causal; as small.c has it, compiled with -O2. */
+/* One token of a small state, compiled with -O2 as small.c has it: beside one of causal, and beside
+   a plain loop. */
 static void add_step(const selection *s, int rule)
 {
     enum { TOKENS = 64 }; /* one after the other, so that few can be guessed */
@@ -429,6 +478,11 @@ static void add_step(const selection *s, int rule)
     b.library = &library_o2;
     b.chunk = 1;
     add_each(s, &b, "recurrent-step", "/h1");
+    b.base = steps_call;
+    b.comparison = COMPARE_SHARE;
+    add_each(s, &b, "recurrent-step", "/plain-h1");
+    b.heads = 8;
+    add_each(s, &b, "recurrent-step", "/plain-h8");
 }
 
 static void register_samples(const selection *s)
@@ -447,8 +501,8 @@ static void register_samples(const selection *s)
         add_calls(s, usual[i]);
         add_decode(s, usual[i], 32);
         add_decode(s, usual[i], 512);
-        add_step(s, usual[i]);
     }
+    for (int rule = 0; rule < RULE_ROWS; rule++) add_step(s, rule);
     add_compensated(s, GATED);
     add_compensated(s, GATED_CHANNEL);
 }

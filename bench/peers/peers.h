@@ -56,6 +56,24 @@ extern plain_rule gcc_panels_gated, gcc_panels_gated_delta, gcc_panels_general;
 extern plain_rule clang_rows_gated, clang_rows_gated_delta, clang_rows_general;
 extern plain_rule clang_panels_gated, clang_panels_gated_delta, clang_panels_general;
 
+/* ---- Plain C for one token of the recurrences: plain_rule_step.c ------------------------------
+   */
+
+/* All heads, dense as plain_step has them; the map identity. Decays are logarithms, for general
+   factors, [heads] or [heads][m]; beta and input [heads], read, write and bonus [heads][m]. */
+typedef struct rule_step {
+    const float *q, *k, *v, *decay, *beta, *read, *write, *bonus, *input;
+    float *out, *s;
+    float *z, *e;   /* of mLSTM: [heads][m] and [heads] */
+    float *scratch; /* 2 dv + m */
+    size_t heads, m, dv;
+} rule_step;
+
+typedef void plain_rule_step(const rule_step *x);
+extern plain_rule_step plain_step_gated, plain_step_gated_channel, plain_step_rwkv6;
+extern plain_rule_step plain_step_delta, plain_step_gated_delta, plain_step_kda;
+extern plain_rule_step plain_step_general, plain_step_mlstm;
+
 /* ---- Products of matrices over chunks of tokens: chunked.c ------------------------------------
    */
 
