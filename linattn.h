@@ -8214,22 +8214,22 @@ LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 #define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
     static type linattn__##name##_avx512 parameters;
 LINATTN__DECLARE_COLD(void, end_rows, (const linattn__span *, const float *, float *, size_t))
+LINATTN__DECLARE_COLD(void, shrink, (const linattn__span *, float *, float *, float))
+LINATTN__DECLARE_EACH(void, peak,
+                      (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
+                       float *))
+LINATTN__DECLARE_EACH(void, invert, (const float *, float *, size_t))
+LINATTN__DECLARE_COLD(void, factor,
+                      (const linattn__span *, const float *, const float *, const float *,
+                       const float *, uint64_t, float *, float *))
 #if LINATTN__HAS_PREFILL
 struct linattn__scratch_scalar;
 struct linattn__chunk_scalar;
 struct linattn__rows_scalar;
 struct linattn__tile_scalar;
-LINATTN__DECLARE_COLD(void, shrink, (const linattn__span *, float *, float *, float))
-LINATTN__DECLARE_EACH(void, peak,
-                      (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
-                       float *))
 LINATTN__DECLARE_EACH(void, stage,
                       (const linattn__span *, struct linattn__scratch_scalar *,
                        const struct linattn__chunk_scalar *, int))
-LINATTN__DECLARE_EACH(void, invert, (const float *, float *, size_t))
-LINATTN__DECLARE_COLD(void, factor,
-                      (const linattn__span *, const float *, const float *, const float *,
-                       const float *, uint64_t, float *, float *))
 LINATTN__DECLARE_EACH(size_t, run,
                       (const linattn__span *, size_t, size_t, const struct linattn__rows_scalar *,
                        size_t, size_t))

@@ -5,8 +5,8 @@
        block.
    (B) One kernel text, written in that vocabulary.
    A new kernel is a function in (B) and a LINATTN__DECLARE in its section of linattn.h, or a
-   LINATTN__DECLARE_COMMON where it is cold, LINATTN__DECLARE_ONE where all share it: see LA_COLD and
-   LA_WALK.
+   LINATTN__DECLARE_COMMON where it is cold, LINATTN__DECLARE_ONE where all share it: see LA_COLD
+   and LA_WALK.
 
    CONTENTS of (B), in the order of linattn.h
    exp and the maps on vectors; sums (the maps, z and denominators; masked tokens and moving
@@ -8696,8 +8696,8 @@ static LINATTN__NOINLINE void la_mirror(double *c, size_t row, size_t rows)
 }
 #endif
 
-/* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: so is c, of which
-   half is computed. */
+/* c = a^T b, rows x columns, columns a multiple of 16; c has b's stride. symmetric: so is c, of
+   which half is computed. */
 static LINATTN__NOINLINE void la_product(const double *a, size_t a_row, const double *b,
                                          size_t b_row, double *c, size_t rows, size_t columns,
                                          size_t count, int symmetric)
