@@ -4317,10 +4317,11 @@ LINATTN__INLINE int linattn__too_wide(const linattn__shape *s, int verb, const l
 }
 #endif
 
-/* One of the operands that are read. */
-LINATTN__INLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
-                                                   const linattn_view *view, size_t sequences,
-                                                   size_t n, size_t heads, size_t dim)
+/* One of the operands that are read, where a call is none of the usual ones. */
+static LINATTN__NOINLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
+                                                            const linattn_view *view,
+                                                            size_t sequences, size_t n,
+                                                            size_t heads, size_t dim)
 {
 #if LINATTN__HAS_EXACT && !LINATTN__HAS_HALF
     if ((verb & LINATTN__ELEMENTS) && view->element != LINATTN_F32)
@@ -8287,7 +8288,7 @@ LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))
 #endif
 #if LINATTN__HAS_WINDOW
 LINATTN__DECLARE_COLD(void, merge, (const linattn__span *, const linattn__span *))
-LINATTN__DECLARE_EACH(void, part_middle,
+LINATTN__DECLARE_COLD(void, part_middle,
                       (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
 LINATTN__DECLARE_EACH(void, put_columns,
                       (const linattn__span *, float *, const struct linattn__chunk_scalar *,

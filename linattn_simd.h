@@ -216,7 +216,6 @@
 #define la_panel_rows LA_NAME(panel_rows)
 #define la_panel_step LA_NAME(panel_step)
 #define la_panel_token LA_NAME(panel_token)
-#define la_part_middle LA_NAME(part_middle)
 #define la_past_divides LA_NAME(past_divides)
 #define la_past_factors LA_NAME(past_factors)
 #define la_peak LA_NAME(peak)
@@ -370,6 +369,7 @@
 #define la_once_gate LA_COMMON(once_gate)
 #define la_once_head LA_COMMON(once_head)
 #define la_once_map LA_COMMON(once_map)
+#define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
 #define la_put_values LA_COMMON(put_values)
@@ -897,10 +897,10 @@ LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
 {
     la_vec b[16], x, y;
     size_t i, t;
-    LINATTN__UNROLL for (i = 0; i < 16; i++)
+    LINATTN__UNROLL for (t = 0; t < 16; t++)
     {
-        t = i / 4 + i % 4 * 4; /* the shuffles transpose them */
-        b[i] = la_load(a + 16 * (t < count ? t : count - 1));
+        b[t / 4 + t % 4 * 4] = la_load(a); /* the shuffles transpose them */
+        a += (size_t)(t + 1 < count) * 16;
     }
     LINATTN__UNROLL for (i = 0; i < 8; i++)
     {
@@ -6704,6 +6704,7 @@ static LINATTN__NOINLINE void la_part_add(const linattn__span *s, float *part, f
 }
 #endif
 
+#if LA_COLD
 /* part = the middle of the window of token i. */
 static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linattn__band_parts *b,
                                              float *part, uint64_t i)
@@ -6724,6 +6725,7 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
     for (at = 0; at < band->part_floats; at += LA_W)
         la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
 }
+#endif
 
 /* phi(k) of the run's tokens for a vector of features. */
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
