@@ -5793,8 +5793,10 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     s.dv = h->dv;
     clear[0].begin = (uintptr_t)state;
     clear[0].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
-    (void)linattn__usual_rows(clear + 1, span->out, span->out_head, n * s.kv_heads * s.group - 1,
-                              s.dv);
+    clear[1] = clear[0];
+    if (span->q)
+        (void)linattn__usual_rows(clear + 1, span->out, span->out_head,
+                                  n * s.kv_heads * s.group - 1, s.dv);
     read.clear = clear;
     if (linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
         linattn__read_gates(&s, gates, 1, n, &read, gating) == LINATTN_OK)

@@ -5641,21 +5641,23 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
     size_t f = 0, j;
 #if LA_W == 16
-    LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
-    while (NR % 2 == 0 && reads) {
-        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
-        a += a_step;
-        if (++f == count) return;
-        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
-        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
-        a += a_step;
-        if (++f == count) return;
-        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
-        LINATTN__OPAQUE(at[0]);
-        LINATTN__OPAQUE(at[1]);
-        if (NR == 2) continue;
-        LINATTN__OPAQUE(at[2]);
-        LINATTN__OPAQUE(at[3]);
+    if (NR % 2 == 0 && reads) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
+        for (;;) {
+            la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
+            a += a_step;
+            if (++f == count) return;
+            LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
+            la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
+            a += a_step;
+            if (++f == count) return;
+            LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
+            LINATTN__OPAQUE(at[0]);
+            LINATTN__OPAQUE(at[1]);
+            if (NR == 2) continue;
+            LINATTN__OPAQUE(at[2]);
+            LINATTN__OPAQUE(at[3]);
+        }
     }
 #endif
     for (; f < count; f++, row += 16, a += a_step) {
