@@ -8490,6 +8490,8 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
     for (i = 0; i < tiles; i++) {
         linattn__exact_begin(x, w + i, row);
         la_exact_queries(x, w + i);
+        /* what no query of a vector sees is capped beside what some do, and is to be a number */
+        if (x->cap > 0.0f) linattn__zeros(w[i].p, LINATTN__EXACT_KEYS * row);
     }
     linattn__exact_range(x, w, w + tiles - 1);
     end = w->end;
