@@ -1653,6 +1653,8 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 /* And what all three have. */
 #define LINATTN__DECLARE_ONE(type, name) static type linattn__##name##_scalar;
 #define LINATTN__ONE(name) linattn__##name##_scalar
+/* 0, 1 or 2 for the three, in this order, as the numbers of their sets are 1, 3 and 4. */
+#define LINATTN__SET() ((int)linattn__isa() >> 1)
 #else
 #define LINATTN__DECLARE_COMMON(type, name) LINATTN__DECLARE(type, name)
 #define LINATTN__COMMON(name) LINATTN__KERNEL(name)
@@ -3826,7 +3828,7 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
     span->column_end = s->dv;
     span->seen = seen;
 #if LINATTN__BOTH
-    span->set = linattn__isa() >> 1;
+    span->set = LINATTN__SET();
 #endif
     span->stream = 0;
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
@@ -5793,7 +5795,7 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     s.dv = h->dv;
     clear[0].begin = (uintptr_t)state;
     clear[0].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
-    clear[1] = clear[0];
+    clear[1] = clear[0]; /* without an output no more than the state is written */
     if (span->q)
         (void)linattn__usual_rows(clear + 1, span->out, span->out_head,
                                   n * s.kv_heads * s.group - 1, s.dv);
@@ -7721,7 +7723,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
     w.softmax = LINATTN__KERNEL(softmax);
     w.inverse = LINATTN__ONE(inverse);
 #if LINATTN__BOTH
-    w.set = linattn__isa() >> 1;
+    w.set = LINATTN__SET();
 #endif
     w.heads = s.heads;
     w.group = s.group;
@@ -7876,7 +7878,7 @@ static void linattn__do_map(const linattn__shape *s, const float *projection, in
     row.m = s->m;
     row.d = s->d;
 #if LINATTN__BOTH
-    row.set = linattn__isa() >> 1;
+    row.set = LINATTN__SET();
 #endif
     (void)row;
     (void)keys;
@@ -8624,6 +8626,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__RULE_MAPS
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
+#undef LINATTN__SET
 #undef LINATTN__SHARED
 #undef LINATTN__SMALL
 #undef LINATTN__SOME_MAPS

@@ -1657,7 +1657,7 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
    is to use little stack. */
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
 #define LA_PART_ROW (LA_PART + 16)
 #define LA_PART_TOKENS LA_PART
@@ -3004,7 +3004,7 @@ static void la_multiply(const linattn__span *s, const float *x, size_t x_token, 
 
 /* Code that stands once: but for scalar code, which is to use little stack. Where the tiles that
    only read are needed for nothing else, a program that does not call linattn_query has none. */
-#if (LA_W > 1 || LINATTN__BOTH) && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
+#if LA_BLOCK > 1 && (LINATTN__HAS_FEATURES || LINATTN__HAS_WINDOW)
 #define LA_ONCE static LINATTN__NOINLINE
 #define LA_WITHIN LINATTN__INLINE
 #elif LINATTN__BOTH && defined(LINATTN__MINIMAL) /* inline only if it must be, and it is to be */
@@ -3122,7 +3122,7 @@ LINATTN__INLINE size_t la_most(const linattn__span *s)
 static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chunk *c,
                                             const float *x, size_t x_token, float *y, float *kept)
 {
-#if LINATTN__HAS_FEATURES && (LA_W > 1 || LINATTN__BOTH)
+#if LINATTN__HAS_FEATURES && LA_BLOCK > 1
     const size_t row = la_kept_signs(s), signs = s->params->signs;
     const size_t middle = c->f0 > signs ? c->f0 : c->f1 < signs ? c->f1 : signs;
     size_t t;
@@ -6074,8 +6074,8 @@ LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
     return left < j * LA_W ? 0 : la_lanes_left(left, j * LA_W);
 }
 
-/* NR vectors of columns from c, whole panels of them, as la_rule_tile. Returns whether sums are
-   finite. */
+/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but the kind of rule is no
+   constant, as code for each is large. Returns whether sums are finite. */
 LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
 {
     const size_t m = o->m, a_step = o->a_step, left = o->dv - c;
@@ -6132,7 +6132,8 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     return !la_any(la_unordered(x[0]));
 }
 
-/* All columns: panel by panel, two at a time where they are one vector each. */
+/* All columns: panel by panel, two at a time where they are one vector each. Returns whether the
+   sums of the last ones, beside which columns are to be zero, are finite. */
 static LINATTN__NOINLINE int la_once_columns(const la_once *o)
 {
     size_t c = 0;
@@ -7384,7 +7385,7 @@ static void la_band(const linattn__span *s)
 #if LA_WALK
 /* What a block of tokens needs to be projected. */
 typedef struct la_projection {
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
     float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
 #endif
     float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
@@ -7420,7 +7421,7 @@ static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w
     size_t t;
     int huge = 0;
     for (t = 0; t < count; t++, x += x_token) {
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
         float *const to = s->d <= LINATTN__FEATURES ? w->x + t * LA_ROW : NULL;
 #else
         float *const to = NULL;
@@ -7464,7 +7465,7 @@ LINATTN__INLINE float la_tiny(float x)
     return x;
 }
 
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
 #if LA_COLD
 /* x' of coordinates [c0, c1). */
 static LINATTN__NOINLINE void la_scale_rows(la_projection *w, const float *x, size_t x_token,
@@ -7567,7 +7568,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 }
 #endif
 
-#if LA_COLD && (LA_W > 1 || LINATTN__BOTH)
+#if LA_COLD && LA_BLOCK > 1
 /* From y = w_f.x': y - lower, and -y - lower into `other`. */
 static LINATTN__NOINLINE void la_both_signs(const float *lower, size_t count, size_t width,
                                             float *y, size_t y_row, float *other, size_t other_row)
@@ -7600,7 +7601,7 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
             w.lower[t] = 0.0f;
         }
         la_project_tokens(s, &w, x, x_token, n, huge, f0, f1, y, y_row);
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
         if (other) LA_OF(s, both_signs)(lower, n, f1 - f0, y, y_row, other, other_row);
 #else
         (void)lower;
@@ -8987,7 +8988,7 @@ static void la_map_features(const linattn__span *s)
     const int exponential = LINATTN__IS_EXP(s->params->map);
     float scratch[LA_W > 1 ? LA_BLOCK * LA_ROW : 1]; /* for whole vectors */
     size_t t, f, i, count;
-#if LA_W > 1 || LINATTN__BOTH
+#if LA_BLOCK > 1
     float panels[LINATTN__PANELS];
     linattn__span own = *s;
     own.panels = panels;

@@ -250,7 +250,6 @@ class Torch:
 
         return call, lambda: last[0][0].numpy()
 
-
     def mask(self, p):
         if not p.changed:
             return None
