@@ -1148,6 +1148,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FETCH(p) ((void)(p))
 #endif
 
+/* For a function that only fetches: compilers would else see no effect, and leave out its calls. */
+#if LINATTN__GNU
+#define LINATTN__EFFECT() __asm__ __volatile__("")
+#else
+#define LINATTN__EFFECT() ((void)0)
+#endif
+
 /* Hides where a pointer comes from: compilers would else turn several that a loop moves on into one
    and an index, which takes an instruction more in each access. */
 #if LINATTN__GNU
@@ -1298,9 +1305,10 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #endif
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
-/* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, and whether
-   the CPU has FMA. */
+/* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, whether the
+   CPU has FMA, and whether it takes vectors of 512 bits in halves. */
 #define LINATTN__FUSED 256
+#define LINATTN__HALVED 512
 #if LINATTN__GNU
 static int linattn__chosen;
 #else
@@ -1692,22 +1700,26 @@ static uint32_t linattn__xgetbv(void)
 }
 #endif
 
+/* The instruction sets, one bit each, and LINATTN__HALVED: of those with AVX-512, Zen 4, the only
+   family 25. */
 LINATTN__COLD static unsigned linattn__detect(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
     const uint32_t need = fma | osxsave | avx | f16c; /* all that have AVX2 have F16C */
     const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
-    uint32_t r[4], saved;
+    uint32_t r[4], saved, family;
     unsigned set = 1u << LINATTN_ISA_SCALAR;
     linattn__cpuid(0, r);
     if (r[0] < 7) return set;
     linattn__cpuid(1, r);
     if ((r[2] & need) != need) return set;
+    family = (r[0] >> 8 & 15) + (r[0] >> 20 & 255);
     saved = linattn__xgetbv();
     linattn__cpuid(7, r);
     if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
     set |= 1u << LINATTN_ISA_AVX2;
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
+    if (family == 25) set |= LINATTN__HALVED;
     return set;
 }
 #elif LINATTN__HAS_RELAXED
@@ -1751,11 +1763,12 @@ LINATTN__COLD static int linattn__find(linattn_isa isa)
                                                LINATTN__ISA_SIMD128, LINATTN__ISA_SCALAR};
     const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
     const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
+    const int marks = fused | (int)(detected & LINATTN__HALVED);
     size_t i;
     for (i = 0; i < sizeof best_first; i++)
         if ((available >> best_first[i] & 1u) &&
             (isa == LINATTN_ISA_AUTO || (int)isa == best_first[i]))
-            return best_first[i] | fused;
+            return best_first[i] | marks;
     return LINATTN_ISA_AUTO;
 }
 
@@ -1779,6 +1792,11 @@ LINATTN__INLINE int linattn__isa(void)
     if (found == LINATTN_ISA_AUTO) found = linattn__choose();
     return found & (LINATTN__FUSED - 1);
 }
+
+#if LINATTN__HAS_AVX512
+/* For kernels of AVX-512, by which the choice is made. */
+LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
+#endif
 
 #if LINATTN__HAS_FUSED
 static int linattn__fused(void)
@@ -1806,6 +1824,10 @@ LINATTN__INLINE int linattn__isa(void)
         LINATTN__ON_NEON(LINATTN__ISA_NEON) LINATTN__ON_SIMD128(LINATTN__ISA_SIMD128)
             LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
 }
+
+#if LINATTN__HAS_AVX512
+LINATTN__INLINE int linattn__halved(void) { return 0; }
+#endif
 
 LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -4723,6 +4745,7 @@ static void linattn__fetch_state(const void *state, size_t bytes)
 {
     const char *const at = (const char *)state;
     size_t i;
+    LINATTN__EFFECT();
     for (i = 0; i < bytes && i < 16384; i += 64) LINATTN__FETCH(at + i);
 }
 
@@ -5397,9 +5420,10 @@ LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const lina
 
 /* Fetches lines [begin, end) of what token t brings. */
 static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t, size_t begin,
-                                                   size_t end, size_t *fetched)
+                                                   size_t end)
 {
     int i;
+    LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
         const float *const at = o->at[i] + t * o->token[i];
         const size_t lines = o->lines[i];
@@ -5409,7 +5433,6 @@ static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size
         begin = begin > lines ? begin - lines : 0;
         end -= lines;
     }
-    *fetched = t; /* a store, or compilers see no effect and leave out calls */
 }
 
 /* Some heads and columns of a call. */
@@ -7160,6 +7183,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__
     const float *from = x->k;
     size_t token = x->k_token, dim = x->d, f;
     int element = x->k_element, values;
+    LINATTN__EFFECT();
     for (values = 0; values < 2; values++) {
         const size_t line = element == LINATTN_F32 ? 16 : 32;
         for (r = begin; r < end; r++)
@@ -8500,6 +8524,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__DIRECT
 #undef LINATTN__DOUBLE_FMA
 #undef LINATTN__DRIFT
+#undef LINATTN__EFFECT
 #undef LINATTN__ELEMENT
 #undef LINATTN__ELEMENTS
 #undef LINATTN__EXACT_HEADS
@@ -8528,6 +8553,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__FUSED
 #undef LINATTN__GATES
 #undef LINATTN__GNU
+#undef LINATTN__HALVED
 #undef LINATTN__HARDWARE_FMA
 #undef LINATTN__HAS_AVX2
 #undef LINATTN__HAS_AVX512

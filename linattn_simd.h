@@ -2692,18 +2692,23 @@ typedef struct la_edge {
     float v[LA_ACCUMULATORS * LA_W], out[LA_ACCUMULATORS * LA_W];
 } la_edge;
 
+/* What a tile does, in one number: a call of la_tile_fetch stands in every tile. */
+#define LA_TILE(keys, T, NR) ((unsigned)(T) | (unsigned)(NR) << 8 | (unsigned)(keys) << 16)
+
 /* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
    over the tiles: hardware alone does not keep up with four streams that take turns, strided
    ones least. Keys and queries are fetched where this block's are mapped. */
 static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t u,
-                                            int keys, size_t T, size_t NR)
+                                            unsigned tile)
 {
     const linattn__span *s = a->span;
+    const size_t T = tile & 255, NR = tile >> 8 & 255;
     size_t i, c;
+    LINATTN__EFFECT();
     for (i = t + a->count; i < t + a->count + T; i++)
         for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
             LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
-            if (keys && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
+            if (tile >> 16 && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
         }
 }
 
@@ -2868,8 +2873,9 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
     x.out_token = s->out_token;
     x.out_head = s->out_head;
     x.lanes = LA_W == 16 ? la_lanes_left(s->dv, (u + NR - 1) * LA_W) : LA_W;
-    for (h = 0; h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
-        la_tile_fetch(a, g + h, t, u, keys, T, NR);
+    /* not for the few tokens that are left over */
+    for (h = 0; T * G > 2 && h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
+        la_tile_fetch(a, g + h, t, u, LA_TILE(keys, T, NR));
     if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
     if (keys)
         la_causal_tile(a, &x, g, t, u, G, T, NR);
@@ -2975,10 +2981,12 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 #if LA_CAUSAL_WIDE > 0
     /* From token to token the sums of a row wait for one another: the taller a tile, the more rows
        have to be under way at once, for which a core that two threads share lacks room. No tile of
-       one token is left over, but one of LA_CAUSAL_TOKENS. */
+       one token is left over, but one of LA_CAUSAL_TOKENS. Where stores of 512 bits take twice as
+       long, taller tiles, which store a row less often, are a twentieth faster. */
     const size_t count = a->end - a->begin;
-    const size_t few =
-        count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS : count % LA_CAUSAL_WIDE;
+    const size_t few = linattn__halved()                          ? count
+                       : count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS
+                                                                  : count % LA_CAUSAL_WIDE;
     for (; few < count && a->heads == 1 && a->keep && end - u >= 4; u += 4) {
         la_tile rest = *a;
         for (; rest.begin < a->end - few; rest.begin += LA_CAUSAL_WIDE)
@@ -4766,7 +4774,6 @@ typedef struct la_tokens {
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
-    size_t fetched;                                    /* the last token that was fetched ahead */
 } la_tokens;
 
 /* One head, and a block of its tokens. */
@@ -5585,8 +5592,7 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
 {
     const size_t next = b->t0 + b->count + t, c = u * LA_W - b->s.column_begin;
     if (LA_W > 1 && b->s.fetch && b->first && next < b->s.n)
-        linattn__fetch_lines(&b->ahead, next, c * b->fetch / 16, (c + NR * LA_W) * b->fetch / 16,
-                             &b->w->fetched);
+        linattn__fetch_lines(&b->ahead, next, c * b->fetch / 16, (c + NR * LA_W) * b->fetch / 16);
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
@@ -9551,6 +9557,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_STORE_LANE
 #undef LA_SUMS16
 #undef LA_TABLE
+#undef LA_TILE
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_VECS
 #undef LA_W
