@@ -8208,50 +8208,64 @@ typedef struct la_few_rows {
     int element;
 } la_few_rows;
 
-/* Scores of NQ queries for LA_FEW_KEYS keys: what is transposed stays in registers. */
+/* Scores of NQ queries for NK vectors of keys: what is transposed stays in registers. */
 LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                 float *score, const size_t NQ)
+                                 float *score, const size_t NQ, const size_t NK)
 {
-    const size_t row = LA_FOURS(x->d), next = k->next;
+    const size_t row = LA_FOURS(x->d), next = k->next, keys = NK * LA_W;
     la_vec acc[2 * LA_FEW_QUERIES];
     const float *at = k->at;
     size_t f, g, c, l, token = k->token;
-    LINATTN__UNROLL for (l = 0; l < 2 * NQ; l++) acc[l] = la_zero();
+    LINATTN__UNROLL for (l = 0; l < NK * NQ; l++) acc[l] = la_zero();
     for (f = 0; f < row; f += 4, at += 4, q += 4) {
         const float *fours = at;
         if (next) {
             const int dense = token == x->d;
             const size_t step = dense ? 16 : token;
-            const float *line = k->at + next + (dense ? f * LA_FEW_KEYS : f / 16 * 16);
-            if (!dense) line += f % 16 / 4 * (LA_W / 2) * token;
-            LINATTN__UNROLL for (c = 0; c < LA_W / 2; c++, line += step) LINATTN__FETCH(line);
+            const float *line = k->at + next + (dense ? f * keys : f / 16 * 16);
+            if (!dense) line += f % 16 / 4 * (keys / 4) * token;
+            LINATTN__UNROLL for (c = 0; c < keys / 4; c++, line += step) LINATTN__FETCH(line);
         }
         if (x->d - f < 4) {
             fours = k->tail;
             token = 4;
         }
-        LINATTN__UNROLL for (g = 0; g < 2; g++, fours += LA_W * token)
+        LINATTN__UNROLL for (g = 0; g < NK; g++, fours += LA_W * token)
         {
             la_vec a[4];
             la_four_columns(fours, token, a);
             LINATTN__UNROLL for (c = 0; c < 4; c++) LINATTN__UNROLL for (l = 0; l < NQ; l++)
-                acc[2 * l + g] = la_fma(a[c], la_set1(q[l * row + c]), acc[2 * l + g]);
+                acc[NK * l + g] = la_fma(a[c], la_set1(q[l * row + c]), acc[NK * l + g]);
         }
     }
-    LINATTN__UNROLL for (l = 0; l < NQ; l++) LINATTN__UNROLL for (g = 0; g < 2; g++) la_store(
-        score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[2 * l + g], la_set1(x->post)));
+    LINATTN__UNROLL for (l = 0; l < NQ; l++) LINATTN__UNROLL for (g = 0; g < NK; g++) la_store(
+        score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[NK * l + g], la_set1(x->post)));
 }
 
+/* Of rows that are a multiple of 2 KiB apart, L1 holds 16 lines, or 24, and each is read four
+   times: those of 16 keys. */
 static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
                                          const la_few_rows *k, float *score)
 {
-    la_few_tile(x, q, k, score, 1);
+#if LA_W == 16
+    if (k->token % 512 == 0) {
+        la_few_rows some = *k;
+        float *const end = score + LA_FEW_KEYS;
+        for (; score < end; score += LA_W) {
+            la_few_tile(x, q, &some, score, 1, 1);
+            some.at += LA_W * k->token;
+            some.tail += LA_W * 4;
+        }
+        return;
+    }
+#endif
+    la_few_tile(x, q, k, score, 1, 2);
 }
 
 static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
                                           const la_few_rows *k, float *score)
 {
-    la_few_tile(x, q, k, score, LA_FEW_QUERIES);
+    la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2);
 }
 
 /* As la_scores. Rows are packed where not all of them lie in place. */
