@@ -2672,7 +2672,8 @@ typedef struct la_tile {
     int positive_zeros;  /* no sum is -0: its sign would tell whether keys outside a token's
                                  window, whose weights are 0, were in its tile */
     int keep;            /* the last of these heads leaves the new S behind */
-    int ahead;           /* another whole block follows: fetch it */
+    int ahead;           /* another whole block follows: fetch it, */
+    int spread;          /* and its queries with its outputs */
     const float *q_in;   /* operand of the first token and query head */
 } la_tile;
 #endif
@@ -2697,18 +2698,21 @@ typedef struct la_edge {
 
 /* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
    over the tiles: hardware alone does not keep up with four streams that take turns, strided
-   ones least. Keys and queries are fetched where this block's are mapped. */
+   ones least. Keys and queries are fetched where this block's are mapped, but for long queries
+   alone, which would come too many at a time. */
 static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t u,
                                             unsigned tile)
 {
     const linattn__span *s = a->span;
     const size_t T = tile & 255, NR = tile >> 8 & 255;
+    const int keys = tile >> 16 && g == 0;
     size_t i, c;
     LINATTN__EFFECT();
     for (i = t + a->count; i < t + a->count + T; i++)
         for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
             LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
-            if (tile >> 16 && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
+            if (keys) LINATTN__FETCH(a->v + i * s->v_token + c);
+            if (a->spread) LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
         }
 }
 
@@ -3176,8 +3180,8 @@ LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a,
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
-    const int ahead =
-        LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && s->n - t0 >= 2 * count;
+    const int ahead = LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && !a->spread &&
+                      s->n - t0 >= 2 * count;
     la_rows queries;
     la_chunk c;
     size_t g;
@@ -3227,6 +3231,8 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.keep = keep;
     a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
+    a.spread =
+        a.ahead && !keys && s->params->source == LINATTN__DIRECT && s->d > 32 && s->d <= s->dv;
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
     linattn__zeros(w->den, count * heads * 16);
     if (LINATTN__IS_SIGNED(s->params->map)) linattn__zeros(w->lost, count * heads * 16);
