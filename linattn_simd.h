@@ -611,7 +611,8 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_STAGE_VECS 1
 #define LA_BLOCK (LINATTN__BOTH ? 24 : 1)
 #define LA_PART (LINATTN__BOTH ? 64 : 16)
-#define LA_STEP (LINATTN__HAS_COMPENSATED ? 128 : 16) /* whose past is read chunk by chunk */
+/* for vectors, too; and a past is read chunk by chunk */
+#define LA_STEP (LINATTN__BOTH || LINATTN__HAS_COMPENSATED ? 128 : 16)
 #define LA_GENERAL_VECS 1
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
