@@ -369,6 +369,8 @@
 #define la_once_gate LA_COMMON(once_gate)
 #define la_once_head LA_COMMON(once_head)
 #define la_once_map LA_COMMON(once_map)
+#define la_once_mlstm LA_COMMON(once_mlstm)
+#define la_once_powers LA_COMMON(once_powers)
 #define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -385,6 +387,7 @@
 #define la_rule_correct LA_COMMON(rule_correct)
 #define la_rule_credit LA_COMMON(rule_credit)
 #define la_rule_decay LA_COMMON(rule_decay)
+#define la_rule_decayed LA_COMMON(rule_decayed)
 #define la_rule_decays LA_COMMON(rule_decays)
 #define la_rule_end LA_COMMON(rule_end)
 #define la_rule_exponents LA_COMMON(rule_exponents)
@@ -4771,7 +4774,6 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 
 #if LA_COLD
 typedef struct la_tokens {
-    float made[LA_RULE_FLOATS];
     float decay[LA_RULE_TOKENS + LA_MOST],
         gain[LA_RULE_TOKENS + (LA_W > 1 ? LA_W : 0)]; /* gain: of the values */
     float share[LA_RULE_TOKENS + (LA_W > 1)];         /* what reads may leave of the sums */
@@ -4868,7 +4870,7 @@ LINATTN__INLINE void la_rule_ldexp(float *x, float n)
    largest input gate since, decayed, lest older ones that have decayed further set the scale of
    sums that this one made. Turns gates, whose powers of two lie in `power` and `scale`, into the
    factors of the stored sums and of the keys. */
-LINATTN__COLD static LINATTN__NOINLINE void la_rule_stabilise(la_rule *b, size_t t)
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_stabilise(const la_rule *b, size_t t)
 {
     float *const scalars = b->scalars;
     const float f = b->w->decay[t], i = b->w->gain[t], n_i = b->w->scale[t];
@@ -5241,6 +5243,13 @@ LINATTN__INLINE int la_rule_z_map(const la_rule *b)
     return b->rule == LINATTN_RULE_MLSTM ? LINATTN__MAP_POSITIVE : b->s.params->map;
 }
 
+/* z, decayed. */
+LINATTN__INLINE la_vec la_rule_decayed(la_vec z, la_vec a)
+{
+    const la_vec y = la_flush(la_mul(a, z), la_set1(LINATTN__FLT_MIN));
+    return la_select(la_eq(a, la_set1(1.0f)), z, y);
+}
+
 /* NR vectors of features from f: z follows the keys, if there are any, and denominators gather over
    16 virtual lanes. */
 LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int keys, int queries,
@@ -5250,7 +5259,7 @@ LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int
     /* products are rounded so that clang's -ffast-math cannot contract them with the sums that they
        go into, as it does whatever the pragmas say */
     const volatile float minus = -0.0f;
-    const la_vec least = la_set1(LINATTN__FLT_MIN), one = la_set1(1.0f), none = la_set1(minus);
+    const la_vec none = la_set1(minus);
     const size_t at = f - b->f0;
     la_vec z[4], low[4];
     size_t t, j;
@@ -5266,10 +5275,9 @@ LINATTN__INLINE void la_rule_normalise_rows(la_rule *b, size_t f, int lanes, int
             la_vec a = la_set1(b->w->decay[t]);
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
-                la_vec phi = la_load_part(k + j * LA_W, lanes), y;
+                la_vec phi = la_load_part(k + j * LA_W, lanes);
                 if (b->a_step) a = la_load_part(b->a.at + t * b->a.row + at + j * LA_W, lanes);
-                y = la_flush(la_mul(a, z[j]), least);
-                z[j] = la_select(la_eq(a, one), z[j], y);
+                z[j] = la_rule_decayed(z[j], a);
                 if (LINATTN__IS_SIGNED(map)) low[j] = la_fma(a, low[j], none);
                 if (mlstm) phi = la_fma(la_set1(b->w->gain[t]), phi, none);
                 z[j] = la_add_key(z[j], phi, &low[j], map);
@@ -6227,6 +6235,72 @@ LINATTN__INLINE const float *la_once_gate(const linattn__gating *g, int which, s
     return g->gate[which].at + head * g->gate[which].head;
 }
 
+/* mLSTM's gates become by what the sums decay and what keys are times. */
+LINATTN__INLINE void la_once_powers(la_once *o, la_rule *b, const float *decay, float input)
+{
+    la_tokens *const w = b->w;
+    la_store(w->gain, la_first(la_set1(input), la_set1(*decay), 1));
+    la_rule_split(w->gain, w->scale, 1, 1); /* of both */
+    w->decay[0] = w->gain[1];
+    w->power[0] = w->scale[1];
+    if (!o->logs) {
+        w->decay[0] = *decay;
+        la_rule_split(w->decay, w->power, 1, 0);
+    }
+    la_rule_stabilise(b, 0);
+    o->made[0] = w->decay[0];
+    o->gain = w->gain[0];
+    if (!la_rule_spends(b->scalars + LINATTN__CREDIT, o->made[0])) return;
+    w->any[0] = LA_ALL;
+    b->s.m = b->f1 = o->m;
+    b->s.s = o->s;
+    b->f0 = b->a_step = b->a.row = 0;
+    b->a.at = w->decay;
+    la_rule_flush(b, 0, 0, linattn__round16(o->dv));
+}
+
+/* The same, and z and the denominator. */
+LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const linattn__recurrence *x,
+                                                          size_t head, float *z)
+{
+    const volatile float minus = -0.0f; /* as in la_rule_normalise_rows */
+    const la_vec none = la_set1(minus);
+    la_vec sum[LA_PANEL_VECS], a, gain;
+    la_tokens w;
+    la_rule b;
+    size_t f, j;
+    b.w = &w;
+    b.s.params = x->span->params;
+    b.scalars = z + 4 * linattn__round16(o->m);
+#if LINATTN__HAS_HALF
+    b.s.element = LINATTN_F32;
+#endif
+#if LINATTN__HAS_COMPENSATED
+    b.past = 0;
+#endif
+    la_once_powers(o, &b, la_once_gate(x->gates, LINATTN__DECAY, head),
+                   *la_once_gate(x->gates, LINATTN__INPUT, head));
+    a = la_set1(o->made[0]);
+    gain = la_set1(o->gain);
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    for (f = 0; f < o->m; f += 16) {
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+        {
+            const size_t at = f + j * LA_W;
+            if (at < o->m) {
+                const int lanes = la_lanes_left(o->m, at);
+                const la_vec y = la_rule_decayed(la_load(z + at), a);
+                const la_vec k = la_load_part(o->k + at, lanes);
+                const la_vec sums = la_add(y, la_fma(gain, k, none));
+                sum[j] = la_fma(la_load_part(o->q + at, lanes), sums, sum[j]);
+                la_store_part(z + at, sums, lanes);
+            }
+        }
+    }
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(w.den + j * LA_W, sum[j]);
+    if (o->out) la_rule_floor(&b, 0, &o->scale);
+}
+
 /* One head. Returns 0, and has changed nothing, where it asks for what is rare: then blocks take
    it. */
 LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_t head)
@@ -6237,6 +6311,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     const size_t key = x->key_group > 1 ? head / x->key_group : head;
     float *const z = s->z + head * s->head_floats, *const kept = z + 2 * m16;
     const float share = o->kind >= LA_DELTA ? 0.96f : 1.0f, *decay = NULL;
+    const int mlstm = x->rule == LINATTN_RULE_MLSTM;
     size_t f;
     int finite;
     o->k = s->k + key * s->k_head;
@@ -6247,10 +6322,11 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     if (linattn__masked(o->k, o->m) || (o->kind >= LA_DELTA && la_rule_quiet(o->v, o->dv)))
         return 0;
     if (g->gate[LINATTN__DECAY].at) decay = la_once_gate(g, LINATTN__DECAY, head);
-    if (o->a_step ? !la_once_decays(o, kept, decay, share)
-                  : !la_once_decay(o, kept + 2 * m16, decay, share))
+    if (!mlstm && (o->a_step ? !la_once_decays(o, kept, decay, share)
+                             : !la_once_decay(o, kept + 2 * m16, decay, share)))
         return 0;
     if (o->map) la_once_map(s, o, z + m16);
+    if (mlstm) la_once_mlstm(o, x, head, z);
     if (o->kind == LA_DELTA) o->gain = *la_once_gate(g, LINATTN__BETA, head);
     o->r = o->k;
     if (o->kind == LA_GENERAL) {
@@ -6287,6 +6363,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.gain = 1.0f;
     o.scale = p->rest;
     o.kind = x->rule == LINATTN_RULE_GENERAL             ? LA_GENERAL
+             : x->rule == LINATTN_RULE_MLSTM             ? LA_WRITE
              : x->rule != LINATTN_RULE_GATED             ? LA_DELTA
              : x->gates->gate[LINATTN__BONUS].at != NULL ? LA_BEFORE
                                                          : LA_WRITE;
@@ -6300,17 +6377,18 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     return head;
 }
 
-/* Is it one token of few rows, without denominators and exponents, with each head as a whole? */
+/* Is it one token of few rows, without exponents of features, with each head as a whole? Of those
+   with denominators mLSTM's are taken. */
 LINATTN__INLINE int la_rule_is_once(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
     /* tiles of more columns hide what a longer sum waits for, most where sums wait twice */
     const int many = LA_EITHER(s, 1, LA_W == 16) &&
-                     (x->rule == LINATTN_RULE_GATED || x->rule == LINATTN_RULE_GENERAL);
+                     (x->rule == LINATTN_RULE_GATED || x->rule == LINATTN_RULE_GENERAL ||
+                      x->rule == LINATTN_RULE_MLSTM);
     return s->n == 1 && s->m <= (many ? LA_RULE_FEW : LA_RULE_FEW / 2) && s->k && s->group == 1 &&
-           !x->own && x->rule != LINATTN_RULE_MLSTM && s->params->norm == LINATTN_NORM_NONE &&
-           !LINATTN__IS_EXP(s->params->map) && !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) &&
-           x->begin == 0 && x->end == s->dv;
+           !x->own && s->params->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(s->params->map) &&
+           !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) && x->begin == 0 && x->end == s->dv;
 }
 #endif
 #endif
@@ -6567,9 +6645,9 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
 }
 
 /* What all heads share. */
-static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence *x, la_tokens *w)
+static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence *x, la_tokens *w,
+                                           float *made)
 {
-    float *made = w->made;
     size_t array;
     int logs;
     la_rule_span(&b->s, x);
@@ -6657,10 +6735,11 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
 
 static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head)
 {
+    float made[LA_RULE_FLOATS];
     la_tokens w;
     la_rule b;
     size_t t, g, count;
-    la_rule_open(&b, x, &w);
+    la_rule_open(&b, x, &w, made);
     for (; head < x->head_end; head++) {
         la_rule_head(&b, head);
         for (t = 0; t < b.s.n; t += count) {
@@ -9272,6 +9351,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_head
 #undef la_once_lanes
 #undef la_once_map
+#undef la_once_mlstm
+#undef la_once_powers
 #undef la_once_tile
 #undef la_outer
 #undef la_outer_tile
@@ -9338,6 +9419,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_credit
 #undef la_rule_decay
 #undef la_rule_decay_rows
+#undef la_rule_decayed
 #undef la_rule_decays
 #undef la_rule_end
 #undef la_rule_exponents
