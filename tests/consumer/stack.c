@@ -173,22 +173,49 @@ static void call_recurrent(void)
 }
 
 /* All gates that a rule takes, of each feature where they may be. */
+static void begin_rule(const size_t *shape, int rule, int map, int per_feature)
+{
+    begin(shape, map);
+    config.rule = (linattn_rule)rule;
+    memset(&gates, 0, sizeof gates);
+    gates.decay_log = 1;
+    gates.decay_per_feature = per_feature && rule != LINATTN_RULE_MLSTM;
+    if (rule != LINATTN_RULE_DELTA) gates.decay.data = q;
+    if (rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA) gates.beta.data = v;
+    if (rule == LINATTN_RULE_GATED) gates.bonus.data = v;
+    if (rule == LINATTN_RULE_GENERAL) gates.read.data = gates.write.data = k;
+    if (rule == LINATTN_RULE_MLSTM) gates.input.data = v;
+}
+
+/* One token of small states, which blocks of tokens must not take: these need more stack. Values
+   are not zero, as what delta rules read would then be all there is. */
+static void steps(size_t *worst)
+{
+    static const size_t small[][3] = {{1, 16, 16}, {1, 5, 40}, {1, 32, 32}, {1, 64, 24}};
+    const int wide = linattn_isa_active() == LINATTN_ISA_AVX512;
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) v[i] = 1.0f;
+    tokens = 1;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++)
+            for (int form = 0; form < 6; form++) {
+                const int maps[] = {LINATTN_MAP_IDENTITY, LINATTN_MAP_ELU1, LINATTN_MAP_UNIT};
+                const int delta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA;
+                begin_rule(small[i], rule, maps[form / 2], form % 2);
+                if (linattn_state_size(&config) == 0) continue;
+                if (config.dim_key > 32 && (delta || !wide)) continue;
+                if (form % 2) memset(&gates.bonus, 0, sizeof gates.bonus);
+                call_init();
+                most(worst, call_recurrent);
+            }
+    memset(v, 0, sizeof v);
+}
+
 static void rules(size_t *worst)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++)
             for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
-                begin(shapes[i], map);
-                config.rule = (linattn_rule)rule;
-                memset(&gates, 0, sizeof gates);
-                gates.decay_log = 1;
-                gates.decay_per_feature = rule != LINATTN_RULE_MLSTM;
-                if (rule != LINATTN_RULE_DELTA) gates.decay.data = q;
-                if (rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA)
-                    gates.beta.data = v;
-                if (rule == LINATTN_RULE_GATED) gates.bonus.data = v;
-                if (rule == LINATTN_RULE_GENERAL) gates.read.data = gates.write.data = k;
-                if (rule == LINATTN_RULE_MLSTM) gates.input.data = v;
+                begin_rule(shapes[i], rule, map, 1);
                 if (linattn_state_size(&config) == 0) continue;
                 most(worst, call_init);
                 for (tokens = 1; tokens <= TOKENS; tokens += TOKENS - 1) {
@@ -207,7 +234,7 @@ int main(void)
     if (!state || !workspace) return 1;
     const unsigned both = 1u << LINATTN_ISA_AVX2 | 1u << LINATTN_ISA_AVX512;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
-        size_t worst[5] = {0, 0, 0, 0, 0}, halves = 0, states = 0;
+        size_t worst[6] = {0, 0, 0, 0, 0, 0}, halves = 0, states = 0;
         const char *name = linattn_isa_name((linattn_isa)isa);
         if (isa == LINATTN_ISA_SCALAR && (linattn_isa_compiled() & both) == both) name = "shared";
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
@@ -217,6 +244,7 @@ int main(void)
         exact(&worst[3]);
 #ifndef LINATTN_NO_RECURRENT
         rules(&worst[4]);
+        steps(&worst[5]);
 #endif
 #ifndef LINATTN_NO_HALF
         element = LINATTN_BF16;
@@ -234,9 +262,9 @@ int main(void)
         kept = LINATTN_F32;
 #endif
         printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n"
-               "%s halves %zu\n%s states %zu\n",
+               "%s steps %zu\n%s halves %zu\n%s states %zu\n",
                name, worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4], name,
-               halves, name, states);
+               worst[5], name, halves, name, states);
     }
     return 0;
 }
