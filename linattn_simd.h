@@ -5478,50 +5478,51 @@ LINATTN__INLINE void la_times(la_vec *hi, la_vec *lo, la_vec a, la_vec a_lo)
 }
 
 /* What the past has decayed by since it was folded follows the tokens, if these have keys; and the
-   weights of queries for its rows, and what it adds to their denominators. */
+   weights of queries for its rows, and what it adds to their denominators. Token by token, as rows
+   do not wait for one another; nor are there many with moving exponents. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
 {
-    const size_t m16 = linattn__round16(b->s.m);
+    const size_t m16 = linattn__round16(b->s.m), f1 = b->f1, f0 = b->f0;
     const float *const z_past = b->since - 2 * m16;
-    const int map = la_rule_z_map(b);
+    const int map = la_rule_z_map(b), normal = b->normal, after = keys && b->before;
+    const int before = keys && !b->before, step = b->a_step != 0, out = b->out != NULL;
+    float *const since = b->since;
     size_t t, f;
-    for (f = b->f0; f < b->f1; f += LA_W) {
-        const int lanes = la_lanes_left(b->f1, f);
-        const size_t at = f - b->f0;
-        la_vec z, hi, lo, shift = la_set1(1.0f);
-        if (LINATTN__IS_EXP(map)) {
-            float by[LA_W];
-            linattn__past_shifts(b->s.s + b->past + f - m16, b->s.e + f, by, LA_W);
-            shift = la_load(by);
-        }
-        z = la_load(z_past + f);
-        hi = la_load(b->since + f);
-        lo = la_load(b->since + m16 + f);
-        for (t = 0; t < b->count; t++) {
-            float *const den_at = b->w->den + t * 16 + f % 16;
-            float *const lost_at = b->w->lost + t * 16 + f % 16;
-            la_vec a = la_set1(b->w->decay[t]), y, den, lost;
-            if (keys && b->a_step) a = la_load_part(b->a.at + t * b->a.row + at, lanes);
-            if (keys && !b->before) la_times(&hi, &lo, a, la_zero());
-            if (b->out) {
-                y = la_load_part(b->q.at + t * b->q.row + at, lanes);
-                y = la_mul(y, la_mul(hi, shift));
+    for (t = 0; t < b->count; t++) {
+        float *const den_at = b->w->den + t * 16, *const lost_at = b->w->lost + t * 16;
+        const float *const q = b->q.at + t * b->q.row, *const by =
+                                                           keys ? b->a.at + t * b->a.row : q;
+        float *const to = b->p_made + t * b->row;
+        la_vec a = la_set1(b->w->decay[t]), shift = la_set1(1.0f);
+        for (f = f0; f < f1; f += LA_W) {
+            const int lanes = la_lanes_left(f1, f);
+            const size_t at = f - f0;
+            la_vec hi = la_load(since + f), lo = la_load(since + m16 + f);
+            if (LINATTN__IS_EXP(map)) {
+                float shifts[LA_W];
+                linattn__past_shifts(b->s.s + b->past + f - m16, b->s.e + f, shifts, LA_W);
+                shift = la_load(shifts);
+            }
+            if (keys && step) a = la_load_part(by + at, lanes);
+            if (before) la_times(&hi, &lo, a, la_zero());
+            if (out) {
+                la_vec y = la_mul(la_load_part(q + at, lanes), la_mul(hi, shift));
+                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
                 /* what is behind the last row may have grown beyond floats */
-                y = la_first(la_flush(y, la_set1(LINATTN__FLT_MIN)), la_zero(), lanes);
-                la_store(b->p_made + t * b->row + at, y);
-                if (b->normal) {
-                    den = la_load(den_at);
-                    lost = la_load(lost_at);
-                    (void)la_weigh_query(y, z, la_zero(), &den, &lost, map, 0);
-                    la_store(den_at, den);
-                    la_store(lost_at, lost);
+                if (lanes < LA_W) y = la_first(y, la_zero(), lanes);
+                la_store(to + at, y);
+                if (normal) {
+                    la_vec den = la_load(den_at + f % 16), lost = la_load(lost_at + f % 16);
+                    (void)la_weigh_query(y, la_load(z_past + f), la_zero(), &den, &lost, map, 0);
+                    la_store(den_at + f % 16, den);
+                    la_store(lost_at + f % 16, lost);
                 }
             }
-            if (keys && b->before) la_times(&hi, &lo, a, la_zero());
+            if (after) la_times(&hi, &lo, a, la_zero());
+            if (!keys) continue;
+            la_store_part(since + f, hi, lanes);
+            la_store_part(since + m16 + f, lo, lanes);
         }
-        if (!keys) continue;
-        la_store_part(b->since + f, hi, lanes);
-        la_store_part(b->since + m16 + f, lo, lanes);
     }
 }
 
