@@ -6070,7 +6070,7 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
 /* ---- Recurrences: one token of a small state ------------------------------------------------- */
 
 #if LA_W > 1
-#define LA_RULE_FEW 64 /* rows at most */
+#define LA_RULE_FEW 128 /* rows at most */
 
 #if LA_COLD
 /* One token of a head of few rows, in one go and with the bits of a block of one, which would take
@@ -6154,14 +6154,17 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     return !la_any(la_unordered(x[0]));
 }
 
-/* All columns: panel by panel, two at a time where they are one vector each. Returns whether the
-   sums of the last ones, beside which columns are to be zero, are finite. */
+/* All columns, four vectors at a time while there are as many: tiles of fewer wait for their sums.
+   Returns whether the sums of the last ones, beside which columns are to be zero, are finite. */
 static LINATTN__NOINLINE int la_once_columns(const la_once *o)
 {
     size_t c = 0;
     int finite = 1;
 #if LA_PANEL_VECS == 1
-    for (; c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2);
+    for (; c + 48 < o->dv; c += 64) finite = la_once_tile(o, c, 4);
+#endif
+#if LA_PANEL_VECS < 4
+    for (; c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2 * LA_PANEL_VECS);
 #endif
     for (; c < o->dv; c += 16) finite = la_once_tile(o, c, LA_PANEL_VECS);
     return finite;
@@ -6383,12 +6386,8 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
 LINATTN__INLINE int la_rule_is_once(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
-    /* tiles of more columns hide what a longer sum waits for, most where sums wait twice */
-    const int many = LA_EITHER(s, 1, LA_W == 16) &&
-                     (x->rule == LINATTN_RULE_GATED || x->rule == LINATTN_RULE_GENERAL ||
-                      x->rule == LINATTN_RULE_MLSTM);
-    return s->n == 1 && s->m <= (many ? LA_RULE_FEW : LA_RULE_FEW / 2) && s->k && s->group == 1 &&
-           !x->own && s->params->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(s->params->map) &&
+    return s->n == 1 && s->m <= LA_RULE_FEW && s->k && s->group == 1 && !x->own &&
+           s->params->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(s->params->map) &&
            !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) && x->begin == 0 && x->end == s->dv;
 }
 #endif

@@ -229,7 +229,7 @@ header_symbols() { # VARIANT
 declare -A most_stack_scalar=([maps]=5376 [features]=5376 [window]=4608 [others]=5120 [rules]=5376
     [steps]=5376 [halves]=22784 [states]=5376)
 declare -A most_stack_vector=([maps]=49152 [features]=55296 [window]=69632 [others]=49152
-    [rules]=55296 [steps]=16384 [halves]=87040 [states]=89088)
+    [rules]=55296 [steps]=20480 [halves]=87040 [states]=89088)
 most_stack_scalar_alone=10240 # of `halves`, in a build of scalar code alone
 
 little_stack() { # VARIANT COMPILER LINK_FLAGS

@@ -191,18 +191,15 @@ static void begin_rule(const size_t *shape, int rule, int map, int per_feature)
    are not zero, as what delta rules read would then be all there is. */
 static void steps(size_t *worst)
 {
-    static const size_t small[][3] = {{1, 16, 16}, {1, 5, 40}, {1, 32, 32}, {1, 64, 24}};
-    const int wide = linattn_isa_active() == LINATTN_ISA_AVX512;
+    static const size_t small[][3] = {{1, 16, 16}, {1, 5, 40}, {1, 64, 64}, {1, 128, 128}};
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) v[i] = 1.0f;
     tokens = 1;
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         for (int rule = LINATTN_RULE_GATED; rule < LINATTN_RULE_COUNT; rule++)
             for (int form = 0; form < 6; form++) {
                 const int maps[] = {LINATTN_MAP_IDENTITY, LINATTN_MAP_ELU1, LINATTN_MAP_UNIT};
-                const int delta = rule == LINATTN_RULE_DELTA || rule == LINATTN_RULE_GATED_DELTA;
                 begin_rule(small[i], rule, maps[form / 2], form % 2);
                 if (linattn_state_size(&config) == 0) continue;
-                if (config.dim_key > 32 && (delta || !wide)) continue;
                 if (form % 2) memset(&gates.bonus, 0, sizeof gates.bonus);
                 call_init();
                 most(worst, call_recurrent);
