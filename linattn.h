@@ -1793,10 +1793,8 @@ LINATTN__INLINE int linattn__isa(void)
     return found & (LINATTN__FUSED - 1);
 }
 
-#if LINATTN__HAS_AVX512
 /* For kernels of AVX-512, by which the choice is made. */
 LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
-#endif
 
 #if LINATTN__HAS_FUSED
 static int linattn__fused(void)
@@ -1825,9 +1823,7 @@ LINATTN__INLINE int linattn__isa(void)
             LINATTN__ON_SCALAR(LINATTN__ISA_SCALAR);
 }
 
-#if LINATTN__HAS_AVX512
 LINATTN__INLINE int linattn__halved(void) { return 0; }
-#endif
 
 LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {

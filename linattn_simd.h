@@ -4089,6 +4089,8 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
                                   const int keys, const int queries)
 {
     const size_t end = (h->end + LA_W - 1) / LA_W;
+    /* stores of 512 bits to four panels by turns take longer on Zen 4 than to two */
+    const int narrow = LA_W == 16 && keys && queries && !h->stream && linattn__halved();
     size_t u = h->begin / LA_W;
 #if LINATTN__HAS_HALF
     if (h->element) {
@@ -4096,11 +4098,8 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
         return;
     }
 #endif
-    for (; end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
-    if (end - u >= 2) {
-        la_step_tile(h, w, f0, f1, u, keys, queries, 2);
-        u += 2;
-    }
+    for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
+    for (; end - u >= 2; u += 2) la_step_tile(h, w, f0, f1, u, keys, queries, 2);
     if (u < end) la_step_tile(h, w, f0, f1, u, keys, queries, 1);
 }
 #else
@@ -5916,9 +5915,8 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
    stays within one. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
-    const size_t most = LA_W == 16 && b->f1 - b->f0 > 192 ? 2
-                        : b->kind == LA_GENERAL           ? LA_GENERAL_VECS
-                                                          : 4;
+    const int two = b->f1 - b->f0 > 192 || (b->rule == LINATTN_RULE_DELTA && linattn__halved());
+    const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
     if (left == 3 && !(LA_W == 8 && most == 2)) return 3;
     return left < most ? (left < 2 ? 1 : 2) : most;
