@@ -160,6 +160,7 @@
 #define la_half_at LA_NAME(half_at)
 #define la_half_begin LA_NAME(half_begin)
 #define la_half_copy LA_NAME(half_copy)
+#define la_half_filled LA_NAME(half_filled)
 #define la_half_finish LA_NAME(half_finish)
 #define la_half_get LA_NAME(half_get)
 #define la_half_get_any LA_NAME(half_get_any)
@@ -187,6 +188,7 @@
 #define la_lists LA_NAME(lists)
 #define la_load LA_NAME(load)
 #define la_load_columns LA_NAME(load_columns)
+#define la_load_most LA_NAME(load_most)
 #define la_load_part LA_NAME(load_part)
 #define la_map LA_NAME(map)
 #define la_map_columns LA_NAME(map_columns)
@@ -224,6 +226,7 @@
 #define la_pick LA_NAME(pick)
 #define la_picked LA_NAME(picked)
 #define la_place LA_NAME(place)
+#define la_place_lanes LA_NAME(place_lanes)
 #define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
 #define la_plain_factor LA_NAME(plain_factor)
@@ -234,6 +237,7 @@
 #define la_put_columns LA_NAME(put_columns)
 #define la_query_tile LA_NAME(query_tile)
 #define la_raise LA_NAME(raise)
+#define la_read_columns LA_NAME(read_columns)
 #define la_read_tiles LA_NAME(read_tiles)
 #define la_reduce LA_NAME(reduce)
 #define la_rescale LA_NAME(rescale)
@@ -289,6 +293,7 @@
 #define la_stage_begin LA_NAME(stage_begin)
 #define la_stage_end LA_NAME(stage_end)
 #define la_stage_key LA_NAME(stage_key)
+#define la_stage_rest LA_NAME(stage_rest)
 #define la_stage_vectors LA_NAME(stage_vectors)
 #define la_stage_wide LA_NAME(stage_wide)
 #define la_step LA_NAME(step)
@@ -567,11 +572,14 @@
 
    Operators on vectors, where the compiler has them: clang compiles the intrinsics for arithmetic
    with what was in force where their header was included, -ffast-math perhaps. MSVC has intrinsics
-   only; what they are cast to is their own type. */
+   only; what they are cast to is their own type. LA_SURELY: what costs little is done rather than
+   asked for, where the answer is not known before. */
 #if LINATTN__MSVC
+#define LA_SURELY(x) (x)
 #define LA_OP(a, operation, b, intrinsic) intrinsic(a, b)
 #define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) intrinsic(a, b, predicate)
 #else
+#define LA_SURELY(x) (__builtin_constant_p(x) && (x))
 #define LA_OP(a, operation, b, intrinsic) ((a)operation(b))
 #define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) ((type)((a)comparison(b)))
 #endif
@@ -1042,13 +1050,13 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_CAUSAL_TOKENS 3
 #define LA_CAUSAL_FEW 1
 #define LA_CAUSAL_VECS 2
-#define LA_CAUSAL_TALL 3
+#define LA_CAUSAL_TALL 4
 #define LA_CAUSAL_WIDE 0
 #define LA_GROUP_TOKENS 2
 #define LA_QUERY_TOKENS 6
 #define LA_QUERY_FEW 4
 #define LA_QUERY_VECS 2
-#define LA_QUERY_TALL 4
+#define LA_QUERY_TALL 8
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
 #define LA_EXACT_VECS 2
@@ -1069,7 +1077,7 @@ LINATTN__INLINE la_vec la_load(const float *p) { return _mm256_loadu_ps(p); }
 LINATTN__INLINE void la_store(float *p, la_vec a) { _mm256_storeu_ps(p, a); }
 LINATTN__INLINE la_vec la_load_part(const float *p, int n)
 {
-    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, la_lanes(n));
+    return LA_SURELY(n == 8) ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, la_lanes(n));
 }
 LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
 {
@@ -1783,11 +1791,17 @@ LINATTN__INLINE la_vec la_key_exponent(la_vec e)
     return la_add(la_max(la_set1(LINATTN__LOWEST), e), la_set1(LINATTN__BIAS));
 }
 
+/* la_load_part where nearly all vectors are whole. */
+LINATTN__INLINE la_vec la_load_most(const float *p, int lanes)
+{
+    return LA_W == 8 && lanes == LA_W ? la_load(p) : la_load_part(p, lanes);
+}
+
 /* phi(k) as it enters S and z, 0 in lanes beyond the features. */
 LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, int lanes,
                                   la_vec e_keys, const int map)
 {
-    const la_vec x = la_load_part(key, lanes);
+    const la_vec x = la_load_most(key, lanes);
     la_vec n, phi;
     if (LINATTN__IS_EXP(map)) {
         phi = la_split(x, p, &n);
@@ -1802,7 +1816,7 @@ LINATTN__INLINE la_vec la_phi_key(const linattn__params *p, const float *key, in
 LINATTN__INLINE la_vec la_phi_query(const linattn__params *p, const float *query, int lanes,
                                     la_vec e, float top, const int map)
 {
-    const la_vec x = la_load_part(query, lanes);
+    const la_vec x = la_load_most(query, lanes);
     la_vec n, phi;
     if (LINATTN__IS_EXP(map)) {
         phi = la_split(x, p, &n);
@@ -1856,6 +1870,13 @@ LINATTN__INLINE void la_turn(la_vec *a)
     if (LA_W == 1) return;
     LA_EACH_VEC for (j = 0; j + 1 < LA_PANEL_VECS; j++) a[j] = a[j + 1];
     a[LA_PANEL_VECS - 1] = first;
+}
+
+/* Is a vector that ends there at most half filled? AVX2 then takes it: the same bits, for half the
+   time where 512 bits take two turns. */
+LINATTN__INLINE size_t la_half_filled(size_t end)
+{
+    return LA_W == 16 && LINATTN__BOTH && end % 16 - 1 < 8;
 }
 
 LINATTN__INLINE int la_lanes_left(size_t end, size_t at)
@@ -2002,7 +2023,7 @@ static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, 
         for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
         for (f = f0; f < f1; f += LA_W) {
             const int lanes = la_lanes_left(f1, f);
-            la_vec n = la_exponent(la_load_part(row + (f - f0), lanes), s->params);
+            la_vec n = la_exponent(la_load_most(row + (f - f0), lanes), s->params);
             if (with_state) n = la_add(n, la_load(s->e + f));
             n = la_first(n, la_set1(-LINATTN__INF), lanes);
             i = (f / LA_W) % LA_PANEL_VECS;
@@ -2272,8 +2293,6 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
     case LINATTN_MAP_ELU1:
         for (; f < end; f += step)
             la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
-        for (; LA_W == 16 && f < c->f1; f += LA_W) /* 16 features have no other vector */
-            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_ELU1, 0, 1);
         return f;
     case LINATTN_MAP_EXP:
         for (; f < end; f += step)
@@ -2287,19 +2306,14 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
 }
 #endif
 
-/* Maps a run of a chunk into scratch. The usual maps are compile-time constants where vectors are
-   whole, so that their branches stand outside the loops; one copy does all the rest. */
-static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, const la_chunk *c,
-                                       int keys)
+/* Features from f, vector by vector. */
+static LINATTN__NOINLINE void la_stage_rest(const linattn__span *s, la_scratch *w,
+                                            const la_chunk *c, int keys, size_t f)
 {
 #if LINATTN__HAS_COMPENSATED
     const int feature = (s->params->norm == LINATTN_NORM_FEATURE) + la_past_divides(s);
 #else
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
-#endif
-    size_t f = c->f0;
-#if LA_CONSTANTS
-    if (!feature) f = la_stage_wide(s, w, c, keys);
 #endif
     for (; f < c->f1; f += LA_W) {
         const float *lows = s->e + f;
@@ -2310,8 +2324,27 @@ static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, co
             lows = past;
         }
 #endif
-        la_stage_vectors(s, w, c, f, lows, keys, s->params->map, feature, 1);
+        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && LINATTN__IS_ELU1(s->params->map) && !feature)
+            la_stage_vectors(s, w, c, f, lows, keys, LINATTN_MAP_ELU1, 0, 1);
+        else
+            la_stage_vectors(s, w, c, f, lows, keys, s->params->map, feature, 1);
     }
+}
+
+/* Maps a run of a chunk into scratch. The usual maps are compile-time constants where vectors are
+   whole, so that their branches stand outside the loops; one copy does all the rest. */
+static LINATTN__NOINLINE void la_stage(const linattn__span *s, la_scratch *w, const la_chunk *c,
+                                       int keys)
+{
+    size_t f = c->f0;
+#if LA_CONSTANTS
+    if (s->params->norm != LINATTN_NORM_FEATURE) f = la_stage_wide(s, w, c, keys);
+#endif
+    if (f == c->f1) return;
+    if (c->f1 - f <= 8 && la_half_filled(c->f1))
+        LA_COMMON(stage_rest)(s, w, c, keys, f);
+    else
+        la_stage_rest(s, w, c, keys, f);
 }
 
 #ifndef LA_SUMS16
@@ -2691,6 +2724,9 @@ typedef struct la_place {
     int lanes;
 } la_place;
 
+/* Compilers lose sight of a constant whose struct is passed on. */
+LINATTN__INLINE int la_place_lanes(const la_place *x) { return LA_W == 16 ? x->lanes : LA_W; }
+
 #define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
 
 typedef struct la_edge {
@@ -2749,18 +2785,29 @@ static LINATTN__NOINLINE void la_edge_begin(const la_tile *a, la_edge *e, la_pla
     x->out_head = T * width;
 }
 
+/* By pieces of 16, 8 and 4 bytes, as AVX2's masked store is microcode on AMD. */
 static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, size_t g, size_t t,
                                           size_t T, size_t G, size_t u, size_t NR)
 {
     const linattn__span *s = a->span;
-    size_t h, i, c;
-    for (h = 0; h < G; h++)
-        for (i = 0; i < T; i++) {
-            float *const to = a->out + (g + h) * s->out_head + (t + i) * s->out_token + u * LA_W;
-            for (c = 0; c < NR * LA_W; c += LA_W)
-                la_store_part(to + c, la_load(e->out + (h * T + i) * NR * LA_W + c),
-                              la_lanes_left(s->dv, u * LA_W + c));
+    const size_t left = s->dv - u * LA_W, end = g + G;
+    const float *from = e->out;
+    size_t i, c;
+    for (; g < end; g++) {
+        float *to = a->out + g * s->out_head + t * s->out_token + u * LA_W;
+        for (i = 0; i < T; i++, from += NR * LA_W, to += s->out_token) {
+            for (c = 0; left - c >= LA_W; c += LA_W) la_store(to + c, la_load(from + c));
+            if (left & LA_W / 2 & 4) {
+                linattn__copy(to + c, from + c, 16);
+                c += 4;
+            }
+            if (left & 2) {
+                linattn__copy(to + c, from + c, 8);
+                c += 2;
+            }
+            if (left & 1) to[c] = from[c];
         }
+    }
 }
 
 LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h, la_vec *o,
@@ -2773,7 +2820,7 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h
         return;
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
-        la_load_columns(o + i * NR, out + i * x->out_token, x->lanes, NR);
+        la_load_columns(o + i * NR, out + i * x->out_token, la_place_lanes(x), NR);
 }
 
 LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, size_t h, size_t t,
@@ -2793,7 +2840,7 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, 
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
-        la_store_columns(out + i * x->out_token, o + i * NR, x->lanes, NR);
+        la_store_columns(out + i * x->out_token, o + i * NR, la_place_lanes(x), NR);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
@@ -2819,7 +2866,7 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_begin(a, x, h, o + h * T * NR, T, NR);
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
-        la_load_columns(v + i * NR, x->v + i * x->v_token, x->lanes, NR);
+        la_load_columns(v + i * NR, x->v + i * x->v_token, la_place_lanes(x), NR);
     for (f = a->f1 - a->f0; f > 0; f--, k++, q++, row += 16, to += to_row) {
         la_vec s[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -2922,11 +2969,9 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
     }
 }
 
-/* The tiles that only read, of all columns of this job: of S, of a projection, of scores. */
-static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
+/* The tiles that only read, of vectors [u, end) of columns. */
+static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t end)
 {
-    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
-    size_t u = a->span->column_begin / LA_W;
     /* one token would wait for each sum of two */
     for (; LA_SINGLE_VECS > LA_QUERY_VECS && a->end - a->begin == 1 && end - u >= LA_SINGLE_VECS;
          u += LA_SINGLE_VECS)
@@ -2935,6 +2980,15 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
         la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
     for (; LA_QUERY_VECS > 1 && u < end; u++)
         la_take_columns(a, u, 0, LA_QUERY_TALL, LA_QUERY_TALL, 1);
+}
+
+/* Those of all columns of this job: of S, of a projection, of scores. */
+static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
+{
+    const size_t half = la_half_filled(a->span->column_end);
+    const size_t end = (a->span->column_end + LA_W - 1) / LA_W - half;
+    la_read_columns(a, a->span->column_begin / LA_W, end);
+    if (half) LA_COMMON(read_columns)(a, 2 * end, 2 * end + 1);
 }
 
 /* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
@@ -2984,7 +3038,8 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a,
 /* The tiles of causal, of all columns of this job. */
 static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
-    const size_t end = (a->span->column_end + LA_W - 1) / LA_W;
+    const size_t half = la_half_filled(a->span->column_end);
+    const size_t end = (a->span->column_end + LA_W - 1) / LA_W - half;
     size_t u = a->span->column_begin / LA_W;
 #if LA_CAUSAL_WIDE > 0
     /* From token to token the sums of a row wait for one another: the taller a tile, the more rows
@@ -3003,6 +3058,7 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
     }
 #endif
     la_causal_columns(a, u, end);
+    if (half) LA_COMMON(causal_columns)(a, 2 * end, 2 * end + 1);
 }
 
 /* ---- Sums: blocks of tokens ------------------------------------------------------------------ */
@@ -4536,7 +4592,7 @@ static LINATTN__NOINLINE void la_panel_exp(const linattn__span *s, const float *
         const size_t f = j * LA_W;
         const int lanes = la_panel_lanes(s->m, j);
         const la_vec e = la_load(s->e + f);
-        phi[j] = la_split(la_load_part(from + f, lanes), p, n + j);
+        phi[j] = la_split(la_load_most(from + f, lanes), p, n + j);
         n[j] = query ? la_add(n[j], e) : la_sub(n[j], la_key_exponent(e));
         n[j] = la_first(n[j], la_set1(-LINATTN__INF), lanes);
         top[j] = la_max(n[j], la_set1(-LINATTN__INF));
@@ -4564,7 +4620,7 @@ LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int
     LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
     {
         const int lanes = la_panel_lanes(s->m, j);
-        const la_vec x = la_load_part(from + j * LA_W, lanes);
+        const la_vec x = la_load_most(from + j * LA_W, lanes);
         phi[j] = la_plain(la_mul(x, la_set1(p->root)), p, p->map);
         if (lanes < LA_W) phi[j] = la_first(phi[j], la_zero(), lanes);
         la_store(to + j * LA_W, phi[j]);
@@ -9275,6 +9331,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_half_at
 #undef la_half_begin
 #undef la_half_copy
+#undef la_half_filled
 #undef la_half_finish
 #undef la_half_get
 #undef la_half_get_any
@@ -9310,6 +9367,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_lists
 #undef la_load
 #undef la_load_columns
+#undef la_load_most
 #undef la_load_part
 #undef la_map
 #undef la_map_columns
@@ -9379,6 +9437,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_pick
 #undef la_picked
 #undef la_place
+#undef la_place_lanes
 #undef la_places
 #undef la_plain
 #undef la_plain_factor
@@ -9397,6 +9456,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_query_block
 #undef la_query_tile
 #undef la_raise
+#undef la_read_columns
 #undef la_read_tiles
 #undef la_recurrent
 #undef la_reduce
@@ -9516,6 +9576,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_stage_begin
 #undef la_stage_end
 #undef la_stage_key
+#undef la_stage_rest
 #undef la_stage_vectors
 #undef la_stage_wide
 #undef la_step
@@ -9657,6 +9718,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_STEP
 #undef LA_STORE_LANE
 #undef LA_SUMS16
+#undef LA_SURELY
 #undef LA_TABLE
 #undef LA_TILE
 #undef LA_UPDATE_ROWS
