@@ -321,7 +321,6 @@
 #define la_tanh LA_NAME(tanh)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
-#define la_tile_fetch LA_NAME(tile_fetch)
 #define la_tiny LA_NAME(tiny)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
@@ -447,6 +446,7 @@
 #define la_step_parts LA_COMMON(step_parts)
 #define la_step_roots LA_COMMON(step_roots)
 #define la_step_token LA_COMMON(step_token)
+#define la_tile_fetch LA_COMMON(tile_fetch)
 #define la_times LA_COMMON(times)
 #define la_tokens LA_COMMON(tokens)
 
@@ -2734,27 +2734,32 @@ typedef struct la_edge {
 } la_edge;
 
 /* What a tile does, in one number: a call of la_tile_fetch stands in every tile. */
-#define LA_TILE(keys, T, NR) ((unsigned)(T) | (unsigned)(NR) << 8 | (unsigned)(keys) << 16)
+#define LA_TILE(keys, heads, tokens, columns)                                                      \
+    ((unsigned)(tokens) | (unsigned)(columns) << 8 | (unsigned)(heads) << 16 |                     \
+     (unsigned)(keys) << 24)
 
-/* Fetches what the next block needs of the columns of one tile, so that the fetches are spread
-   over the tiles: hardware alone does not keep up with four streams that take turns, strided
+#if LA_COLD && LA_W > 1
+/* Fetches what the next block needs of the columns of one tile, from c0 on, so that the fetches are
+   spread over the tiles: hardware alone does not keep up with four streams that take turns, strided
    ones least. Keys and queries are fetched where this block's are mapped, but for long queries
    alone, which would come too many at a time. */
-static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t u,
+static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t c0,
                                             unsigned tile)
 {
     const linattn__span *s = a->span;
-    const size_t T = tile & 255, NR = tile >> 8 & 255;
-    const int keys = tile >> 16 && g == 0;
+    const size_t columns = tile >> 8 & 255, heads = g + (tile >> 16 & 255);
+    const size_t begin = t + a->count, end = begin + (tile & 255);
     size_t i, c;
     LINATTN__EFFECT();
-    for (i = t + a->count; i < t + a->count + T; i++)
-        for (c = u * LA_W; c < (u + NR) * LA_W; c += 16) {
-            LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
-            if (keys) LINATTN__FETCH(a->v + i * s->v_token + c);
-            if (a->spread) LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
-        }
+    for (; g < heads; g++)
+        for (i = begin; i < end; i++)
+            for (c = c0; c < c0 + columns; c += 16) {
+                LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
+                if (tile >> 24 && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
+                if (a->spread) LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
+            }
 }
+#endif
 
 /* Copies `rows` rows of columns from u up to dv, with zeros up to `width`. */
 LINATTN__INLINE void la_edge_rows(const linattn__span *s, float *to, size_t to_row,
@@ -2785,7 +2790,7 @@ static LINATTN__NOINLINE void la_edge_begin(const la_tile *a, la_edge *e, la_pla
     x->out_head = T * width;
 }
 
-/* By pieces of 16, 8 and 4 bytes, as AVX2's masked store is microcode on AMD. */
+/* By pieces, as AVX2's masked store is microcode on AMD. */
 static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, size_t g, size_t t,
                                           size_t T, size_t G, size_t u, size_t NR)
 {
@@ -2801,11 +2806,7 @@ static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, si
                 linattn__copy(to + c, from + c, 16);
                 c += 4;
             }
-            if (left & 2) {
-                linattn__copy(to + c, from + c, 8);
-                c += 2;
-            }
-            if (left & 1) to[c] = from[c];
+            for (; c < left; c++) to[c] = from[c];
         }
     }
 }
@@ -2921,16 +2922,18 @@ LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, con
     const int whole = LA_W == 1 || LA_W == 16 || (u + NR) * LA_W <= s->dv;
     la_place x;
     la_edge e;
-    size_t h;
     x.v = keys ? a->v + t * s->v_token + u * LA_W : NULL;
     x.out = a->out + g * s->out_head + t * s->out_token + u * LA_W;
     x.v_token = s->v_token;
     x.out_token = s->out_token;
     x.out_head = s->out_head;
     x.lanes = LA_W == 16 ? la_lanes_left(s->dv, (u + NR - 1) * LA_W) : LA_W;
+#if LA_W > 1
     /* not for the few tokens that are left over */
-    for (h = 0; T * G > 2 && h < G && a->ahead && u % LA_PANEL_VECS == 0; h++)
-        la_tile_fetch(a, g + h, t, u, LA_TILE(keys, T, NR));
+    if (T * G > 2 && (keys || T != LA_QUERY_FEW) && a->ahead &&
+        (NR % LA_PANEL_VECS == 0 || u % LA_PANEL_VECS == 0))
+        la_tile_fetch(a, g, t, u * LA_W, LA_TILE(keys, G, T, NR * LA_W));
+#endif
     if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
     if (keys)
         la_causal_tile(a, &x, g, t, u, G, T, NR);
@@ -4155,7 +4158,11 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
     }
 #endif
     for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
-    for (; end - u >= 2; u += 2) la_step_tile(h, w, f0, f1, u, keys, queries, 2);
+    while (end - u >= 2) {
+        la_step_tile(h, w, f0, f1, u, keys, queries, 2);
+        u += 2;
+        if (!narrow) break;
+    }
     if (u < end) la_step_tile(h, w, f0, f1, u, keys, queries, 1);
 }
 #else
@@ -8360,7 +8367,7 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
     for (f = 0; f < row; f += 4, at += 4, q += 4) {
         const float *fours = at;
         if (next) {
-            const int dense = token == x->d;
+            const int dense = NK > 1 && token == x->d;
             const size_t step = dense ? 16 : token;
             const float *line = k->at + next + (dense ? f * keys : f / 16 * 16);
             if (!dense) line += f % 16 / 4 * (keys / 4) * token;
