@@ -6146,7 +6146,7 @@ typedef struct la_once {
     size_t a_step;
     int signs;
     float gain, scale, lead;
-    int map, keeps, logs;
+    int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
 #endif
@@ -6162,7 +6162,7 @@ LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
 LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
 {
     const size_t m = o->m, a_step = o->a_step, left = o->dv - c;
-    const int kind = o->kind;
+    const int kind = o->kind, stream = o->stream;
     const float *const k = o->k, *const q = o->q, *const p = o->p, *const r = o->r;
     const float *a = o->a;
     float *row = o->s + c * m;
@@ -6185,6 +6185,10 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     }
     for (f = 0; f < m; f++, row += 16, a += a_step) {
         const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+        if (stream) { /* the tile's next columns, or the next head's */
+            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+                LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+        }
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
@@ -6437,6 +6441,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     o.a = o.made;
     o.signs = LINATTN__IS_SIGNED(p->map);
+    o.stream = s->stream;
     o.map = !o.signs || p->source != LINATTN__DIRECT;
     while (head < x->head_end && la_once_head(&o, x, head)) head++;
     return head;
