@@ -1547,6 +1547,17 @@ LINATTN__INLINE void linattn__cancelling(double sum, float *scale)
 }
 #endif
 
+/* For 64 bits 32-bit x86 takes the 8087, which rounds, and traps, as the host likes. */
+LINATTN__INLINE float linattn__count(uint64_t tokens)
+{
+#if defined(__i386__) || defined(_M_IX86)
+    const double high = (double)(uint32_t)(tokens >> 32);
+    return (float)(high * 4294967296.0 + (double)(uint32_t)tokens); /* the product is exact */
+#else
+    return (float)tokens;
+#endif
+}
+
 /* What the read-out of one query is multiplied by: *scale 2^power. The true denominator is
    den 2^(top + BIAS) for the exponential maps; a softmax query is also divided by
    mass 2^mass_top. */
@@ -1567,7 +1578,7 @@ static void linattn__factor(const linattn__params *p, const float *den, float to
         return;
     }
     *scale = p->rest;
-    if (p->norm == LINATTN_NORM_LENGTH) *scale = seen ? p->rest / (float)seen : 0.0f;
+    if (p->norm == LINATTN_NORM_LENGTH) *scale = seen ? p->rest / linattn__count(seen) : 0.0f;
     if (exponents) *power = top + LINATTN__BIAS;
     if (p->softmax) {
         *scale = *scale * linattn__inverse(*mass);

@@ -415,26 +415,50 @@ bool float_same(float a, float b)
 
 #if defined(__SSE__)
 
-const uint64_t fp_ieee = 0x1F80, fp_flags = 0x3F;
+/* Above MXCSR, on 32-bit x86, the control word of the 8087, which some conversions still take. */
+#if defined(__i386__)
+#define X87(control) ((uint64_t)(control) << 32)
+static uint64_t x87_control(void)
+{
+    uint16_t control;
+    __asm__ volatile("fnstcw %0" : "=m"(control));
+    return X87(control);
+}
+static void x87_set_control(uint64_t all)
+{
+    uint16_t control = (uint16_t)(all >> 32);
+    __asm__ volatile("fnclex\n\tfldcw %0" : : "m"(control));
+}
+#else
+#define X87(control) 0
+static uint64_t x87_control(void) { return 0; }
+static void x87_set_control(uint64_t all) { (void)all; }
+#endif
 
-uint64_t fp_control(void) { return _mm_getcsr(); }
+const uint64_t fp_ieee = 0x1F80 | X87(0x037F), fp_flags = 0x3F;
 
-void fp_set_control(uint64_t control) { _mm_setcsr((unsigned)control); }
+uint64_t fp_control(void) { return _mm_getcsr() | x87_control(); }
+
+void fp_set_control(uint64_t control)
+{
+    _mm_setcsr((unsigned)control);
+    x87_set_control(control);
+}
 
 static const struct {
     uint64_t control;
     const char *name;
 } hostile[] = {
-    {0x3FA1, "rounding down"},
-    {0x5F80, "rounding up"},
-    {0x7FBF, "rounding to zero"},
-    {0x9FC0, "FTZ and DAZ"},
-    {0x9F92, "FTZ"},
-    {0x1FCC, "DAZ"},
-    {0xDFFF, "rounding up, FTZ and DAZ"},
-    {0x0000, "every exception trapping"},
-    {0x203F, "rounding down, every exception trapping and past"},
-    {0xFFFF, "rounding to zero, FTZ, DAZ, every exception past"},
+    {0x3FA1 | X87(0x077F), "rounding down"},
+    {0x5F80 | X87(0x0B7F), "rounding up"},
+    {0x7FBF | X87(0x0F7F), "rounding to zero"},
+    {0x9FC0 | X87(0x027F), "FTZ and DAZ"},
+    {0x9F92 | X87(0x007F), "FTZ"},
+    {0x1FCC | X87(0x037F), "DAZ"},
+    {0xDFFF | X87(0x087F), "rounding up, FTZ and DAZ"},
+    {0x0000 | X87(0x0340), "every exception trapping"},
+    {0x203F | X87(0x0740), "rounding down, every exception trapping and past"},
+    {0xFFFF | X87(0x0C7F), "rounding to zero, FTZ, DAZ, every exception past"},
 };
 
 #elif defined(__aarch64__)

@@ -304,6 +304,9 @@ run_test() { # PROGRAM TOOLCHAIN ISA [NAME=VALUE...]
     return $status
 }
 
+# Golden runs that reach most kernels, where all of them take long.
+few_hashes=hash_of_a_fixed_run,hash_of_unit,hash_of_rules,hash_of_halves,hash_of_exact
+
 # Seconds for one program in one run.
 time_limit=300
 

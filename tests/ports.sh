@@ -77,21 +77,22 @@ ports_arm() {
             -o "$work/lib/ports/arm-clang.o"
         ports_bits '' arm-clang ''
     fi
+    ports_hostile arm $gcc -mfpu=neon-vfpv4 "qemu-arm -L $root" arm-gcc-fma
 }
 
 # The tests of the kernels, each call from another floating-point environment.
-ports_arm_hostile() {
-    local gcc=arm-linux-gnueabihf-gcc root=/usr/arm-linux-gnueabihf
-    can_run arm $gcc $root/include qemu-arm >/dev/null || return 0
+ports_hostile() { # NAME COMPILER FLAGS EMULATOR LIBRARY
+    local chain=$1-hostile cmocka_object=$work/cmocka-$1.o
     if ! have_cmocka; then
-        report_not_run ports-arm-hostile "cmocka's source package is not to be had"
+        report_not_run "ports-$chain" "cmocka's source package is not to be had"
         return 0
     fi
-    cross_toolchain arm-hostile "$gcc" '-mfpu=neon-vfpv4' "qemu-arm -L $root"
-    cmocka_flags[arm-hostile]="-I $cmocka/source/include"
-    cmocka_link[arm-hostile]=$work/cmocka-arm.o
-    target "$work/cmocka-arm.o" cmocka_object "$work/cmocka-arm.o" "$gcc"
-    run_hostile arm-hostile arm-hostile ports/arm-gcc-fma scalar 'golden calls'
+    cross_toolchain "$chain" "$2" "$3" "$4"
+    cmocka_flags[$chain]="-I $cmocka/source/include"
+    cmocka_link[$chain]=$cmocka_object
+    target "$cmocka_object" cmocka_object "$cmocka_object" "$2"
+    run_hostile "$chain" "$chain" "ports/$5" scalar 'calls exp softmax'
+    run_hostile "$chain" "$chain" "ports/$5" scalar golden LINATTN_TEST_ONLY=$few_hashes
 }
 
 ports_s390x() {
@@ -116,6 +117,7 @@ ports_i686() {
     can_run i686 i686-linux-gnu-gcc /usr/i686-linux-gnu/include true || return 0
     cross_toolchain i686 i686-linux-gnu-gcc '-msse2 -mfpmath=sse' ''
     ports_bits '' i686 '-std=c99 -O2'
+    ports_hostile i686 i686-linux-gnu-gcc '-msse2 -mfpmath=sse -static' '' i686
 }
 
 # Processors without AVX2 and without AVX-512: the best that they have is chosen, and no instruction
@@ -416,7 +418,6 @@ x86_64)
 esac
 ports_wasm
 ports_arm
-ports_arm_hostile
 ports_s390x
 ports_cross riscv64 riscv64-linux-gnu qemu-riscv64 -O2
 ports_cross ppc64 powerpc64-linux-gnu qemu-ppc64 '-O3 -ffast-math'

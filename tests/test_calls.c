@@ -831,9 +831,40 @@ static void every_alignment(void **state)
             }
 }
 
+/* Numbers of tokens that are no floats, by merging: 1, 1, 2, 3, 5 and so on. */
+static void counts_in_any_environment(void **state)
+{
+    (void)state;
+    enum { MERGES = 45 };
+    const linattn_config config = {.dim_key = 3, .normaliser = LINATTN_NORM_LENGTH};
+    const float row[] = {0.5f, 0.25f, -0.75f};
+    const linattn_view rows = linattn_rows(row);
+    void *states[2];
+    for (int i = 0; i < 2; i++) {
+        states[i] = run_init(&config);
+        check_status(linattn_update(states[i], rows, rows, 1, NULL), LINATTN_OK, "update");
+    }
+    for (int i = 0; i < MERGES; i++) {
+        check_status(linattn_merge(states[i % 2], states[1 - i % 2]), LINATTN_OK, "merge");
+        for (size_t which = 0; which < fp_hostile_count(); which++) {
+            float out[3], expected[3];
+            linattn_output to = linattn_output_rows(expected);
+            const char *name;
+            check_status(linattn_query(states[i % 2], rows, to, 1, NULL), LINATTN_OK, "query");
+            fp_set_control(fp_hostile(which, &name));
+            to.data = out;
+            linattn_status status = linattn_query(states[i % 2], rows, to, 1, NULL);
+            fp_set_control(fp_ieee);
+            check_status(status, LINATTN_OK, "query under %s", name);
+            check_same_bytes(out, expected, sizeof out, "%s", name);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(every_verb), TEST(every_alignment), TEST(calls),
+    const struct CMUnitTest tests[] = {TEST(every_verb), TEST(every_alignment),
+                                       TEST(counts_in_any_environment), TEST(calls),
                                        TEST(damaged_states)};
     test_begin();
     return RUN_TESTS("calls", tests);
