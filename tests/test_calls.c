@@ -207,8 +207,7 @@ static linattn_isa base_isa(void) { return test_inexact() ? test_isa() : LINATTN
 static linattn_isa draw_isa(rng *r)
 {
     linattn_isa isa = (linattn_isa)(1 + rng_below(r, LINATTN_ISA_COUNT - 1));
-    bool there = linattn_isa_available() >> isa & 1u;
-    return there && !test_inexact() && rng_below(r, 3) == 0 ? isa : test_isa();
+    return test_has(isa) && !test_inexact() && rng_below(r, 3) == 0 ? isa : test_isa();
 }
 
 /* To select asks the processor what it is, which traps in a virtual machine. */
