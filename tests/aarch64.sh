@@ -64,52 +64,48 @@ EOF
 }
 
 aarch64() {
-    local cc flags laws rules hashes
+    local cc flags laws rules
     target "$work/cmocka-aarch64.o" cmocka_object "$work/cmocka-aarch64.o" aarch64-linux-gnu-gcc
     aarch64_toolchain aarch64-gcc aarch64-linux-gnu-gcc ''
     aarch64_toolchain aarch64-clang clang "--target=aarch64-linux-gnu -isystem $sysroot/include"
 
-    # Once what kernels do. What is compared with x86 to the bit need not be compared with the
-    # oracles again: those, too, would run on qemu; nor does a refused argument reach a kernel.
-    library aarch64-gcc-c99-O2 aarch64-gcc '-std=c99 -O2'
-    # (The golden bits of this library: in hostile environments, below.)
-    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon \
-        'exp softmax nystrom half range fuzz calls dispatch' LINATTN_TEST_QUICK=1
+    # Once what kernels do, called from hostile environments. What is compared with x86 to the bit
+    # need not be compared with the oracles again: those, too, would run on qemu; nor does a refused
+    # argument reach a kernel.
+    library aarch64-gcc-fast aarch64-gcc '-std=c99 -O2 -ffast-math'
+    run_hostile aarch64-hostile aarch64-gcc aarch64-gcc-fast neon \
+        'golden exp softmax nystrom half range fuzz calls'
     # The laws that ask most of tiles and their edges.
     laws=instruction_sets,cuts,decode_steps,layouts,windows_forget,reach_of_windows
     laws+=,groups_of_every_size,windows_of_groups,nan_stays_in_its_head,masked_tokens_are_absent
     laws+=,merge_on_instruction_sets,many_states,crowds_of_states,single_tokens
-    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon laws LINATTN_TEST_QUICK=1 \
-        LINATTN_TEST_ONLY=$laws
+    run_hostile aarch64-hostile aarch64-gcc aarch64-gcc-fast neon laws LINATTN_TEST_ONLY=$laws
     rules=instruction_sets,cuts,every_cut,layouts,inputs_of_16_bits,interleaved_operands
     rules+=,states_are_copied,forms_of_gates,nan_stays_in_its_head,masked_tokens_are_absent
     rules+=,many_sequences,merges_in_order,mlstm_with_wild_gates
-    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' neon recurrent LINATTN_TEST_QUICK=1 \
-        LINATTN_TEST_ONLY=$rules
-    # Scalar code is that of every machine: one library is enough for the golden bits. gcc's has
-    # them on all machines of the stage ports.
-    run_tests aarch64-gcc-c99-O2 aarch64-gcc '' scalar 'exp dispatch' LINATTN_TEST_QUICK=1
+    run_hostile aarch64-hostile aarch64-gcc aarch64-gcc-fast neon recurrent LINATTN_TEST_ONLY=$rules
+    run_tests aarch64-gcc-fast aarch64-gcc '' 'scalar neon' dispatch LINATTN_TEST_QUICK=1
 
     # what Microsoft's compiler is given; the stage matrix has its scalar code
     library aarch64-gcc-msvc aarch64-gcc '-std=c99 -O1 -DLINATTN__AS_MSVC -I tests/msvc'
-    run_tests aarch64-gcc-msvc aarch64-gcc '' neon 'golden exp' LINATTN_TEST_QUICK=1
+    run_tests aarch64-gcc-msvc aarch64-gcc '' neon exp LINATTN_TEST_QUICK=1
+    run_tests aarch64-gcc-msvc aarch64-gcc '' neon golden LINATTN_TEST_QUICK=1 \
+        LINATTN_TEST_ONLY=$few_hashes
 
-    for cc in $compilers; do
-        flags=-ffast-math
-        if [[ $cc == clang ]] &&
-            ! compiles aarch64-clang '-std=c99 -ffast-math' >/dev/null 2>&1; then
-            flags=
-            contradiction aarch64-clang -ffast-math
-        fi
-        library "aarch64-$cc-c99-O3" "aarch64-$cc" "-std=c99 -O3 $flags"
-        run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" neon 'golden exp' \
-            LINATTN_TEST_QUICK=1
-    done
-    # By the last of the compilers, that is clang where there is one, which takes more liberties.
-    run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" neon softmax LINATTN_TEST_QUICK=1
-    run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" scalar 'golden exp' LINATTN_TEST_QUICK=1
-
-    run_hostile aarch64-hostile aarch64-gcc aarch64-gcc-c99-O2 neon 'golden calls'
+    # The last of the compilers, that is clang where there is one, which takes more liberties.
+    cc=${compilers##* }
+    flags=-ffast-math
+    if ! compiles "aarch64-$cc" '-std=c99 -ffast-math' >/dev/null 2>&1; then
+        flags=
+        contradiction "aarch64-$cc" -ffast-math
+    fi
+    library "aarch64-$cc-c99-O3" "aarch64-$cc" "-std=c99 -O3 $flags"
+    run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" neon 'golden exp softmax' \
+        LINATTN_TEST_QUICK=1
+    # Scalar code is that of every machine: gcc's has the bits on all those of the stage ports.
+    run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" scalar exp LINATTN_TEST_QUICK=1
+    run_tests "aarch64-$cc-c99-O3" "aarch64-$cc" "$flags" scalar golden LINATTN_TEST_QUICK=1 \
+        LINATTN_TEST_ONLY=$few_hashes
 
     library aarch64-no-neon aarch64-gcc '-std=c99 -O0 -DLINATTN_NO_NEON'
     job 'aarch64-no-neon / instruction sets' is_compiled_with aarch64-no-neon aarch64-gcc '' scalar
@@ -117,14 +113,13 @@ aarch64() {
     library aarch64-no-dispatch "aarch64-$cc" '-x c++ -std=c++11 -O0 -DLINATTN_NO_DISPATCH'
     job 'aarch64-no-dispatch / instruction sets' is_compiled_with aarch64-no-dispatch \
         "aarch64-$cc" '' neon
-    hashes=hash_of_a_fixed_run,hash_of_unit,hash_of_rules,hash_of_halves,hash_of_exact
     run_tests aarch64-no-dispatch "aarch64-$cc" '' neon golden LINATTN_TEST_QUICK=1 \
-        LINATTN_TEST_ONLY=$hashes
+        LINATTN_TEST_ONLY=$few_hashes
 
     plain_library
     target "$work/bin/attend" aarch64_attend "$work/bin/attend" gcc "$work/lib/$plain.o"
     target "$work/bin/attend-aarch64" aarch64_attend "$work/bin/attend-aarch64" \
-        aarch64-linux-gnu-gcc "$work/lib/aarch64-gcc-c99-O2.o"
+        aarch64-linux-gnu-gcc "$work/lib/aarch64-gcc-fast.o"
     job 'aarch64 / attend writes the same bytes' same_bytes
     if [[ -n $python ]]; then
         job 'aarch64 / attend writes the same bytes under every rule' same_bytes_of_rules

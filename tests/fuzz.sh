@@ -5,35 +5,30 @@
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
 # every verb; and with --long ten thousand random problems under every law.
 
-fuzz_seconds=10 fuzz_optimise=-O0
-if ((long)); then fuzz_seconds=3600 fuzz_optimise=-O1; fi
-# Scalar code without the instruction for a multiply-add takes ten times as long.
-fuzz_flags="-std=c11 $fuzz_optimise -g1 -fno-sanitize-recover=all"
-fuzz_flags+=' -fno-sanitize-coverage=trace-cmp'
-if [[ $(uname -m) == x86_64 ]] && has_isa avx2; then fuzz_flags+=' -mfma'; fi
+fuzz_seconds=10
+if ((long)); then fuzz_seconds=3600; fi
 
 declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
-declare -A fuzz_objects=([calls]='test_calls common oracle fuzz/checks'
-    [arguments]='test_fuzz common oracle fuzz/checks' [files]=fuzz/files [attend]=fuzz/attend)
+declare -A fuzz_objects=([calls]='test_calls fuzz/checks' [arguments]='test_fuzz fuzz/checks'
+    [files]=fuzz/files [attend]=fuzz/attend)
+declare -A fuzz_shared=([calls]=$shared_files [arguments]=$shared_files)
 
-# An object of a target, of which libFuzzer sees what it reaches.
-fuzz_object() { # SANITIZER FILE
-    # shellcheck disable=SC2086
-    target "$work/fuzz/$1/$2.o" clang $fuzz_flags \
-        -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]} $warnings -Wno-unused-function \
-        -DTEST_BYTES -DLINATTN__IMPLEMENTED -I . -c "tests/$2.c" -o "$work/fuzz/$1/$2.o"
+# The memory sanitizer knows some intrinsics of AVX2 as what they are optimised to, and few of
+# AVX-512, which is not run under it: see test_has in tests/common.h.
+declare -A fuzz_options=([address]='' [memory]=-O1)
+
+# Objects of which libFuzzer sees what it reaches.
+fuzz_library() { # SANITIZER
+    toolchain "$1" clang "-std=c11 -g1 -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]}
+        -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp"
+    library "$1" "$1" "-std=c99 $sanitized_flags ${fuzz_options[$1]}"
 }
 
-# The memory sanitizer knows few intrinsics of AVX-512, and some of AVX2 as what they are optimised
-# to.
-declare -A fuzz_options=([address]='' [memory]='-O1 -DLINATTN_NO_AVX512')
-
-fuzz_library() { # SANITIZER
+fuzz_object() { # SANITIZER FILE
     # shellcheck disable=SC2086
-    target "$work/fuzz/$1/linattn.o" clang $fuzz_flags \
-        -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]} ${fuzz_options[$1]} -I . \
-        -c tests/linattn.c \
-        -o "$work/fuzz/$1/linattn.o"
+    target "$work/fuzz/$1/$2.o" ${compiler[$1]} ${common_flags[$1]} $sanitized_flags $warnings \
+        -Wno-unused-function -DTEST_BYTES -DLINATTN__IMPLEMENTED -I . -c "tests/$2.c" \
+        -o "$work/fuzz/$1/$2.o"
 }
 
 fuzz_program() { # SANITIZER PROGRAM OBJECT...
@@ -66,13 +61,17 @@ fuzz_run() { # PROGRAM NAME
 }
 
 fuzz_target() { # SANITIZER NAME
-    local program=$work/fuzz/$1/fuzz_$2 file objects=
+    local program=$work/fuzz/$1/fuzz_$2 file objects=$work/lib/$1.o
     for file in ${fuzz_objects[$2]}; do
         fuzz_object "$1" "$file"
         objects+=" $work/fuzz/$1/$file.o"
     done
+    for file in ${fuzz_shared[$2]-}; do
+        test_object "$1" "$file"
+        objects+=" $work/tests-$1/$file.o"
+    done
     # shellcheck disable=SC2086
-    target "$program" fuzz_program "$1" "$program" $objects "$work/fuzz/$1/linattn.o"
+    target "$program" fuzz_program "$1" "$program" $objects
     job "fuzz / $2, $1 sanitizer" fuzz_run "$program" "$2-$1"
 }
 
@@ -83,6 +82,7 @@ fuzz_memcheck() { # PROGRAM TESTS
 }
 
 fuzz_verbs() {
+    plain_library
     local program=$work/bin/memcheck/test_calls file objects=
     for file in $shared_files test_calls; do
         test_object gcc "$file"
@@ -93,18 +93,9 @@ fuzz_verbs() {
     job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
 }
 
-# Every rounding, flushing, exceptions unmasked, a program linked with -ffast-math.
-# Scalar code, which takes longest, where its own words are: calls enter and leave alike.
-plain_library
-run_hostile hostile "$plain_compiler" "$plain" "${host_isas/scalar /}" \
-    'golden exp verbs softmax nystrom laws recurrent half range random'
-[[ $host_isas == scalar ]] ||
-    run_hostile hostile "$plain_compiler" "$plain" scalar 'golden exp softmax random'
-
 if [[ $compilers != *clang* ]]; then
     report_not_run fuzz 'clang is not installed'
-elif ! echo 'int LLVMFuzzerTestOneInput(const char *b, long n) { return b == 0 && n; }' |
-    clang -fsanitize=fuzzer,address -x c - -o "$work/probe" >"$work/probe.log" 2>&1; then
+elif ! has_libfuzzer; then
     report_not_run fuzz "clang has no libFuzzer here (see $work/probe.log)"
 else
     for sanitizer in address memory; do fuzz_library $sanitizer; done

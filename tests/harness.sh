@@ -249,10 +249,10 @@ plain_library() {
 # Toolchains that link another's objects of the tests: which compiler made them is not the point.
 declare -A tests_of=([clang]=gcc)
 
-# The tests' own files with a toolchain, C99 -O2 whatever the library's flags are.
+# The tests' own files with a toolchain, C99 -O1 whatever the library's flags are.
 test_object() { # TOOLCHAIN FILE
     # shellcheck disable=SC2086
-    target "$work/tests-$1/$2.o" ${compiler[$1]} -std=c99 -O2 ${common_flags[$1]} $warnings \
+    target "$work/tests-$1/$2.o" ${compiler[$1]} -std=c99 -O1 ${common_flags[$1]} $warnings \
         ${cmocka_flags[$1]} -I . -c "tests/$2.c" -o "$work/tests-$1/$2.o"
 }
 
@@ -374,13 +374,29 @@ cmocka_object() { # OBJECT COMPILER
 # ---- Hostile hosts -------------------------------------------------------------------------------
 
 # As run_tests, with each call from another floating-point environment, in a program that was linked
-# with -ffast-math.
-run_hostile() { # VARIANT TOOLCHAIN LIBRARY ISAS TESTS
+# with -ffast-math: whatever the tests look for is to be found from these, too.
+run_hostile() { # VARIANT TOOLCHAIN LIBRARY ISAS TESTS [NAME=VALUE...]
     local shared_files="$shared_files hostile" wrap
     wrap=$(sed -n 's/^WRAP(\([a-z0-9_]*\),.*/-Wl,--wrap=linattn_\1/p' tests/hostile.c | tr '\n' ' ')
     library_of[$1]=$3
-    run_tests "$1" "$2" "-ffast-math $wrap" "$4" "$5" LINATTN_TEST_QUICK=1
+    run_tests "$1" "$2" "-ffast-math $wrap" "$4" "$5" LINATTN_TEST_QUICK=1 "${@:6}"
 }
+
+# ---- Sanitizers ----------------------------------------------------------------------------------
+
+has_libfuzzer() {
+    [[ $compilers == *clang* ]] &&
+        echo 'int LLVMFuzzerTestOneInput(const char *b, long n) { return b == 0 && n; }' |
+        clang -fsanitize=fuzzer,address -x c - -o "$work/probe" >"$work/probe.log" 2>&1
+}
+
+# Not optimised: to optimise what the sanitizers add takes four times as long as to run it all, but
+# for hours. With the instruction for a multiply-add, without which scalar code, that others are
+# compared with, takes most of the time; the function that stands for it is the stage options' to
+# test.
+sanitized_flags=-O0
+if ((long)); then sanitized_flags=-O1; fi
+if [[ $host_isas == *avx2* ]] && has_isa avx2; then sanitized_flags+=' -mfma'; fi
 
 # ---- Preprocessor options ------------------------------------------------------------------------
 

@@ -165,7 +165,8 @@ pedantic: int probe_pedantic(int a) { return ({ a; }); }
 EOF
             done
         } >"$place/probe.c"
-        "$cc" -std=c99 -S $flags -DLINATTN_SCALAR_ONLY -I . "$place/probe.c" -o "$place/probe.s" \
+        "$cc" -std=c99 -S $flags -DLINATTN_SCALAR_ONLY -DLINATTN_ONLY_ELU1 -DLINATTN_NO_EXACT \
+            -DLINATTN_NO_RECURRENT -DLINATTN_NO_HALF -I . "$place/probe.c" -o "$place/probe.s" \
             2>"$place/messages"
         for warning in $group; do
             grep -q "^$warning\.c:.*warning" "$place/messages" && continue

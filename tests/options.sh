@@ -17,8 +17,8 @@ quiet() { # NAME FLAGS [COMPILED_BY]
     done
 }
 
-# Tested with gcc; with clang, too, where functions are called directly rather than by a table.
-# Everywhere else clang has nothing to show but its warnings.
+# Tested with gcc, but for what clang calls directly rather than by a table. Everywhere else clang
+# has nothing to show but its warnings.
 tested() { # NAME COMPILERS FLAGS ISAS [INEXACT_ISAS]
     local cc name=$1 to_run=$2
     shift 2
@@ -71,18 +71,18 @@ no_other_methods() { # FILE
     nm --defined-only "$1" | grep linattn__ >/dev/null # to its end, or nm fails
 }
 
-causal_alone_static() { # COMPILER FLAGS
+causal_alone_static() { # COMPILER
     local object
     object=$(mktemp -p "$work" alone.XXXXXX)
-    "$1" -std=c99 -O1 -DLINATTN_STATIC -DLINATTN_IMPLEMENTATION $2 -I . \
+    "$1" -std=c99 -O1 -DLINATTN_STATIC -DLINATTN_IMPLEMENTATION -I . \
         -c tests/consumer/causal_alone.c -o "$object"
     no_other_methods "$object"
 }
 
-causal_alone_linked() { # COMPILER FLAGS
+causal_alone_linked() { # COMPILER
     local program
     program=$(mktemp -p "$work" alone.XXXXXX)
-    "$1" -std=c99 -O1 -ffunction-sections -fdata-sections $2 -I . -Wl,--gc-sections \
+    "$1" -std=c99 -O1 -ffunction-sections -fdata-sections -I . -Wl,--gc-sections \
         tests/consumer/causal_alone.c tests/linattn.c -o "$program"
     "$program"
     no_other_methods "$program"
@@ -107,16 +107,17 @@ freestanding_includes() { # COMPILER
     fi
 }
 
+last=${compilers##* } # clang, where there is one
 case $host_isas in
 *avx512)
     tested scalar-only gcc -DLINATTN_SCALAR_ONLY scalar
-    tested no-avx2 gcc -DLINATTN_NO_AVX2 'scalar avx512'
-    tested no-avx512 gcc -DLINATTN_NO_AVX512 'scalar avx2'
+    tested no-avx2 gcc '-O0 -DLINATTN_NO_AVX2' 'scalar avx512'
+    tested no-avx512 gcc '-O0 -DLINATTN_NO_AVX512' 'scalar avx2'
     tested no-dispatch gcc -DLINATTN_NO_DISPATCH scalar
-    for cc in $compilers; do job "option-no-dispatch-$cc / multiply-add" multiply_add "$cc"; done
-    tested no-dispatch-avx2 'gcc clang' '-DLINATTN_NO_DISPATCH -mavx2 -mfma' avx2
+    job "option-no-dispatch-$last / multiply-add" multiply_add "$last"
+    tested no-dispatch-avx2 "$last" '-DLINATTN_NO_DISPATCH -mavx2 -mfma' avx2
     if has_isa avx512; then
-        tested no-dispatch-native 'gcc clang' '-DLINATTN_NO_DISPATCH -march=native' avx512
+        tested no-dispatch-native gcc '-DLINATTN_NO_DISPATCH -march=native' avx512
     else
         report_not_run option-no-dispatch-native 'the CPU lacks avx512'
     fi
@@ -126,7 +127,7 @@ case $host_isas in
 *neon)
     tested scalar-only gcc -DLINATTN_SCALAR_ONLY scalar
     tested no-neon gcc -DLINATTN_NO_NEON scalar
-    tested no-dispatch 'gcc clang' -DLINATTN_NO_DISPATCH neon
+    tested no-dispatch "$compilers" -DLINATTN_NO_DISPATCH neon
     ;;
 esac
 # One switch for every method, and one for every map that can be kept.
@@ -150,9 +151,10 @@ if [[ $host_isas == *avx2* ]] && has_isa avx2; then one_set+=' -mfma'; fi
 target "$work/left-out" left_out_program "$work/left-out" gcc -O0
 for switch in $left_out_switches $left_out_together; do
     flags=-DLINATTN_${switch//,/ -DLINATTN_}
-    # The last of the compilers has all warnings on where it compiles what is refused, below.
+    # One by one by the quicker compiler.
     for cc in $compilers; do
-        [[ $cc == gcc || " $left_out_together " == *[[:space:]]"$switch"[[:space:]]* ]] || continue
+        [[ $cc == "$last" || " $left_out_together " == *[[:space:]]"$switch"[[:space:]]* ]] ||
+            continue
         job "option-left-out-$cc / no warnings $flags, C++11" compiles "$cc" \
             "-x c++ -std=c++11 $flags"
     done
@@ -161,10 +163,9 @@ for switch in $left_out_switches $left_out_together; do
     [[ " $left_out_together " != *[[:space:]]"$switch"[[:space:]]* ]] ||
         job "option-left-out-gcc / refused $flags, static" left_out gcc \
             "-O0 $one_set $flags -DLINATTN_STATIC"
-    # The last of the compilers, that is clang where there is one.
     sets=$one_set
     [[ $every_set != *" $switch "* ]] || sets=
-    job "option-left-out-$cc / refused $flags" left_out "$cc" "-O0 $sets $flags"
+    job "option-left-out-$last / refused $flags" left_out "$last" "-O0 $sets $flags"
 done
 while read -r switch functions; do
     job "option-left-out / not declared LINATTN_$switch" not_declared gcc "LINATTN_$switch" \
@@ -179,17 +180,13 @@ NO_WINDOW
 NO_PREFILL
 ONLY_EXP
 EOF
-for cc in $compilers; do
-    flags=-DLINATTN_SCALAR_ONLY
-    [[ $cc != gcc ]] || flags= # all instruction sets
-    job "option-causal-alone-$cc / static" causal_alone_static "$cc" "$flags"
-    job "option-causal-alone-$cc / linked" causal_alone_linked "$cc" "$flags"
-done
+job 'option-causal-alone-gcc / static' causal_alone_static gcc
+job "option-causal-alone-$last / linked" causal_alone_linked "$last"
 # Two that have nothing to do with each other are run as one.
 asserted='-DLINATTN_ASSERT(x)=((x)?(void)0:__builtin_trap())'
 quiet assert "$asserted"
 quiet freestanding '-DLINATTN_FREESTANDING -ffreestanding'
-option option-assert-freestanding-gcc gcc "$asserted -DLINATTN_FREESTANDING -ffreestanding" \
+option option-assert-freestanding-gcc gcc "-O0 $asserted -DLINATTN_FREESTANDING -ffreestanding" \
     "$host_isas"
 # Whatever these reach keeps the invariants.
 run_tests option-assert-freestanding-gcc gcc '' "${vectors%% *}" fuzz LINATTN_TEST_QUICK=1

@@ -297,15 +297,15 @@ ports_compile() { # CLANG TARGET FLAGS...
         -DLINATTN_SCALAR_ONLY $warnings -I . "$@"
 }
 
-# -ffast-math is undone for the header, or refused: no arithmetic may have the flags that allow it,
-# which it has from the start.
+# No warnings. And -ffast-math is undone for the header, or refused: no arithmetic may have the
+# flags that allow it, which it has from the start.
 not_fast() { # CLANG TARGET
     local code fast
     if ! code=$(ports_compile "$1" "$2" -O0 -ffast-math -S -emit-llvm tests/linattn.c \
         -o - 2>&1); then
-        grep -E 'linattn\.h:[0-9:]+ error: "' <<<"$code" && return
-        head -n 20 <<<"$code"
-        return 1
+        grep -E 'linattn\.h:[0-9:]+ error: "' <<<"$code" || { head -n 20 <<<"$code" && return 1; }
+        ports_compile "$1" "$2" -fsyntax-only tests/linattn.c
+        return
     fi
     fast=$(grep -cE '= f(add|sub|mul|div|cmp) (fast|reassoc|nnan|ninf|nsz|arcp|contract|afn) ' \
         <<<"$code" || true)
@@ -319,9 +319,7 @@ ports_clang() { # CLANG
         thumbv7em-none-eabihf loongarch64 mips64 sparc64 hexagon; do
         # This one may lack the processor.
         "$1" -target $machine -fsyntax-only -x c /dev/null 2>/dev/null || continue
-        job "ports-$1 / no warnings, $machine" ports_compile "$1" $machine -fsyntax-only \
-            tests/linattn.c
-        job "ports-$1 / -ffast-math, $machine" not_fast "$1" $machine
+        job "ports-$1 / no warnings, -ffast-math, $machine" not_fast "$1" $machine
     done
 }
 

@@ -11,14 +11,12 @@ thread_sanitizer_runs() {
     gcc -fsanitize=thread "$work/probe.c" -o "$work/probe" && "$work/probe"
 }
 
-# Not optimised: to optimise what the sanitizers add takes four times as long as to run it all. All
-# kernels are one text, so that the widest vectors of this machine take all, and for the others,
-# scalar code above all, which is the slowest here, their own words are enough.
-# With the instruction for a multiply-add, without which scalar code, that others are compared with,
-# takes most of the time; the function that stands for it is the stage options' to test.
-sanitized_flags='-std=c99 -O0'
-if [[ $host_isas == *avx2* ]] && has_isa avx2; then sanitized_flags+=' -mfma'; fi
-library sanitized sanitized "$sanitized_flags"
+# All kernels are one text, so that the widest vectors of this machine take all, and for the others,
+# scalar code above all, which is the slowest here, their own words are enough. What is drawn at
+# random the stage fuzz draws under the same sanitizers.
+library sanitized sanitized "-std=c99 $sanitized_flags"
+tests=$all_tests
+if has_libfuzzer; then tests=${tests/fuzz calls /}; fi
 vectors=
 for isa in ${host_isas#scalar}; do
     if has_isa "$isa"; then
@@ -28,7 +26,7 @@ for isa in ${host_isas#scalar}; do
     fi
 done
 vectors=${vectors:-scalar}
-run_tests sanitized sanitized '' "${vectors##* }" "$all_tests" LINATTN_TEST_QUICK=1 \
+run_tests sanitized sanitized '' "${vectors##* }" "$tests" LINATTN_TEST_QUICK=1 \
     ASAN_OPTIONS=detect_leaks=0
 if [[ $vectors == *' '* ]]; then
     run_tests sanitized sanitized '' "${vectors% *}" \
@@ -37,8 +35,12 @@ if [[ $vectors == *' '* ]]; then
 fi
 if [[ $vectors != scalar ]]; then
     # what test_fuzz compares with is scalar code's
-    run_tests sanitized sanitized '' scalar 'calls exp dispatch' LINATTN_TEST_QUICK=1 \
+    run_tests sanitized sanitized '' scalar 'exp dispatch' LINATTN_TEST_QUICK=1 \
         ASAN_OPTIONS=detect_leaks=0
+fi
+if [[ $tests != "$all_tests" ]]; then
+    run_tests sanitized sanitized '' "${vectors##* }" calls LINATTN_TEST_QUICK=1 \
+        ASAN_OPTIONS=detect_leaks=0 LINATTN_TEST_ONLY=every_verb,every_alignment
 fi
 
 if thread_sanitizer_runs >"$work/probe.log" 2>&1; then

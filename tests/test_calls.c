@@ -785,13 +785,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 static void calls(void **state)
 {
     (void)state;
-    fuzz(fuzz_calls, 20000, 6);
+    fuzz(fuzz_calls, 20000, 3);
 }
 
 static void damaged_states(void **state)
 {
     (void)state;
-    fuzz(fuzz_damaged, 20000, 2);
+    fuzz(fuzz_damaged, 20000, 1);
 }
 
 /* A few times, for tools under which programs take long. */

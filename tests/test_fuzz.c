@@ -90,7 +90,7 @@ static void fuzz_valid(rng *r)
 static void valid_arguments(void **state)
 {
     (void)state;
-    fuzz(fuzz_valid, 20000, 6);
+    fuzz(fuzz_valid, 20000, 3);
 }
 
 /* ---- Exact attention ------------------------------------------------------------------------ */
@@ -130,7 +130,7 @@ static void fuzz_one_exact(rng *r)
 static void exact_attention(void **state)
 {
     (void)state;
-    fuzz(fuzz_one_exact, 20000, 4);
+    fuzz(fuzz_one_exact, 20000, 2);
 }
 
 /* ---- Rules ---------------------------------------------------------------------------------- */
@@ -204,7 +204,7 @@ static void fuzz_rule(rng *r)
 static void rules(void **state)
 {
     (void)state;
-    fuzz(fuzz_rule, 20000, 4);
+    fuzz(fuzz_rule, 20000, 2);
 }
 
 /* One operand that is missing, too many, the output or as long as the address space: refused, and
@@ -249,7 +249,7 @@ static void fuzz_refused(rng *r)
 static void refused_rules(void **state)
 {
     (void)state;
-    fuzz(fuzz_refused, 20000, 2);
+    fuzz(fuzz_refused, 20000, 1);
 }
 
 /* ---- Any arguments -------------------------------------------------------------------------- */
@@ -713,13 +713,13 @@ static void fuzz_overlap_of_many(rng *r)
 static void overlaps_of_many(void **state)
 {
     (void)state;
-    fuzz(fuzz_overlap_of_many, 100000, 2);
+    fuzz(fuzz_overlap_of_many, 100000, 1);
 }
 
 static void overlaps(void **state)
 {
     (void)state;
-    fuzz(fuzz_overlap, 200000, 2);
+    fuzz(fuzz_overlap, 200000, 1);
 }
 
 #ifdef TEST_BYTES
