@@ -317,6 +317,8 @@ static linattn_config draw_any_config(rng *r)
     int normaliser = draw_enumerator(r, LINATTN_NORM_COUNT);
     int rule = rng_below(r, 2) ? 0 : draw_enumerator(r, LINATTN_RULE_COUNT);
     int precision = rng_below(r, 4) ? 0 : draw_enumerator(r, LINATTN_PRECISION_COUNT);
+    int state_type = rng_below(r, 4) ? 0 : draw_enumerator(r, LINATTN_ELEMENT_COUNT);
+    memcpy(&config.state_type, &state_type, sizeof state_type);
     memcpy(&config.precision, &precision, sizeof precision);
     memcpy(&config.map, &map, sizeof map);
     memcpy(&config.normaliser, &normaliser, sizeof normaliser);
@@ -354,15 +356,17 @@ static int rule_of(const linattn_config *c)
    address space are left to the library. */
 static bool config_is_good(const linattn_config *c)
 {
-    int map, normaliser, precision;
+    int map, normaliser, precision, state_type;
     memcpy(&map, &c->map, sizeof map);
     memcpy(&normaliser, &c->normaliser, sizeof normaliser);
     memcpy(&precision, &c->precision, sizeof precision);
+    memcpy(&state_type, &c->state_type, sizeof state_type);
     if (is_map(c, map_is_monomial) && c->degree > 8) return false;
     return c->dim_key >= 1 && c->dim_key <= LINATTN_MAX_DIM && c->dim_value <= LINATTN_MAX_DIM &&
            heads_are_good(c) && map >= 0 && map < LINATTN_MAP_COUNT && normaliser >= 0 &&
            normaliser < LINATTN_NORM_COUNT && precision >= 0 &&
-           precision < LINATTN_PRECISION_COUNT && rule_of(c) >= 0 &&
+           precision < LINATTN_PRECISION_COUNT && state_type >= 0 &&
+           state_type < LINATTN_ELEMENT_COUNT && rule_of(c) >= 0 &&
            rule_of(c) < LINATTN_RULE_COUNT && float_is_finite(c->scale) && c->scale >= 0 &&
            float_is_finite(c->epsilon) && c->epsilon >= 0;
 }
@@ -374,6 +378,12 @@ static bool precision_is_supported(const linattn_config *c)
     return !c->window && (rule <= LINATTN_RULE_GATED || rule == LINATTN_RULE_MLSTM);
 }
 
+/* Sums of 16 bits. */
+static bool state_type_is_supported(const linattn_config *c)
+{
+    return !c->window && !c->precision && !is_map(c, map_has_fields);
+}
+
 /* Do the parts of a good config go together? */
 static bool config_is_supported(const linattn_config *c)
 {
@@ -382,6 +392,7 @@ static bool config_is_supported(const linattn_config *c)
     size_t kv_heads = c->kv_heads ? c->kv_heads : c->heads ? c->heads : 1;
     bool exact = c->sinks || float_bits(c->soft_cap) << 1 || c->alibi_slopes;
     if (exact || (c->precision && !precision_is_supported(c))) return false;
+    if (c->state_type && !state_type_is_supported(c)) return false;
     if (rule == LINATTN_RULE_SUM) return !c->key_heads || c->key_heads == kv_heads;
     for (size_t i = 0; i < COUNT_OF(rule_maps); i++)
         of_maps = of_maps || memcmp(&c->map, &rule_maps[i], sizeof c->map) == 0;
@@ -459,6 +470,105 @@ static void configs(void **state)
 {
     (void)state;
     fuzz(fuzz_config, 100000, 1);
+}
+
+/* ---- Arrays --------------------------------------------------------------------------------- */
+
+enum { ARRAY_EXP, ARRAY_ELU1, ARRAY_RELU, ARRAY_MAP, ARRAY_MAP_KEYS, ARRAY_FUNCTIONS };
+
+static linattn_status apply(const linattn_config *c, int which, const float *x, float *y, size_t n)
+{
+    switch (which) {
+    case ARRAY_EXP: return linattn_exp(x, y, n);
+    case ARRAY_ELU1: return linattn_elu1(x, y, n);
+    case ARRAY_RELU: return linattn_relu(x, y, n);
+    default: return linattn_map(c, which == ARRAY_MAP_KEYS, x, y, n);
+    }
+}
+
+/* Any numbers against inaccessible pages, from hostile environments: the bits of scalar code. */
+static void check_array(rng *r, const linattn_config *c, int which, size_t n, size_t in, size_t out)
+{
+    const char *name;
+    uint64_t control = fp_hostile(rng_below(r, fp_hostile_count()), &name);
+    linattn_isa isa = linattn_isa_active();
+    float *x = pool_floats(in), *expected = pool_floats(out);
+    float *placed = (float *)pool_take_guarded(in * sizeof *x, (guard)rng_below(r, 3));
+    float *y = (float *)pool_take_guarded(out * sizeof *y, (guard)rng_below(r, 3));
+    rng_fill(r, x, in, (float)(1 << rng_below(r, 9)));
+    if (rng_below(r, 2)) spoil_floats(r, x, in, 1 + rng_below(r, 9));
+    memcpy(placed, x, in * sizeof *x);
+    if (in == out && which <= ARRAY_RELU && rng_below(r, 3) == 0) y = placed;
+    check_status(linattn_isa_select(test_inexact() ? isa : LINATTN_ISA_SCALAR), LINATTN_OK, "isa");
+    check_status(apply(c, which, x, expected, n), LINATTN_OK, "%s", config_name(c));
+    check_status(linattn_isa_select(isa), LINATTN_OK, "isa");
+    fp_set_control(control);
+    linattn_status status = apply(c, which, placed, y, n);
+    uint64_t after = fp_control();
+    fp_set_control(fp_ieee);
+    check_status(status, LINATTN_OK, "%s", config_name(c));
+    check(after == control, "function %d under %s, seed %" PRIu64, which, name, fuzz_seed());
+    check_same_floats(y, expected, out, out, "function %d, seed %" PRIu64 ", %s", which,
+                      fuzz_seed(), config_name(c));
+    if (y != placed)
+        check_same_bytes(placed, x, in * sizeof *x, "function %d, seed %" PRIu64, which,
+                         fuzz_seed());
+}
+
+static void fuzz_arrays(rng *r)
+{
+    enum { MOST = 300 };
+    int which = (int)rng_below(r, ARRAY_FUNCTIONS), map = (int)rng_below(r, LINATTN_MAP_COUNT);
+    linattn_config c = config_draw(r, map, LINATTN_NORM_SUM, dim_draw(r), 100);
+    c = problem_new(c, 0, 0, r, 1).config;
+    size_t m = which < ARRAY_MAP ? 1 : config_features(&c), dim = which < ARRAY_MAP ? 1 : c.dim_key;
+    size_t n = rng_below(r, MOST / dim + 2);
+    check_array(r, &c, which, n, n * dim, n * m);
+
+    /* What overlaps, and what is longer than memory, is refused. */
+    float *x = pool_floats(n * (dim + m) + 1), *before;
+    size_t many = SIZE_MAX / (1 + rng_below(r, 4)), shift = 1 + rng_below(r, n * dim + 1);
+    before = (float *)pool_copy(x, (n * (dim + m) + 1) * sizeof *x);
+    check(apply(&c, which, x, x, many) != LINATTN_OK, "%zu, seed %" PRIu64, many, fuzz_seed());
+    if (shift < n * dim)
+        check_status(apply(&c, which, x, x + shift, n), LINATTN_ERROR_OVERLAP, "seed %" PRIu64,
+                     fuzz_seed());
+    check_same_bytes(x, before, (n * (dim + m) + 1) * sizeof *x, "seed %" PRIu64, fuzz_seed());
+}
+
+/* Random features, the same bits from any environment; what cannot be is refused. */
+static void fuzz_features(rng *r)
+{
+    enum { MOST = 40 };
+    size_t features = draw_size(r, 1 + rng_below(r, MOST)),
+           dim = draw_size(r, 1 + rng_below(r, MOST));
+    int drawn = draw_enumerator(r, LINATTN_RANDOM_COUNT);
+    linattn_random_kind kind;
+    memcpy(&kind, &drawn, sizeof kind);
+    if (features > MOST && features <= 4 * LINATTN_MAX_DIM) return; /* takes long */
+    bool good = features >= 1 && features <= MOST && dim >= 1 && dim <= MOST && drawn >= 0 &&
+                drawn < LINATTN_RANDOM_COUNT;
+    if (dim > MOST && dim <= LINATTN_MAX_DIM) return;
+    size_t count = good ? features * dim : 1;
+    float *expected = pool_floats(count);
+    float *w = (float *)pool_take_guarded(count * sizeof *w, GUARD_AFTER);
+    memcpy(w, expected, count * sizeof *w);
+    uint64_t seed = rng_next(r);
+    linattn_status wanted = linattn_random_features(seed, kind, features, dim, expected);
+    check((wanted == LINATTN_OK) == good, "status %d, seed %" PRIu64, (int)wanted, fuzz_seed());
+    const char *name;
+    fp_set_control(fp_hostile(rng_below(r, fp_hostile_count()), &name));
+    linattn_status status = linattn_random_features(seed, kind, features, dim, w);
+    fp_set_control(fp_ieee);
+    check_status(status, wanted, "%s, seed %" PRIu64, name, fuzz_seed());
+    check_same_bytes(w, expected, count * sizeof *w, "%s, seed %" PRIu64, name, fuzz_seed());
+}
+
+static void arrays_and_features(void **state)
+{
+    (void)state;
+    fuzz(fuzz_arrays, 20000, 1);
+    fuzz(fuzz_features, 20000, 1);
 }
 
 /* ---- Overlaps ------------------------------------------------------------------------------- */
@@ -727,9 +837,9 @@ static void overlaps(void **state)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-    static fuzz_function *const all[] = {fuzz_valid,    fuzz_rule,    fuzz_refused,
-                                         fuzz_config,   fuzz_overlap, fuzz_overlap_of_many,
-                                         fuzz_one_exact};
+    static fuzz_function *const all[] = {fuzz_valid,     fuzz_rule,    fuzz_refused,
+                                         fuzz_config,    fuzz_overlap, fuzz_overlap_of_many,
+                                         fuzz_one_exact, fuzz_arrays,  fuzz_features};
     fuzz_bytes(all, COUNT_OF(all), bytes, size);
     return 0;
 }
@@ -739,9 +849,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(valid_arguments),  TEST(exact_attention), TEST(rules),
-        TEST(refused_rules),    TEST(configs),         TEST(overlaps),
+        TEST(valid_arguments),
+        TEST(exact_attention),
+        TEST(rules),
+        TEST(refused_rules),
+        TEST(configs),
+        TEST(overlaps),
         TEST(overlaps_of_many),
+        TEST(arrays_and_features),
     };
     test_begin();
     return RUN_TESTS("fuzz", tests);
