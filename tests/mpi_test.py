@@ -25,11 +25,17 @@ os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
 MPIRUN = ["mpirun", "-q", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
 
 
+def mpirun(line, env=os.environ):
+    """In a folder of its own for its files: several at once take one another's away."""
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(line, capture_output=True, timeout=60,
+                              env={**env, "OMPI_MCA_orte_tmpdir_base": folder})
+
+
 def run(ranks, *arguments, **keywords):
     """The program on so many ranks."""
     line = MPIRUN + ["-n", str(ranks)] + checks.command
-    return subprocess.run(line + [str(a) for a in arguments], capture_output=True, timeout=60,
-                          **keywords)
+    return mpirun(line + [str(a) for a in arguments], **keywords)
 
 
 def good(name, done):
@@ -286,7 +292,7 @@ def refuse(name, work, *lines, says, limit=""):
         if limit and i > 0:
             command += ["bash", "-c", f'ulimit {limit}; exec "$0" "$@"']
         command += checks.command + [str(out if a is checks.OUT else a) for a in arguments]
-    done = subprocess.run(command, capture_output=True, timeout=60)
+    done = mpirun(command)
     line = done.stderr.decode()
     passed = (done.returncode == 2 and line.startswith("mpi: rank ") and line.count("\n") == 1
               and not done.stdout and all(word in line for word in says)
@@ -358,7 +364,7 @@ def ranks_map_their_part(work, _inputs):
             file.truncate(file.tell() + tokens * (4 if name == "v" else 1024))
     command = [*MPIRUN, "-n", "4", "bash", "-c", 'ulimit -v 450000; exec "$0" "$@"',
                *checks.command, "--dir", str(work), "--map", "relu"]
-    done = subprocess.run(command, capture_output=True, timeout=60)
+    done = mpirun(command)
     if good("ranks map their part", done):
         check("ranks map their part", [row[1] for row in report_of(done)[1]] == [tokens / 4] * 4)
 
