@@ -382,6 +382,12 @@ run_hostile() { # VARIANT TOOLCHAIN LIBRARY ISAS TESTS [NAME=VALUE...]
     run_tests "$1" "$2" "-ffast-math $wrap" "$4" "$5" LINATTN_TEST_QUICK=1 "${@:6}"
 }
 
+# ---- Consumers -----------------------------------------------------------------------------------
+
+# What tests/consumer/consumer.c needs of the library, compiled in a tenth of the time.
+few_methods='-DLINATTN_SCALAR_ONLY -DLINATTN_ONLY_IDENTITY -DLINATTN_NO_EXACT -DLINATTN_NO_HALF'
+few_methods+=' -DLINATTN_NO_RECURRENT'
+
 # ---- Sanitizers ----------------------------------------------------------------------------------
 
 has_libfuzzer() {

@@ -57,11 +57,10 @@ two_files() { # NAME COMPILER CONSUMER_FLAGS IMPLEMENTATION_FLAGS
     "$objects/consumer"
 }
 
-# How the files are linked does not depend on the instruction sets, and the scalar code alone is
-# compiled in a fifth of the time.
+# How the files are linked depends neither on the instruction sets nor on the methods.
 header_two_files() { # COMPILER
     local private='-DLINATTN_STATIC -DLINATTN_IMPLEMENTATION'
-    local c99='-x c -std=c99 -DLINATTN_SCALAR_ONLY' cpp11='-x c++ -std=c++11 -DLINATTN_SCALAR_ONLY'
+    local c99="-x c -std=c99 $few_methods" cpp11="-x c++ -std=c++11 $few_methods"
     job "header-$1 / C uses C++" two_files "$1-c-cpp" "$1" "$c99" "$cpp11"
     job "header-$1 / C++ uses C" two_files "$1-cpp-c" "$1" "$cpp11" "$c99"
     # Each of the two languages by one compiler, where there are two.
@@ -165,8 +164,7 @@ pedantic: int probe_pedantic(int a) { return ({ a; }); }
 EOF
             done
         } >"$place/probe.c"
-        "$cc" -std=c99 -S $flags -DLINATTN_SCALAR_ONLY -DLINATTN_ONLY_ELU1 -DLINATTN_NO_EXACT \
-            -DLINATTN_NO_RECURRENT -DLINATTN_NO_HALF -I . "$place/probe.c" -o "$place/probe.s" \
+        "$cc" -std=c99 -S $flags $few_methods -I . "$place/probe.c" -o "$place/probe.s" \
             2>"$place/messages"
         for warning in $group; do
             grep -q "^$warning\.c:.*warning" "$place/messages" && continue

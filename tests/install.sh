@@ -37,7 +37,7 @@ with_pkg_config() {
     flags=$(pkg-config --cflags --libs linattn)
     version=$(pkg-config --modversion linattn)
     mkdir -p "$work/installed/pkg-config"
-    gcc $scalar tests/consumer/consumer.c tests/consumer/implementation.c $flags \
+    gcc $few_methods tests/consumer/consumer.c tests/consumer/implementation.c $flags \
         -o "$work/installed/pkg-config/consumer"
     "$work/installed/pkg-config/consumer" | tee /dev/stderr | grep "^linattn $version, "
 }
@@ -46,7 +46,7 @@ with_pkg_config() {
 cmake_consumer() { # NAME HOW [OPTION...]
     local tree=$work/cmake/$1 how=$2
     shift 2
-    cmake -S tests/consumer -B "$tree" -DHOW="$how" -DCMAKE_C_FLAGS="$scalar" "$@"
+    cmake -S tests/consumer -B "$tree" -DHOW="$how" -DCMAKE_C_FLAGS="$few_methods" "$@"
     cmake --build "$tree"
     "$tree/consumer"
 }
@@ -127,7 +127,7 @@ as_subproject() {
         cp -R "$file" "$program/subprojects/linattn"
     done
     meson setup "$program/build" "$program" --wrap-mode=forcefallback \
-        -Dc_args="$scalar"
+        -Dc_args="$few_methods"
     meson test -C "$program/build" --print-errorlogs
 }
 

@@ -45,7 +45,7 @@ fi
 
 if thread_sanitizer_runs >"$work/probe.log" 2>&1; then
     # What threads share does not depend on the vectors.
-    library threads threads '-std=c99 -O1 -DLINATTN_NO_AVX512'
+    library threads threads '-std=c99 -O0 -DLINATTN_NO_AVX512'
     vectors=${vectors%% *}
     run_tests threads threads '' "${host_isas%%"$vectors"*}$vectors" dispatch LINATTN_TEST_QUICK=1
     run_tests threads threads '' "$vectors" laws LINATTN_TEST_QUICK=1 \

@@ -535,7 +535,7 @@ static void same_bits(void **state)
     rng r = {9};
     linattn_isa base = test_inexact() ? test_isa() : LINATTN_ISA_SCALAR;
     if (!(linattn_isa_available() >> base & 1u)) base = test_isa();
-    size_t repeats = test_quick() ? 16 : 400;
+    size_t repeats = test_quick() ? 16 : 200;
     for (size_t i = 0; i < repeats; i++) {
         size_t mark = pool_mark(), n_q = rng_below(&r, 120), n_k = 1 + rng_below(&r, 120);
         problem p = problem_new(draw_config(&r), n_q, n_k, &r, 3);
