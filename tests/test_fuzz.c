@@ -526,14 +526,16 @@ static void fuzz_arrays(rng *r)
     check_array(r, &c, which, n, n * dim, n * m);
 
     /* What overlaps, and what is longer than memory, is refused. */
-    float *x = pool_floats(n * (dim + m) + 1), *before;
     size_t many = SIZE_MAX / (1 + rng_below(r, 4)), shift = 1 + rng_below(r, n * dim + 1);
-    before = (float *)pool_copy(x, (n * (dim + m) + 1) * sizeof *x);
+    size_t bytes = (n * (dim + m) + 1) * sizeof(float);
+    float *x = pool_floats(bytes / sizeof(float));
+    pool_known(x, bytes);
+    float *before = (float *)pool_copy(x, bytes);
     check(apply(&c, which, x, x, many) != LINATTN_OK, "%zu, seed %" PRIu64, many, fuzz_seed());
     if (shift < n * dim)
         check_status(apply(&c, which, x, x + shift, n), LINATTN_ERROR_OVERLAP, "seed %" PRIu64,
                      fuzz_seed());
-    check_same_bytes(x, before, (n * (dim + m) + 1) * sizeof *x, "seed %" PRIu64, fuzz_seed());
+    check_same_bytes(x, before, bytes, "seed %" PRIu64, fuzz_seed());
 }
 
 /* Random features, the same bits from any environment; what cannot be is refused. */
@@ -552,6 +554,7 @@ static void fuzz_features(rng *r)
     size_t count = good ? features * dim : 1;
     float *expected = pool_floats(count);
     float *w = (float *)pool_take_guarded(count * sizeof *w, GUARD_AFTER);
+    pool_known(expected, count * sizeof *expected);
     memcpy(w, expected, count * sizeof *w);
     uint64_t seed = rng_next(r);
     linattn_status wanted = linattn_random_features(seed, kind, features, dim, expected);
