@@ -9178,10 +9178,11 @@ static void la_map_features(const linattn__span *s)
         for (i = 0; i < count; i++) {
             const int masked = exponential && linattn__masked(x + i * s->k_token, s->d);
             for (f = 0; f < f1 - f0; f += LA_W) {
-                la_vec phi = la_load(y + i * y_row + f);
+                const int lanes = la_lanes_left(f1 - f0, f);
+                la_vec phi = la_load_part(y + i * y_row + f, lanes);
                 if (exponential) phi = la_mul(la_exp_full(phi), la_set1(s->params->rest_root));
                 if (masked) phi = la_zero();
-                la_store_part(out + i * s->out_token + f, phi, la_lanes_left(f1 - f0, f));
+                la_store_part(out + i * s->out_token + f, phi, lanes);
             }
         }
     }
