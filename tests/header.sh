@@ -193,7 +193,8 @@ header_leaks() { # COMPILER
 # ---- Objects -------------------------------------------------------------------------------------
 
 # Defined: what linattn.h declares and no more. Undefined: what any compiler may call by itself.
-# Writable: the instruction set in use. Nothing runs before main.
+# Writable: the instruction set in use. Nothing runs before main. What only fetches is called,
+# though to compilers it has no effect.
 good_symbols() { # VARIANT
     local object=$work/lib/$1.o
     await "$object"
@@ -213,6 +214,10 @@ good_symbols() { # VARIANT
             END { if (bytes > 4) print "variables of " bytes " bytes:" names }'
         objdump -h "$object" | grep -E '\.(init_array|fini_array|ctors|dtors)' |
             sed 's/^/runs by itself: /'
+        comm -13 <(objdump -d "$object" |
+            sed -n 's/.*<\(linattn__tile_fetch[^+]*\)>$/\1/p' | sort -u) \
+            <(nm "$object" | awk '/ t linattn__tile_fetch/ { print $NF }' | sort) |
+            sed 's/^/defined, but never called: /'
     } >"$object.faults" || true
     cat "$object.faults"
     [[ ! -s $object.faults ]]
