@@ -1175,6 +1175,12 @@ def summary(results, folder, first):
     return lines + (picture(results, folder) if results is not first else [])
 
 
+def others(left):
+    """Links to what has been measured elsewhere, or before."""
+    links = [f"[{results.path.stem}](bench/results/{results.path.stem}.md)" for results in left]
+    return [f"Measured elsewhere, or before: {', '.join(links)}.", ""] if links else []
+
+
 def picture(results, folder):
     stem = results.path.stem
     return [f"![Time and speed-up on {stem}]({folder}/{stem}.png)", ""]
@@ -1305,10 +1311,13 @@ def render(paths, readme):
         return
     every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
     usual = [results for results in every if results.head["compiler"].startswith("gcc")]
-    whole = [results for results in usual or every if not results.head.get("part")]
-    first = max(whole, key=lambda results: results.head.get("date", ""), default=None)
-    lines = [line for results in usual or every
+    newest = {}
+    for results in sorted(usual or every, key=lambda results: results.head.get("date", "")):
+        newest[results.head.get("part")] = results
+    first = newest.get(None)
+    lines = [line for results in usual or every if results in newest.values()
              for line in summary(results, "bench/results", first)]
+    lines += others(results for results in every if results not in newest.values())
     replace_region(pathlib.Path(readme), "bench", lines)
     if first:
         replace_region(pathlib.Path(readme), "bench-first", first_look(first, "bench/results"))
