@@ -2710,8 +2710,9 @@ typedef struct la_tile {
                                  window, whose weights are 0, were in its tile */
     int keep;            /* the last of these heads leaves the new S behind */
     int ahead;           /* another whole block follows: fetch it, */
-    int spread;          /* and its queries with its outputs */
+    int spread;          /* and its queries and keys with its outputs */
     const float *q_in;   /* operand of the first token and query head */
+    const float *k_in;   /* and of the key */
 } la_tile;
 #endif
 
@@ -2742,7 +2743,7 @@ typedef struct la_edge {
 /* Fetches what the next block needs of the columns of one tile, from c0 on, so that the fetches are
    spread over the tiles: hardware alone does not keep up with four streams that take turns, strided
    ones least. Keys and queries are fetched where this block's are mapped, but for long queries
-   alone, which would come too many at a time. */
+   alone, which would come too many at a time, and for those that features are made of. */
 static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t, size_t c0,
                                             unsigned tile)
 {
@@ -2756,7 +2757,9 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
             for (c = c0; c < c0 + columns; c += 16) {
                 LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
                 if (tile >> 24 && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
-                if (a->spread) LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
+                if (!a->spread || c >= s->d) continue;
+                LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
+                if (tile >> 24 && g == 0) LINATTN__FETCH(a->k_in + i * s->k_token + c);
             }
 }
 #endif
@@ -3295,8 +3298,9 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.positive_zeros = 0;
     a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
     a.spread =
-        a.ahead && !keys && s->params->source == LINATTN__DIRECT && s->d > 32 && s->d <= s->dv;
+        a.ahead && (s->params->source != LINATTN__DIRECT || (!keys && s->d > 32 && s->d <= s->dv));
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
+    a.k_in = keys ? s->k + t0 * s->k_token : NULL;
     linattn__zeros(w->den, count * heads * 16);
     if (LINATTN__IS_SIGNED(s->params->map)) linattn__zeros(w->lost, count * heads * 16);
     for (f = 0; f < s->m; f += step) {
