@@ -136,6 +136,7 @@
 #define la_exp_full LA_NAME(exp_full)
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
+#define la_fetch_next LA_NAME(fetch_next)
 #define la_few_block LA_NAME(few_block)
 #define la_few_four LA_NAME(few_four)
 #define la_few_keys LA_NAME(few_keys)
@@ -3050,8 +3051,7 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 #if LA_CAUSAL_WIDE > 0
     /* From token to token the sums of a row wait for one another: the taller a tile, the more rows
        have to be under way at once, for which a core that two threads share lacks room. No tile of
-       one token is left over, but one of LA_CAUSAL_TOKENS. Where stores of 512 bits take twice as
-       long, taller tiles, which store a row less often, are a twentieth faster. */
+       one token is left over, but one of LA_CAUSAL_TOKENS. */
     const size_t count = a->end - a->begin;
     const size_t few = linattn__halved()                          ? count
                        : count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS
@@ -4109,6 +4109,14 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #endif
 
 #if LA_W > 1
+/* Of states in memory, that row of the tile's next columns, or of the next head's. */
+LINATTN__INLINE void la_fetch_next(const float *row, size_t m, const size_t NR)
+{
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+        LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+}
+
 /* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
    query. */
 LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
@@ -4124,10 +4132,7 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
     for (f = 0; f < count; f++, row += 16) {
-        if (stream) { /* the tile's next columns, or the next head's */
-            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-                LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
-        }
+        if (stream) la_fetch_next(row, m, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4152,7 +4157,6 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
                                   const int keys, const int queries)
 {
     const size_t end = (h->end + LA_W - 1) / LA_W;
-    /* stores of 512 bits to four panels by turns take longer on Zen 4 than to two */
     const int narrow = LA_W == 16 && keys && queries && !h->stream && linattn__halved();
     size_t u = h->begin / LA_W;
 #if LINATTN__HAS_HALF
@@ -4162,7 +4166,7 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
     }
 #endif
     for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
-    while (end - u >= 2) {
+    while (end - u >= 2) { /* narrow, all of them, else one: a loop that is none is smaller */
         la_step_tile(h, w, f0, f1, u, keys, queries, 2);
         u += 2;
         if (!narrow) break;
@@ -5556,8 +5560,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
     size_t t, f;
     for (t = 0; t < b->count; t++) {
         float *const den_at = b->w->den + t * 16, *const lost_at = b->w->lost + t * 16;
-        const float *const q = b->q.at + t * b->q.row, *const by =
-                                                           keys ? b->a.at + t * b->a.row : q;
+        const float *const q = b->q.at + t * b->q.row;
+        const float *const by = keys ? b->a.at + t * b->a.row : q;
         float *const to = b->p_made + t * b->row;
         la_vec a = la_set1(b->w->decay[t]), shift = la_set1(1.0f);
         for (f = f0; f < f1; f += LA_W) {
@@ -6189,10 +6193,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     }
     for (f = 0; f < m; f++, row += 16, a += a_step) {
         const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
-        if (stream) { /* the tile's next columns, or the next head's */
-            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-                LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
-        }
+        if (stream) la_fetch_next(row, m, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
@@ -9319,6 +9320,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exp_negative
 #undef la_exponent
 #undef la_factor
+#undef la_fetch_next
 #undef la_few_block
 #undef la_few_four
 #undef la_few_keys

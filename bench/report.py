@@ -1175,9 +1175,9 @@ def summary(results, folder, first):
     return lines + (picture(results, folder) if results is not first else [])
 
 
-def others(left):
+def others(left, folder):
     """Links to what has been measured elsewhere, or before."""
-    links = [f"[{results.path.stem}](bench/results/{results.path.stem}.md)" for results in left]
+    links = [f"[{results.path.stem}]({folder}/{results.path.stem}.md)" for results in left]
     return [f"Measured elsewhere, or before: {', '.join(links)}.", ""] if links else []
 
 
@@ -1317,7 +1317,8 @@ def render(paths, readme):
     first = newest.get(None)
     lines = [line for results in usual or every if results in newest.values()
              for line in summary(results, "bench/results", first)]
-    lines += others(results for results in every if results not in newest.values())
+    lines += others([results for results in every if results not in newest.values()],
+                    "bench/results")
     replace_region(pathlib.Path(readme), "bench", lines)
     if first:
         replace_region(pathlib.Path(readme), "bench-first", first_look(first, "bench/results"))
