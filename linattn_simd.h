@@ -249,6 +249,7 @@
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
 #define la_rule_pair LA_NAME(rule_pair)
+#define la_rule_pair1 LA_NAME(rule_pair1)
 #define la_rule_pair2 LA_NAME(rule_pair2)
 #define la_rule_pair4 LA_NAME(rule_pair4)
 #define la_rule_pairs LA_NAME(rule_pairs)
@@ -2675,6 +2676,12 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
     return (i / LA_PANEL_VECS) * 16 * m + (i % LA_PANEL_VECS) * LA_W;
 }
 
+/* Has row f of a panel the place, modulo 4 KiB, of row f - 1 or f + 1 of the panel beside it, or,
+   with 32, of f - 2 or f + 2 of the next but one? Then, at some physical addresses, Zen 4 makes a
+   load of the one wait for a store of 512 bits to the other: rows take up to three times as long.
+ */
+#define LA_CLASH(m, rows) (LA_W == 16 && (((m) + 1) & ((rows)-3)) == 0 && linattn__halved())
+
 /* Loads or stores NR vectors of columns, of which the last one may be partial. */
 LINATTN__INLINE void la_load_columns(la_vec *x, const float *from, int lanes, const size_t NR)
 {
@@ -3033,7 +3040,7 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a, size_t u,
                                                                size_t end)
 {
-    for (; end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) {
+    for (; end - u >= LA_CAUSAL_VECS && !LA_CLASH(a->span->m, 64); u += LA_CAUSAL_VECS) {
         if (a->heads == 1)
             la_causal_run(a, 0, a->begin, a->end, u);
         else
@@ -5943,8 +5950,10 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
             const size_t end = t + 1 < b->count ? t + 2 : t + 1;
             if (NR == 4)
                 la_rule_tile4(b, u, t, end);
-            else
+            else if (NR == 2)
                 la_rule_tile2(b, u, t, end);
+            else
+                la_rule_tile1(b, u, t, end);
             continue;
         }
         for (i = 0; i < 2; i++) {
@@ -5967,6 +5976,7 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
 
 static LINATTN__NOINLINE void la_rule_pair4(const la_rule *b, size_t u) { la_rule_pairs(b, u, 4); }
 static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
+static LINATTN__NOINLINE void la_rule_pair1(const la_rule *b, size_t u) { la_rule_pairs(b, u, 1); }
 #endif
 
 #if LA_W > 1
@@ -5982,14 +5992,18 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
 
 #if LA_W > 1
 /* How many vectors of columns a tile takes where so many are left: as many as stay in L1 and in
-   registers, but none is left alone, which would take as long as three. A tile starts a panel, or
-   stays within one. */
+   registers, but none is left alone, which would take as long as three, unless tokens go two by
+   two. A tile starts a panel, or stays within one. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
-    const int two = b->f1 - b->f0 > 192 || (b->rule == LINATTN_RULE_DELTA && linattn__halved());
+    const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
+    const int two = apart || rows > 192 || (b->rule == LINATTN_RULE_DELTA && linattn__halved());
     const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
-    if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
-    if (left == 3 && !(LA_W == 8 && most == 2)) return 3;
+    if (LA_CLASH(b->s.m, 64)) return 1;
+    if (LA_W < 16 || b->reads) {
+        if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
+        if (left == 3 && !(LA_W == 8 ? most == 2 : apart)) return 3;
+    }
     return left < most ? (left < 2 ? 1 : 2) : most;
 }
 #endif
@@ -6091,11 +6105,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
 LINATTN__INLINE void la_rule_columns_of(const la_rule *b, size_t u, size_t width)
 {
 #if LA_W == 16
-    if (!b->reads && b->count > 1 && width % 2 == 0) { /* 3 are rare: 8 % slower one by one */
+    if (!b->reads && b->count > 1) {
         if (width == 4)
             la_rule_pair4(b, u);
-        else
+        else if (width == 2)
             la_rule_pair2(b, u);
+        else
+            la_rule_pair1(b, u);
         return;
     }
 #endif
@@ -9527,6 +9543,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_out
 #undef la_rule_padding
 #undef la_rule_pair
+#undef la_rule_pair1
 #undef la_rule_pair2
 #undef la_rule_pair4
 #undef la_rule_pairs
