@@ -5691,13 +5691,13 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
 
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
    multiplies; o and next gather q S and r S. */
-LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, const float *k,
+LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const float *k,
                                  const float *q, const float *p, const float *r, const la_vec *v,
                                  const la_vec *c, la_vec *o, la_vec *next, const int kind,
                                  const size_t NR)
 {
     const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
-    const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
+    const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
     la_vec x[4];
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -5726,7 +5726,7 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, con
 
 /* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's
    by a pointer of its own: what decodes instructions has little to spare, least with a second
-   thread on the core. */
+   thread on the core. A decay that rows share is loaded once, or it waits for their stores. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
                                   const int kind, const size_t NR)
@@ -5738,18 +5738,19 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
     float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
+    la_vec af = la_set1(*a);
     size_t f = 0, j;
 #if LA_W == 16
     if (NR % 2 == 0 && reads) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
         for (;;) {
-            la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
-            a += a_step;
+            la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
             if (++f == count) return;
+            if (a_step) af = la_set1(a[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
-            la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
-            a += a_step;
+            la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
             if (++f == count) return;
+            if (a_step) af = la_set1(a[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
             LINATTN__OPAQUE(at[0]);
             LINATTN__OPAQUE(at[1]);
@@ -5759,9 +5760,10 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
         }
     }
 #endif
-    for (; f < count; f++, row += 16, a += a_step) {
+    for (; f < count; f++, row += 16) {
+        if (a_step) af = la_set1(a[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
-        la_rule_row(at, f, a, k, q, p, r, v, c, o, next, kind, NR);
+        la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
     }
 }
 
