@@ -6187,12 +6187,11 @@ LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
    constant, as code for each is large. Returns whether sums are finite. */
 LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
 {
-    const size_t m = o->m, a_step = o->a_step, left = o->dv - c;
-    const int kind = o->kind, stream = o->stream;
-    const float *const k = o->k, *const q = o->q, *const p = o->p, *const r = o->r;
-    const float *a = o->a;
+    const size_t m = o->m, left = o->dv - c;
+    const int kind = o->kind;
+    const float *const k = o->k, *const q = o->q, *const r = o->r;
     float *row = o->s + c * m;
-    la_vec v[4], had[4], sum[4], x[4];
+    la_vec v[4], had[4], sum[4], x[4], af = la_set1(*o->a);
     size_t f, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
@@ -6209,16 +6208,17 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
         if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
         v[j] = la_mul(la_set1(o->gain), v[j]);
     }
-    for (f = 0; f < m; f++, row += 16, a += a_step) {
-        const la_vec af = la_set1(*a), kf = la_set1(k[f]), qf = la_set1(q[f]);
-        if (stream) la_fetch_next(row, m, NR);
+    for (f = 0; f < m; f++, row += 16) {
+        const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
+        if (o->a_step) af = la_set1(o->a[f]);
+        if (o->stream) la_fetch_next(row, m, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
         if (kind == LA_GENERAL) {
-            const la_vec pf = la_set1(p[f]);
+            const la_vec pf = la_set1(o->p[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, had[j], x[j]);
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
