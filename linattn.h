@@ -1114,6 +1114,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
+#define LINATTN__WARM __attribute__((hot))  /* for speed, though only such functions call it */
 #ifdef __clang__ /* whose loops, unrolled, are large code where gcc's are not */
 #define LINATTN__SMALL __attribute__((minsize))
 #else
@@ -1126,6 +1127,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #define LINATTN__SMALL
 #define LINATTN__COLD
+#define LINATTN__WARM
 #define LINATTN__ANY_TYPE
 #else
 #define LINATTN__INLINE static inline
@@ -1133,6 +1135,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #define LINATTN__SMALL
 #define LINATTN__COLD
+#define LINATTN__WARM
 #define LINATTN__ANY_TYPE
 #endif
 /* Not inline, but a copy for what it is called with may be made. */
@@ -8707,6 +8710,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__UNUSED
 #undef LINATTN__USUAL
 #undef LINATTN__V
+#undef LINATTN__WARM
 #undef LINATTN__WIDE
 #undef LINATTN__WIDENED
 #undef LINATTN__WRITE

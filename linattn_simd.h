@@ -6245,7 +6245,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
 
 /* All columns, four vectors at a time while there are as many: tiles of fewer wait for their sums.
    Returns whether the sums of the last ones, beside which columns are to be zero, are finite. */
-static LINATTN__NOINLINE int la_once_columns(const la_once *o)
+LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
 {
     size_t c = 0;
     int finite = 1;
