@@ -209,6 +209,7 @@
 #define la_offset LA_NAME(offset)
 #define la_once_columns LA_NAME(once_columns)
 #define la_once_lanes LA_NAME(once_lanes)
+#define la_once_rows LA_NAME(once_rows)
 #define la_once_tile LA_NAME(once_tile)
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
@@ -6184,31 +6185,14 @@ LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
     return left < j * LA_W ? 0 : la_lanes_left(left, j * LA_W);
 }
 
-/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but the kind of rule is no
-   constant, as code for each is large. Returns whether sums are finite. */
-LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
+/* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. */
+LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
+                                  const la_vec *had, const int kind, const size_t NR)
 {
-    const size_t m = o->m, left = o->dv - c;
-    const int kind = o->kind;
-    const float *const k = o->k, *const q = o->q, *const r = o->r;
-    float *row = o->s + c * m;
-    la_vec v[4], had[4], sum[4], x[4], af = la_set1(*o->a);
+    const size_t m = o->m;
+    const float *const k = o->k, *const q = o->q;
+    la_vec x[4], af = la_set1(*o->a);
     size_t f, j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        v[j] = la_load_part(o->v + c + j * LA_W, la_once_lanes(left, j));
-        had[j] = sum[j] = la_zero();
-    }
-    for (f = 0; kind >= LA_DELTA && f < m; f++) {
-        const la_vec rf = la_set1(r[f]);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] =
-            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), had[j]);
-    }
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
-        v[j] = la_mul(la_set1(o->gain), v[j]);
-    }
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
@@ -6231,6 +6215,37 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
         }
     }
+}
+
+/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but code for each kind of
+   rule would be large. Returns whether sums are finite. */
+LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
+{
+    const size_t m = o->m, left = o->dv - c;
+    const int kind = o->kind;
+    const float *const r = o->r;
+    float *row = o->s + c * m;
+    la_vec v[4], had[4], sum[4], x[4];
+    size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        v[j] = la_load_part(o->v + c + j * LA_W, la_once_lanes(left, j));
+        had[j] = sum[j] = la_zero();
+    }
+    for (f = 0; kind >= LA_DELTA && f < m; f++) {
+        const la_vec rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] =
+            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), had[j]);
+    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++)
+    {
+        if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
+        v[j] = la_mul(la_set1(o->gain), v[j]);
+    }
+    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL)
+        la_once_rows(o, row, v, sum, had, LA_WRITE, NR); /* there are 16 registers: .85 to .93 */
+    else
+        la_once_rows(o, row, v, sum, had, kind, NR);
     x[0] = la_zero();
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
@@ -9447,6 +9462,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_map
 #undef la_once_mlstm
 #undef la_once_powers
+#undef la_once_rows
 #undef la_once_tile
 #undef la_outer
 #undef la_outer_tile
