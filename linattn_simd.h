@@ -9722,6 +9722,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
 #undef LA_CAUSAL_WIDE
+#undef LA_CLASH
 #undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DECAY_ROWS
