@@ -3041,7 +3041,7 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a, size_t u,
                                                                size_t end)
 {
-    for (; end - u >= LA_CAUSAL_VECS && !LA_CLASH(a->span->m, 64); u += LA_CAUSAL_VECS) {
+    for (; !LA_CLASH(a->span->m, 64) && end - u >= LA_CAUSAL_VECS; u += LA_CAUSAL_VECS) {
         if (a->heads == 1)
             la_causal_run(a, 0, a->begin, a->end, u);
         else
