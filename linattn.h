@@ -8358,13 +8358,13 @@ LINATTN__DECLARE_HOT(void, half_token, (struct linattn__half_avx2 *, size_t))
 LINATTN__DECLARE_HOT(void, half_copy, (const struct linattn__half_avx2 *, size_t, int))
 #endif
 #if LINATTN__HAS_RECURRENT
-struct linattn__rule_avx2;
+struct linattn__rule_scalar;
 LINATTN__DECLARE_HOT(void, rule_map,
-                     (struct linattn__rule_avx2 *, const float *, size_t, float *, int))
+                     (struct linattn__rule_scalar *, const float *, size_t, float *, int))
 LINATTN__DECLARE_HOT(int, rule_decay_rows,
-                     (const struct linattn__rule_avx2 *, size_t, size_t, float *, float *))
-LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_avx2 *))
-LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_avx2 *))
+                     (const struct linattn__rule_scalar *, size_t, size_t, float *, float *))
+LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_scalar *))
+LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_scalar *))
 struct linattn__once_avx2;
 LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))
 #endif

@@ -71,11 +71,13 @@
 #define LA_SHARED(word) linattn__##word##_scalar
 #define LA_OF(call, word) linattn__##word##_of[(call)->set]
 #define LA_WIDEST(call) ((call)->set > 1)
+#define LA_VECTORS(call) ((call)->set > 0)
 #else
 #define LA_WALK 1
 #define LA_SHARED(word) LA_NAME(word)
 #define LA_OF(call, word) LA_NAME(word)
 #define LA_WIDEST(call) 0
+#define LA_VECTORS(call) ((void)(call), LA_W > 1)
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -385,7 +387,6 @@
 #define la_recurrent LA_COMMON(recurrent)
 #define la_rescale_row LA_COMMON(rescale_row)
 #define la_residual LA_COMMON(residual)
-#define la_rule LA_COMMON(rule)
 #define la_rule_afresh LA_COMMON(rule_afresh)
 #define la_rule_alike LA_COMMON(rule_alike)
 #define la_rule_begin LA_COMMON(rule_begin)
@@ -408,11 +409,9 @@
 #define la_rule_gates LA_COMMON(rule_gates)
 #define la_rule_half LA_COMMON(rule_half)
 #define la_rule_halves LA_COMMON(rule_halves)
-#define la_rule_head LA_COMMON(rule_head)
 #define la_rule_heads LA_COMMON(rule_heads)
 #define la_rule_is_once LA_COMMON(rule_is_once)
 #define la_rule_keys LA_COMMON(rule_keys)
-#define la_rule_kind LA_COMMON(rule_kind)
 #define la_rule_lanes LA_COMMON(rule_lanes)
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
 #define la_rule_lead LA_COMMON(rule_lead)
@@ -420,7 +419,6 @@
 #define la_rule_normalise LA_COMMON(rule_normalise)
 #define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
 #define la_rule_once LA_COMMON(rule_once)
-#define la_rule_open LA_COMMON(rule_open)
 #define la_rule_padding LA_COMMON(rule_padding)
 #define la_rule_past LA_COMMON(rule_past)
 #define la_rule_past_end LA_COMMON(rule_past_end)
@@ -428,13 +426,9 @@
 #define la_rule_queries LA_COMMON(rule_queries)
 #define la_rule_quiet LA_COMMON(rule_quiet)
 #define la_rule_read LA_COMMON(rule_read)
-#define la_rule_size LA_COMMON(rule_size)
-#define la_rule_span LA_COMMON(rule_span)
 #define la_rule_spend LA_COMMON(rule_spend)
-#define la_rule_spend_one LA_COMMON(rule_spend_one)
 #define la_rule_spends LA_COMMON(rule_spends)
 #define la_rule_split LA_COMMON(rule_split)
-#define la_rule_spread LA_COMMON(rule_spread)
 #define la_rule_stabilise LA_COMMON(rule_stabilise)
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
@@ -451,7 +445,6 @@
 #define la_step_token LA_COMMON(step_token)
 #define la_tile_fetch LA_COMMON(tile_fetch)
 #define la_times LA_COMMON(times)
-#define la_tokens LA_COMMON(tokens)
 
 /* And of what all sets share. */
 #define la_add_kept LA_SHARED(add_kept)
@@ -504,10 +497,19 @@
 #define la_query LA_SHARED(query)
 #define la_query_block LA_SHARED(query_block)
 #define la_rows LA_SHARED(rows)
+#define la_rule LA_SHARED(rule)
+#define la_rule_head LA_SHARED(rule_head)
+#define la_rule_kind LA_SHARED(rule_kind)
+#define la_rule_open LA_SHARED(rule_open)
+#define la_rule_size LA_SHARED(rule_size)
+#define la_rule_span LA_SHARED(rule_span)
+#define la_rule_spend_one LA_SHARED(rule_spend_one)
+#define la_rule_spread LA_SHARED(rule_spread)
 #define la_scratch LA_SHARED(scratch)
 #define la_symmetric LA_SHARED(symmetric)
 #define la_tile LA_SHARED(tile)
 #define la_token LA_SHARED(token)
+#define la_tokens LA_SHARED(tokens)
 #define la_trace LA_SHARED(trace)
 #define la_untame LA_SHARED(untame)
 #define la_update LA_SHARED(update)
@@ -4835,27 +4837,22 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 
 /* A block's tokens, and what is made for them; features are taken so many at a time where they do
    not fit. Operands that need no map are used where they lie. */
-#if LA_W > 1
-#define LA_RULE_TOKENS 32
-#define LA_RULE_ROWS 512
-#define LA_RULE_FLOATS 8192
-#else
-#define LA_RULE_TOKENS 2
-#define LA_RULE_ROWS 96 /* exp takes up to 128, one token at a time and with an array less */
-#define LA_RULE_FLOATS 384
-#endif
+#define LA_RULE_WIDE (LA_W > 1 || LINATTN__BOTH) /* what sets share has room for vectors */
+#define LA_RULE_TOKENS (LA_RULE_WIDE ? 32 : 2)
+#define LA_RULE_ROWS (LA_RULE_WIDE ? 512 : 96)
+#define LA_RULE_FLOATS (LA_W > 1 ? 8192 : 384)
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 #define LA_DECAY_ROWS (LA_W > 1 ? 64 : 16) /* whose decays are made together, token by token */
 
 /* What is flushed before a token: all rows. */
 #define LA_ALL 2
 
-#if LA_COLD
+#if LA_WALK
 typedef struct la_tokens {
     float decay[LA_RULE_TOKENS + LA_MOST],
-        gain[LA_RULE_TOKENS + (LA_W > 1 ? LA_W : 0)]; /* gain: of the values */
-    float share[LA_RULE_TOKENS + (LA_W > 1)];         /* what reads may leave of the sums */
-    float lead[LA_RULE_TOKENS];                       /* of the bonus */
+        gain[LA_RULE_TOKENS + (LA_RULE_WIDE ? LA_MOST : 0)]; /* gain: of the values */
+    float share[LA_RULE_TOKENS + LA_RULE_WIDE];              /* what reads may leave of the sums */
+    float lead[LA_RULE_TOKENS];                              /* of the bonus */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16];
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
@@ -5181,6 +5178,7 @@ static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size
 }
 
 #if LA_COLD
+#if LA_WALK
 /* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
    so that they are not looked at one by one, but for those that decay so fast that they would be
    all the time. */
@@ -5204,6 +5202,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t
     b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
     b->w->any[t] = 1;
 }
+#endif
 
 /* The same for all of them, token by token. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
@@ -6671,6 +6670,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
         la_rule_read(b, t0, count, g, seen, 1, 0);
 }
 
+#if LA_WALK
 /* A call's span, one by one: a copy in vectors would wait for what has just been written in
    numbers. */
 LINATTN__INLINE void la_rule_span(linattn__span *s, const linattn__recurrence *x)
@@ -6729,23 +6729,25 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
 LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
 {
     const int is_exp = LINATTN__IS_EXP(s->params->map), one = is_exp || s->group > 1;
-    const int wide = LA_W > 1 && s->m > 192 && !b->reads && !one && !LINATTN__PAST(s);
+    const int vectors = LA_VECTORS(s);
+    const size_t tokens = vectors ? 32 : 2, floats = vectors ? 8192 : 384;
+    const int wide = vectors && s->m > 192 && !b->reads && !one && !LINATTN__PAST(s);
     size_t arrays = b->in_place ? 0 : 2;
-    b->step = is_exp ? linattn__chunk(s->m) : LA_RULE_ROWS;
+    /* exp takes up to 128, one token at a time and with an array less */
+    b->step = is_exp ? linattn__chunk(s->m) : vectors ? 512 : 96;
     if (wide) b->step = 128; /* so many rows of wide tiles stay in L1 */
     b->row = s->m < b->step ? linattn__round16(s->m) : b->step;
-    if (LA_W > 1) b->row += 16; /* no power of two, or L1 sets clash */
+    if (vectors) b->row += 16; /* no power of two, or L1 sets clash */
     if (logs) arrays++;
     if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(s) && b->in_place)) arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
-    b->most = LA_W > 1 && arrays > b->row ? LA_RULE_TOKENS / 2 : LA_RULE_TOKENS;
+    b->most = vectors && arrays > b->row ? tokens / 2 : tokens;
     b->whole = s->m <= b->step;
     /* where exponents move, what was read would, too */
-    b->carries = LA_W > 1 && b->reads && b->whole && b->s.column_end <= LA_RULE_TOKENS * 16 &&
-                 !is_exp && !LINATTN__ELEMENT(s);
+    b->carries = vectors && b->reads && b->whole && b->s.column_end <= tokens * 16 && !is_exp &&
+                 !LINATTN__ELEMENT(s);
     b->beyond = 0;
-    if (arrays * (b->most + b->carries) > LA_RULE_FLOATS)
-        b->most = LA_RULE_FLOATS / arrays - b->carries;
+    if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
 }
 
@@ -6822,10 +6824,11 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
     if (b->per_feature) la_rule_spread(b);
-    if (LA_W == 1 || !all->fetch) return;
+    if (!LA_VECTORS(all) || !all->fetch) return;
     linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
     b->fetch = (b->ahead.all * 16 + width - 1) / width;
 }
+#endif
 
 /* How many tokens from t, as many as a block has at most, are all masked, or all not. */
 static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
@@ -9705,6 +9708,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_WALK
 #undef LA_SHARED
 #undef LA_OF
+#undef LA_VECTORS
 #undef LA_WIDEST
 #undef LA_EITHER
 #undef LA_MEAN_VECS
@@ -9767,6 +9771,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_GROUPS
 #undef LA_RULE_ROWS
 #undef LA_RULE_TOKENS
+#undef LA_RULE_WIDE
 #undef LA_SLEEF
 #undef LA_SINGLE_VECS
 #undef LA_SMALL
