@@ -1120,7 +1120,14 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #define LINATTN__UNUSED __attribute__((unused))
 #define LINATTN__COLD __attribute__((cold)) /* not worth code: compiled for size */
-#define LINATTN__WARM __attribute__((hot))  /* for speed, though only such functions call it */
+/* Likewise what users call: gcc compiles it for size as what it calls first is cold, and does not
+   take functions that call it for cold. */
+#if defined(__clang__) || __GNUC__ < 8
+#define LINATTN__ALONE LINATTN__COLD
+#else
+#define LINATTN__ALONE __attribute__((noipa))
+#endif
+#define LINATTN__WARM __attribute__((hot)) /* for speed, though only such functions call it */
 #ifdef __clang__ /* whose loops, unrolled, are large code where gcc's are not */
 #define LINATTN__SMALL __attribute__((minsize))
 #else
@@ -1133,6 +1140,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #define LINATTN__SMALL
 #define LINATTN__COLD
+#define LINATTN__ALONE
 #define LINATTN__WARM
 #define LINATTN__ANY_TYPE
 #else
@@ -1141,6 +1149,7 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNUSED
 #define LINATTN__SMALL
 #define LINATTN__COLD
+#define LINATTN__ALONE
 #define LINATTN__WARM
 #define LINATTN__ANY_TYPE
 #endif
@@ -1819,7 +1828,7 @@ LINATTN__COLD static unsigned linattn__detect(void)
 LINATTN__COLD static unsigned linattn__detect(void) { return ~0u; }
 #endif
 
-LINATTN__COLD LINATTN_API unsigned linattn_isa_compiled(void)
+LINATTN__ALONE LINATTN_API unsigned linattn_isa_compiled(void)
 {
     return (unsigned)LINATTN__HAS_AVX512 << LINATTN_ISA_AVX512 |
            (unsigned)LINATTN__HAS_AVX2 << LINATTN_ISA_AVX2 |
@@ -1829,7 +1838,7 @@ LINATTN__COLD LINATTN_API unsigned linattn_isa_compiled(void)
            (unsigned)LINATTN__HAS_SCALAR << LINATTN_ISA_SCALAR;
 }
 
-LINATTN__COLD LINATTN_API unsigned linattn_isa_available(void)
+LINATTN__ALONE LINATTN_API unsigned linattn_isa_available(void)
 {
     return linattn_isa_compiled() & linattn__detect();
 }
@@ -1886,7 +1895,7 @@ static int linattn__fused(void)
 }
 #endif
 
-LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     const int found = linattn__find(isa);
     if (found == LINATTN_ISA_AUTO) return LINATTN_ERROR_ISA;
@@ -1907,7 +1916,7 @@ LINATTN__INLINE int linattn__isa(void)
 
 LINATTN__INLINE int linattn__halved(void) { return 0; }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
+LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
     return isa == LINATTN_ISA_AUTO || (int)isa == linattn__isa() ? LINATTN_OK : LINATTN_ERROR_ISA;
 }
@@ -1915,7 +1924,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 
 LINATTN_API linattn_isa linattn_isa_active(void) { return (linattn_isa)linattn__isa(); }
 
-LINATTN__COLD LINATTN_API const char *linattn_isa_name(linattn_isa isa)
+LINATTN__ALONE LINATTN_API const char *linattn_isa_name(linattn_isa isa)
 {
     switch (isa) {
     case LINATTN_ISA_AUTO: return "auto";
@@ -1929,7 +1938,7 @@ LINATTN__COLD LINATTN_API const char *linattn_isa_name(linattn_isa isa)
     }
 }
 
-LINATTN__COLD LINATTN_API const char *linattn_status_string(linattn_status status)
+LINATTN__ALONE LINATTN_API const char *linattn_status_string(linattn_status status)
 {
     switch (status) {
     case LINATTN_OK: return "success";
@@ -2829,7 +2838,7 @@ LINATTN__COLD static linattn_status linattn__check_config(const linattn_config *
     return LINATTN_OK;
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
+LINATTN__ALONE LINATTN_API linattn_status linattn_config_check(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__check_config(config, &s);
@@ -2907,7 +2916,7 @@ static const char *linattn__why(linattn__refusal refused, int unset)
     return text[refused][unset];
 }
 
-LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config *config)
+LINATTN__ALONE LINATTN_API const char *linattn_config_error(const linattn_config *config)
 {
     linattn__shape s;
 #if LINATTN__HAS_EXACT
@@ -2917,13 +2926,13 @@ LINATTN__COLD LINATTN_API const char *linattn_config_error(const linattn_config 
     return linattn__why(s.refused, config && linattn__looks_unset(config));
 }
 
-LINATTN__COLD LINATTN_API size_t linattn_features(const linattn_config *config)
+LINATTN__ALONE LINATTN_API size_t linattn_features(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__read_config(config, &s) == LINATTN_OK && s.state_bytes ? s.m : 0;
 }
 
-LINATTN__COLD LINATTN_API size_t linattn_state_size(const linattn_config *config)
+LINATTN__ALONE LINATTN_API size_t linattn_state_size(const linattn_config *config)
 {
     linattn__shape s;
     return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
@@ -3361,8 +3370,8 @@ LINATTN__INLINE int linattn__projection_apart(const linattn_config *c, const lin
            linattn__disjoint(block, bytes, c->projection, s->features * s->d * sizeof(float));
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_state_init(const linattn_config *config,
-                                                            void *state, size_t bytes)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_init(const linattn_config *config,
+                                                             void *state, size_t bytes)
 {
     linattn__shape s;
     linattn__header h;
@@ -3379,7 +3388,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_init(const linattn_config
     return LINATTN_OK;
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_reset(void *state)
 {
     linattn__shape s;
     linattn__header h;
@@ -3431,8 +3440,8 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__heads_valid(const linattn__s
     return 1;
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_config *config,
-                                                             const void *state, size_t bytes)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_check(const linattn_config *config,
+                                                              const void *state, size_t bytes)
 {
     linattn__shape want, s;
     linattn__header expected;
@@ -3458,7 +3467,7 @@ LINATTN__COLD LINATTN_API linattn_status linattn_state_check(const linattn_confi
     return bytes < s.state_bytes ? LINATTN_ERROR_WORKSPACE : LINATTN_OK;
 }
 
-LINATTN__COLD LINATTN_API uint64_t linattn_state_tokens(const void *state)
+LINATTN__ALONE LINATTN_API uint64_t linattn_state_tokens(const void *state)
 {
     linattn__shape s;
     return linattn__read_state(state, &s) == LINATTN_OK ? linattn__seen(state) : 0;
@@ -5213,7 +5222,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_sums(linattn__span *d
 #endif
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+LINATTN__ALONE LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__work w;
@@ -5317,7 +5326,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     return LINATTN_OK;
 }
 
-LINATTN__COLD LINATTN_API linattn_status
+LINATTN__ALONE LINATTN_API linattn_status
 linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
                       linattn_view v, size_t n_k, linattn_output out, void *workspace,
                       size_t workspace_bytes, const linattn_context *context)
@@ -6481,8 +6490,9 @@ LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f,
     if (z) linattn__export_one(x, f, x->z + f, has_low ? x->e + f : NULL, since, z + f);
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
-                                                              int transposed, float *sums, float *z)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_export(const void *state, size_t head,
+                                                               int transposed, float *sums,
+                                                               float *z)
 {
     linattn__plain x;
     linattn__environment environment;
@@ -6511,9 +6521,9 @@ LINATTN__COLD static float linattn__import_exponent(const linattn__plain *x, siz
     return largest >> 23 ? linattn__exponent_of(largest) : -LINATTN__INF;
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
-                                                              int transposed, const float *sums,
-                                                              const float *z)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
+                                                               int transposed, const float *sums,
+                                                               const float *z)
 {
     linattn__plain x;
     linattn__environment environment;
@@ -6949,7 +6959,7 @@ typedef struct linattn__walk {
     float weight;        /* sqrt(w / factorials) */
 } linattn__walk;
 
-static void linattn__weigh(linattn__walk *x)
+LINATTN__COLD static void linattn__weigh(linattn__walk *x)
 {
     const linattn__segment *at = &x->at;
     double factorials = 1.0;
@@ -6962,7 +6972,8 @@ static void linattn__weigh(linattn__walk *x)
     x->factorials = factorials;
 }
 
-static void linattn__walk_degree(const linattn__shape *s, size_t degree, linattn__walk *x)
+LINATTN__COLD static void linattn__walk_degree(const linattn__shape *s, size_t degree,
+                                               linattn__walk *x)
 {
     size_t i;
     x->degree = degree;
@@ -7452,12 +7463,10 @@ static void linattn__exact_places(linattn__exact_work *w, const linattn_config *
     e->slopes = config->alibi_slopes;
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_softmax(const linattn_config *config,
-                                                         linattn_view q, size_t n_q, linattn_view k,
-                                                         linattn_view v, size_t n_k,
-                                                         linattn_output out, int causal,
-                                                         void *workspace, size_t workspace_bytes,
-                                                         const linattn_context *context)
+LINATTN__ALONE LINATTN_API linattn_status
+linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
+                linattn_view v, size_t n_k, linattn_output out, int causal, void *workspace,
+                size_t workspace_bytes, const linattn_context *context)
 {
     linattn__shape s;
     linattn__operands x;
@@ -7575,7 +7584,7 @@ typedef struct linattn__nystrom_head {
 } linattn__nystrom_head;
 
 /* Bytes of one job of nystrom, SIZE_MAX if they overflow. */
-static size_t linattn__nystrom_bytes(const linattn__shape *s, size_t landmarks)
+LINATTN__COLD static size_t linattn__nystrom_bytes(const linattn__shape *s, size_t landmarks)
 {
     const size_t d = linattn__round16(s->d), dv = linattn__round16(s->dv);
     size_t floats = linattn__times(2 * landmarks, d + dv);
@@ -7769,12 +7778,10 @@ static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context 
     if (left) linattn__run_jobs(linattn__nystrom_rest, w, w->jobs, context);
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *config,
-                                                         linattn_view q, size_t n_q, linattn_view k,
-                                                         linattn_view v, size_t n_k,
-                                                         linattn_output out, int causal,
-                                                         void *workspace, size_t workspace_bytes,
-                                                         const linattn_context *context)
+LINATTN__ALONE LINATTN_API linattn_status
+linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
+                linattn_view v, size_t n_k, linattn_output out, int causal, void *workspace,
+                size_t workspace_bytes, const linattn_context *context)
 {
     linattn__shape s;
     linattn__operands x;
@@ -7821,9 +7828,9 @@ LINATTN__COLD LINATTN_API linattn_status linattn_nystrom(const linattn_config *c
 
 /* ---- Workspaces ------------------------------------------------------------------------------ */
 
-LINATTN__COLD LINATTN_API size_t linattn_workspace_size(const linattn_config *config,
-                                                        linattn_workspace verb,
-                                                        const linattn_context *context)
+LINATTN__ALONE LINATTN_API size_t linattn_workspace_size(const linattn_config *config,
+                                                         linattn_workspace verb,
+                                                         const linattn_context *context)
 {
     linattn__shape s;
     if (linattn__cannot_thread(context)) return 0;
@@ -7890,7 +7897,8 @@ static LINATTN__NOINLINE void linattn__map_projected(const linattn__shape *s,
 }
 
 /* and of monomials. */
-static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, linattn__span *rows)
+LINATTN__COLD static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s,
+                                                                   linattn__span *rows)
 {
     float weights[LINATTN__FEATURES];
     linattn__walk x;
@@ -7911,8 +7919,9 @@ static LINATTN__NOINLINE void linattn__map_monomials(const linattn__shape *s, li
 #endif
 
 /* What of a config concerns the map alone, and the arrays. */
-static linattn_status linattn__check_map_call(const linattn_config *config, const float *x,
-                                              const float *y, size_t n, linattn__shape *s)
+LINATTN__COLD static linattn_status linattn__check_map_call(const linattn_config *config,
+                                                            const float *x, const float *y,
+                                                            size_t n, linattn__shape *s)
 {
     linattn_config own;
     linattn_status status;
@@ -7992,8 +8001,8 @@ static void linattn__do_map(const linattn__shape *s, const float *projection, in
     LINATTN__KERNEL(map)(x, y, n * s->m, &p);
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys,
-                                                     const float *x, float *y, size_t n)
+LINATTN__ALONE LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys,
+                                                      const float *x, float *y, size_t n)
 {
     linattn__shape s;
     linattn__environment environment;
@@ -8257,10 +8266,10 @@ linattn__make_projection(uint64_t seed, int kind, size_t features, size_t dim, f
     }
 }
 
-LINATTN__COLD LINATTN_API linattn_status linattn_random_features(uint64_t seed,
-                                                                 linattn_random_kind kind,
-                                                                 size_t features, size_t dim,
-                                                                 float *projection)
+LINATTN__ALONE LINATTN_API linattn_status linattn_random_features(uint64_t seed,
+                                                                  linattn_random_kind kind,
+                                                                  size_t features, size_t dim,
+                                                                  float *projection)
 {
     linattn__environment environment;
     size_t total;
@@ -8548,6 +8557,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 
 /* Internal names end here. LINATTN__IMPLEMENTED stays, so that a second inclusion adds nothing. */
 #undef LINATTN__ALIGNMENT
+#undef LINATTN__ALONE
 #undef LINATTN__ANY_TYPE
 #undef LINATTN__ARM64
 #undef LINATTN__AVX2_FMA

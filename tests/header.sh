@@ -223,6 +223,17 @@ good_symbols() { # VARIANT
     [[ ! -s $object.faults ]]
 }
 
+# A program's functions that call the library's, all of which tests/consumer/callers.c calls, are not
+# taken for code that is seldom run.
+callers_stay_warm() { # COMPILER
+    local object
+    object=$(mktemp -p "$work" callers-XXXXXX.o)
+    "$1" -std=c99 -O2 -I . -c tests/consumer/callers.c -o "$object"
+    diff <(declared_functions | sed 's/^linattn_/calls_/') <(nm --defined-only "$object" |
+        awk '$NF ~ /^calls_/ { print $NF }' | sort)
+    ! objdump -t "$object" | grep -E '\.unlikely.* calls_'
+}
+
 header_symbols() { # VARIANT
     job "header / symbols of $1" good_symbols "$1"
 }
@@ -323,6 +334,9 @@ for cc in $compilers; do
 done
 if command -v nm >/dev/null; then
     matrix header_symbols
+    for cc in $compilers; do
+        job "header-$cc / calls do not make functions cold" callers_stay_warm "$cc"
+    done
 else
     report_not_run 'header / symbols' 'nm is not installed'
 fi
