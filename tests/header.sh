@@ -223,8 +223,8 @@ good_symbols() { # VARIANT
     [[ ! -s $object.faults ]]
 }
 
-# A program's functions that call the library's, all of which tests/consumer/callers.c calls, are not
-# taken for code that is seldom run.
+# A program's functions that call the library's are not taken for code that is seldom run.
+# tests/consumer/callers.c calls them all.
 callers_stay_warm() { # COMPILER
     local object
     object=$(mktemp -p "$work" callers-XXXXXX.o)
