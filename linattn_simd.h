@@ -4135,15 +4135,22 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     const int lanes = la_lanes_left(h->dv, (u + NR - 1) * LA_W), stream = h->stream;
     const size_t m = h->m, count = f1 - f0;
     float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
-    la_vec v[4], o[4], x[4];
+    /* the next row is loaded before this one is stored: see LA_CLASH */
+    const int early = LA_W == 16 && keys && queries;
+    la_vec v[4], o[4], x[4], ahead[4];
     const int begun = f0 > 0 || LA_BEGUN(h);
     size_t f, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
+    LINATTN__UNROLL for (j = 0; early && j < NR; j++) ahead[j] = la_load(row + la_offset(m, j));
     for (f = 0; f < count; f++, row += 16) {
         if (stream) la_fetch_next(row, m, NR);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
+            early ? ahead[j] : la_load(row + la_offset(m, j));
+        if (early && f + 1 < count) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) ahead[j] = la_load(row + 16 + la_offset(m, j));
+        }
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(kf, v[j], x[j]);
