@@ -4143,7 +4143,9 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
-    LINATTN__UNROLL for (j = 0; early && j < NR; j++) ahead[j] = la_load(row + la_offset(m, j));
+    if (early) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) ahead[j] = la_load(row + la_offset(m, j));
+    }
     for (f = 0; f < count; f++, row += 16) {
         if (stream) la_fetch_next(row, m, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
