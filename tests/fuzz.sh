@@ -5,7 +5,7 @@
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
 # every verb; and with --long ten thousand random problems under every law.
 
-fuzz_seconds=10
+fuzz_seconds=60
 if ((long)); then fuzz_seconds=3600; fi
 
 declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)

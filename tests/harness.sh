@@ -6,10 +6,17 @@
 # ---- Jobs ----------------------------------------------------------------------------------------
 #
 # Jobs start in the order in which they are queued, never more than $cores at once. A job may wait
-# for what an earlier one builds, and only for that: so the pool cannot lock up.
+# for what an earlier one builds, and only for that: so the pool cannot lock up. While it waits,
+# another takes its place; when there is one for it, it goes on before any that has not begun.
 
-declare -A job_kind=() job_name=() job_start=() job_pid=() queued=()
-job_count=0 passed=0 failed=0 skipped=0
+declare -a job_kind=() job_name=() job_start=() job_pid=() job_waits=()
+declare -A queued=()
+job_count=0 running=0 passed=0 failed=0 skipped=0
+
+# Jobs write a line into $wake when they end or wait. Nobody writes into $never: to read it is to
+# sleep without a process.
+mkfifo "$work/wake" "$work/never"
+exec {wake}<>"$work/wake" {never}<>"$work/never"
 
 seconds_since() { # of an earlier $EPOCHREALTIME, with one digit behind the point
     local tenths=$(((${EPOCHREALTIME/./} - ${1/./}) / 100000))
@@ -60,8 +67,13 @@ make_target() { # FILE COMMAND...
 # Within a job: waits until these targets have ended, and gives the job up if one failed.
 await() { # FILE...
     local file
+    if ! are_done "$@"; then
+        printf '%s ' "$@" >"$logs/$own_id.part"
+        mv "$logs/$own_id.part" "$logs/$own_id.waits"
+        echo >&"$wake"
+        while [[ -e $logs/$own_id.waits ]]; do read -rt 0.1 -u "$never" || true; done
+    fi
     for file; do
-        until [[ -e $file.done ]]; do sleep 0.05; done
         if [[ ! -e $file ]]; then
             echo "${file#"$work"/} was not built"
             exit 77
@@ -69,18 +81,24 @@ await() { # FILE...
     done
 }
 
+are_done() { # FILE...
+    local file
+    for file; do [[ -e $file.done ]] || return 1; done
+}
+
 launch() { # KIND NAME COMMAND...
     local kind=$1 name=$2 id
     shift 2
-    while ((${#job_name[@]} >= cores)); do reap; done
+    while ((running >= cores || ${#job_name[@]} >= 16 * cores)); do reap; done
     job_count=$((job_count + 1))
-    id=$(printf '%04d' $job_count)
+    running=$((running + 1))
+    id=$((10000 + job_count)) # names of as many digits, so that logs are in order
     job_kind[$id]=$kind job_name[$id]=$name job_start[$id]=$EPOCHREALTIME
     set -m # a process group of its own, so that all of it can be stopped
     (
         set +m
         exec >"$logs/$id" 2>&1 </dev/null
-        made=
+        own_id=$id made=
         trap 'end_job "$id" $?' EXIT
         set -e
         "$@"
@@ -95,26 +113,48 @@ end_job() { # ID STATUS
     times >"$logs/$1.times"
     echo "$2" >"$logs/$1.part"
     mv "$logs/$1.part" "$logs/$1.status"
+    echo >&"$wake"
 }
 
-# Waits until a job ends, and reports all that have.
+# Waits until a job ends or waits, or a second, as one that was killed tells nobody. Reports all
+# that have ended, and lets those go on that have what they wait for.
 reap() {
-    local id status alive
-    wait -n 2>/dev/null || true
+    local id status
+    read -rt 1 -u "$wake" || true
     for id in "${!job_name[@]}"; do
-        alive=1
-        kill -0 "${job_pid[$id]}" 2>/dev/null || alive=0
-        if [[ -e $logs/$id.status ]]; then
-            status=$(<"$logs/$id.status")
-        elif ((!alive)); then
-            status=killed
-            echo 'it was killed' >>"$logs/$id"
-        else
-            continue
+        if has_ended "$id"; then
+            [[ -n ${job_waits[$id]-} ]] || running=$((running - 1))
+            wait "${job_pid[$id]}" 2>/dev/null || true
+            finish "$id" "$status"
+            unset "job_kind[$id]" "job_name[$id]" "job_start[$id]" "job_pid[$id]" "job_waits[$id]"
+        elif [[ -z ${job_waits[$id]-} && -e $logs/$id.waits ]]; then
+            job_waits[$id]=$(<"$logs/$id.waits")
+            running=$((running - 1))
         fi
-        finish "$id" "$status"
-        unset "job_kind[$id]" "job_name[$id]" "job_start[$id]" "job_pid[$id]"
     done
+    for id in "${!job_waits[@]}"; do
+        ((running < cores)) || break
+        # shellcheck disable=SC2086
+        are_done ${job_waits[$id]} || continue
+        running=$((running + 1))
+        unset "job_waits[$id]"
+        job_start[$id]=$EPOCHREALTIME
+        rm "$logs/$id.waits"
+    done
+}
+
+# Sets $status, if so.
+has_ended() { # ID
+    local alive=1
+    kill -0 "${job_pid[$1]}" 2>/dev/null || alive=0
+    if [[ -e $logs/$1.status ]]; then
+        status=$(<"$logs/$1.status")
+    elif ((!alive)); then
+        status=killed
+        echo 'it was killed' >>"$logs/$1"
+    else
+        return 1
+    fi
 }
 
 # Adds a job to $work/times, with what `times` printed: minutes and seconds of the processor in the
