@@ -8310,7 +8310,7 @@ LINATTN__DECLARE_COLD(void, shrink, (const linattn__span *, float *, float *, fl
 LINATTN__DECLARE_EACH(void, peak,
                       (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
                        float *))
-LINATTN__DECLARE_EACH(void, invert, (const float *, float *, size_t))
+LINATTN__DECLARE_EACH(void, invert, (const float *, float, float *, size_t))
 LINATTN__DECLARE_COLD(void, factor,
                       (const linattn__span *, const float *, const float *, const float *,
                        const float *, uint64_t, float *, float *))

@@ -218,6 +218,7 @@
 #define la_pack LA_NAME(pack)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
+#define la_panel_part LA_NAME(panel_part)
 #define la_panel_phi LA_NAME(panel_phi)
 #define la_panel_rows LA_NAME(panel_rows)
 #define la_panel_step LA_NAME(panel_step)
@@ -319,6 +320,7 @@
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
+#define la_summed_factor LA_NAME(summed_factor)
 #define la_sums16 LA_NAME(sums16)
 #define la_take LA_NAME(take)
 #define la_take_columns LA_NAME(take_columns)
@@ -434,7 +436,8 @@
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_settle LA_COMMON(settle)
 #define la_shrink LA_COMMON(shrink)
-#define la_small_signed LA_COMMON(small_signed)
+#define la_small_norm LA_COMMON(small_norm)
+#define la_small_other LA_COMMON(small_other)
 #define la_small_step LA_COMMON(small_step)
 #define la_softmax_columns LA_COMMON(softmax_columns)
 #define la_square LA_COMMON(square)
@@ -2375,13 +2378,13 @@ LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
 }
 #endif
 
-/* scale[t] = 1 / denominator, 0 for 0, never infinite, of `count` tokens: sums are made a vector at
-   a time, as a load of numbers that were just stored one by one is long to wait for. */
-static LINATTN__NOINLINE void la_invert(const float *den, float *scale, size_t count)
+/* scale[t] = 1 / (denominator + epsilon), 0 for 0, never infinite, of `count` tokens: sums are made
+   a vector at a time, as a load of numbers that were just stored one by one is long to wait for. */
+static LINATTN__NOINLINE void la_invert(const float *den, float epsilon, float *scale, size_t count)
 {
     size_t t;
     for (t = 0; t < count; t += LA_W) {
-        const la_vec sum = la_sums16(den + t * 16, count - t);
+        const la_vec sum = la_add(la_sums16(den + t * 16, count - t), la_set1(epsilon));
         const la_vec r = la_clamp(la_div(la_set1(1.0f), sum));
         la_store(scale + t, la_select(la_eq(sum, la_zero()), la_zero(), r));
     }
@@ -2442,7 +2445,14 @@ LINATTN__INLINE float la_denominator(const float *den)
     return la_sum16(lanes);
 }
 
-/* Is the output factor just 1 / denominator? */
+/* Is the output factor just 1 / (denominator + epsilon)? */
+LINATTN__INLINE int la_summed_factor(const linattn__params *p)
+{
+    if (p->norm != LINATTN_NORM_SUM || LINATTN__IS_SIGNED(p->map)) return 0;
+    return !LINATTN__IS_EXP(p->map) || !(p->epsilon > 0.0f);
+}
+
+/* Is it just 1 / denominator? */
 LINATTN__INLINE int la_plain_factor(const linattn__params *p)
 {
     return p->norm == LINATTN_NORM_SUM && !LINATTN__IS_SIGNED(p->map) && !(p->epsilon > 0.0f);
@@ -2480,8 +2490,9 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
 {
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
-    if (la_plain_factor(s->params)) {
-        LA_OF(s, invert)(w->den + first * 16, w->scale + first, end - first);
+    if (la_summed_factor(s->params)) {
+        const float epsilon = s->params->epsilon;
+        LA_OF(s, invert)(w->den + first * 16, epsilon, w->scale + first, end - first);
         return;
     }
     for (row = first; row < end; row++) {
@@ -2506,13 +2517,23 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
         LINATTN__IS_SIGNED(p->map) || (monomials && p->norm == LINATTN_NORM_FEATURE);
     size_t t, c;
     for (t = 0; t < count; t++, out += s->out_token) {
+        float n = p->norm == LINATTN_NORM_SUM ? 0.0f : power[t];
+        int i;
         for (c = s->column_begin; saturate && c < s->column_end; c += LA_W) {
             const int lanes = la_lanes_left(s->column_end, c);
             la_store_part(out + c, la_clamp(la_load_part(out + c, lanes)), lanes);
         }
-        if (p->norm == LINATTN_NORM_SUM || power[t] == 0.0f) continue;
-        for (c = s->column_begin; c < s->column_end; c++)
-            linattn__saturating_ldexp(out + c, power[t]);
+        for (i = 0; i < 3 && n != 0.0f; i++) { /* linattn__saturating_ldexp of each */
+            const float step = n > 127.0f ? 127.0f : n < -126.0f ? -126.0f : n;
+            const la_vec by = la_set1(linattn__pow2((int)step));
+            for (c = s->column_begin; c < s->column_end; c += LA_W) {
+                const int lanes = la_lanes_left(s->column_end, c);
+                la_vec x = la_mul(la_load_part(out + c, lanes), by);
+                if (step > 0.0f) x = la_clamp(x);
+                la_store_part(out + c, la_flush(x, la_set1(LINATTN__FLT_MIN)), lanes);
+            }
+            n = n - step;
+        }
     }
 }
 #endif
@@ -3320,7 +3341,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
         a.last = a.f1 == s->m;
         la_block_chunk(s, w, &a, t0, g0, keep, own, keys);
     }
-    for (g = 0; g < heads && !la_plain_factor(s->params); g++)
+    for (g = 0; g < heads && !la_summed_factor(s->params); g++)
         LA_OF(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
@@ -4455,21 +4476,32 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 #endif
 
 #if LA_W > 1 && LINATTN__HAS_PREFILL
-/* Has a head a panel of features and one of columns at most, and 1 / denominator for a factor? */
+/* Has a head a panel of features and one of columns at most, and an output factor in a float? */
 LINATTN__INLINE int la_is_small(const linattn__span *s)
 {
     const linattn__params *const p = s->params;
     if (s->m > 16 || s->dv > 16 || p->source != LINATTN__DIRECT || LINATTN__PAST(s)) return 0;
-    if (LINATTN__ELEMENT(s) || p->norm != LINATTN_NORM_SUM) return 0;
-    return LINATTN__IS_SIGNED(p->map) || !(p->epsilon > 0.0f);
+    if (LINATTN__ELEMENT(s) || p->norm == LINATTN_NORM_FEATURE) return 0;
+    return !LINATTN__IS_EXP(p->map) || la_summed_factor(p);
 }
 
-/* z += phi(k) of vector j. sign: of a signed map, which a loop over heads is to know beforehand. */
+#if LA_COLD
+/* The output factor of all heads, where the norm is not a sum of each. */
+static LINATTN__NOINLINE void la_small_norm(const linattn__span *s, float *scale)
+{
+    const float one = 1.0f;
+    float power;
+    linattn__factor(s->params, &one, 0.0f, &one, 0.0f, s->seen + (s->k ? 1 : 0), scale, &power);
+}
+#endif
+
+/* z += phi(k) of vector j. sign is 1 with a signed map, and -1 where the factor is known to be
+   1 / denominator: a loop over heads is to know beforehand. */
 LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi, const int sign)
 {
     const size_t f = j * LA_W;
     la_vec z = la_load(s->z + f), low = z;
-    if (sign) {
+    if (sign > 0) {
         low = la_load(s->e + f);
         z = la_two_sum(z, phi, &low);
         la_store(s->e + f, low);
@@ -4480,15 +4512,17 @@ LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi
     return z;
 }
 
-/* The output factor of weights phi, in all lanes. */
-LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi, const la_vec *z,
-                                       const int sign, const size_t count)
+/* The output factor of weights phi, in all lanes: norm, unless that is less than 0. */
+LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float epsilon,
+                                       const la_vec *phi, const la_vec *z, const int sign,
+                                       const size_t count)
 {
     la_vec den[LA_PANEL_VECS];
     size_t j;
-    (void)s, (void)sign;
+    (void)sign;
+    if (sign >= 0 && norm >= 0.0f) return la_set1(norm);
 #if LINATTN__HAS_SIGNED
-    if (sign) {
+    if (sign > 0) {
         float sums[2][16], scale; /* la_weigh_query of a single term: its sum loses nothing */
         for (j = 0; j < count; j++) {
             const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
@@ -4496,43 +4530,43 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, const la_vec *phi
             la_store(sums[1] + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
         }
         if (count == 1)
-            la_cancelling_here(sums[0], sums[1], s->m, s->params->epsilon, &scale);
+            la_cancelling_here(sums[0], sums[1], s->m, epsilon, &scale);
         else
-            la_cancelling(sums[0], sums[1], s->m, s->params->epsilon, &scale);
+            la_cancelling(sums[0], sums[1], s->m, epsilon, &scale);
         return la_set1(scale);
     }
 #endif
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
     {
-        /* of epsilon only this program knows that it is 0: a product plus a constant 0 is one that
-           clang's -ffast-math contracts with la_sum16's sums */
+        /* no compiler knows that it adds 0: a product plus a constant 0 is one that clang's
+           -ffast-math contracts with la_sum16's sums */
         den[j] = la_zero();
-        if (j < count) den[j] = la_fma(phi[j], z[j], la_set1(s->params->epsilon));
+        if (j < count)
+            den[j] = la_fma(phi[j], z[j], la_set1(sign < 0 ? epsilon : epsilon - epsilon));
     }
-    return la_set1(linattn__inverse(la_sum16(den)));
+    return la_set1(linattn__inverse(sign < 0 ? la_sum16(den) : la_sum16(den) + epsilon));
 }
 
 /* What is read out, times that. */
 LINATTN__INLINE la_vec la_small_out(la_vec o, la_vec scale, const int sign)
 {
     o = la_mul(o, scale);
-    if (sign) o = la_clamp(o);
+    if (sign > 0) o = la_clamp(o);
     return o;
 }
 
 /* Is its key one to take? */
 LINATTN__INLINE int la_small_keys(const linattn__span *s, const int sign)
 {
-    return s->k && (sign || !linattn__masked(s->k, s->m));
+    return s->k && (sign > 0 || !linattn__masked(s->k, s->m));
 }
 
 #if LA_W < 16
 /* One vector of each, without exponents: also for AVX-512. phi of its features: */
-LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes,
-                                    const int sign)
+LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes)
 {
     const la_vec x = la_mul(la_load_part(from, lanes), la_set1(p->root));
-    const la_vec phi = la_plain(x, p, sign ? (int)LINATTN_MAP_IDENTITY : p->map);
+    const la_vec phi = la_plain(x, p, p->map);
     return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
 }
 
@@ -4555,7 +4589,7 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
 }
 
 /* One token of it: what la_step_token does, with less between memory and registers. */
-LINATTN__INLINE void la_small_token(const linattn__span *s, const int sign)
+LINATTN__INLINE void la_small_token(const linattn__span *s, float norm, const int sign)
 {
     const linattn__params *const p = s->params;
     const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s, sign);
@@ -4564,20 +4598,20 @@ LINATTN__INLINE void la_small_token(const linattn__span *s, const int sign)
     la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
     size_t g = 0;
     if (keys) {
-        const la_vec key = la_small_phi(p, s->k, lanes, sign);
+        const la_vec key = la_small_phi(p, s->k, lanes);
         la_store(kq, key);
         z = la_small_key(s, 0, key, sign);
         v = la_load_part(s->v, columns);
     }
     do {
-        if (query) phi = la_small_phi(p, query, lanes, sign);
+        if (query) phi = la_small_phi(p, query, lanes);
         la_store(kq + LA_W, phi);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1);
         else
             o = la_small_rows(s, kq, v, 0);
         if (!query) break;
-        o = la_small_out(o, la_small_factor(s, &phi, &z, sign, 1), sign);
+        o = la_small_out(o, la_small_factor(s, norm, p->epsilon, &phi, &z, sign, 1), sign);
         la_store_part(out, o, columns);
         query += s->q_head;
         out += s->out_head;
@@ -4585,21 +4619,25 @@ LINATTN__INLINE void la_small_token(const linattn__span *s, const int sign)
     if (keys && columns < 16 && la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
 }
 
-LINATTN__INLINE void la_small_heads(linattn__span *s, const int sign)
+LINATTN__INLINE void la_small_heads(linattn__span *s, float norm, const int sign)
 {
     size_t head;
     for (head = s->heads;; head--) {
-        la_small_token(s, sign);
+        la_small_token(s, norm, sign);
         if (head == 1) return;
         linattn__move(s, 1);
     }
 }
 
-static LINATTN__NOINLINE void la_small_step(linattn__span *s) { la_small_heads(s, 0); }
+static LINATTN__NOINLINE void la_small_step(linattn__span *s) { la_small_heads(s, -1.0f, -1); }
 
-#if LINATTN__HAS_SIGNED
-static LINATTN__NOINLINE void la_small_signed(linattn__span *s) { la_small_heads(s, 1); }
-#endif
+/* Signed maps, other norms, epsilon. */
+static LINATTN__NOINLINE void la_small_other(linattn__span *s)
+{
+    float norm = -1.0f;
+    if (s->params->norm != LINATTN_NORM_SUM) la_small_norm(s, &norm);
+    la_small_heads(s, norm, LINATTN__IS_SIGNED(s->params->map));
+}
 
 #endif
 
@@ -4609,6 +4647,12 @@ LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 {
     if (LA_PANEL_VECS > 1 && j == 0) return LA_W;
     return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
+}
+
+/* The same, where those in the last vector are counted once for all heads. */
+LINATTN__INLINE int la_panel_part(size_t count, int last, size_t j)
+{
+    return j + 1 < LA_PANEL_VECS ? la_panel_lanes(count, j) : last;
 }
 
 #if LINATTN__HAS_EXP
@@ -4639,7 +4683,7 @@ static LINATTN__NOINLINE void la_panel_exp(const linattn__span *s, const float *
 #endif
 
 LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int query, float *to,
-                                  la_vec *phi)
+                                  la_vec *phi, const int features)
 {
     const linattn__params *const p = s->params;
     size_t j;
@@ -4653,7 +4697,7 @@ LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int
     (void)query;
     LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
     {
-        const int lanes = la_panel_lanes(s->m, j);
+        const int lanes = la_panel_part(s->m, features, j);
         const la_vec x = la_load_most(from + j * LA_W, lanes);
         phi[j] = la_plain(la_mul(x, la_set1(p->root)), p, p->map);
         if (lanes < LA_W) phi[j] = la_first(phi[j], la_zero(), lanes);
@@ -4681,34 +4725,35 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
     }
 }
 
-LINATTN__INLINE void la_panel_token(const linattn__span *s)
+LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float epsilon,
+                                    const int sign, const int features, const int columns)
 {
-    const int sign = LINATTN__IS_SIGNED(s->params->map), keys = la_small_keys(s, sign);
+    const int keys = la_small_keys(s, sign);
     const float *query = s->q;
     float kq[32], *out = s->out;
     la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS];
     size_t g = 0, j;
-    if (keys) la_panel_phi(s, s->k, 0, kq, phi);
+    if (keys) la_panel_phi(s, s->k, 0, kq, phi, features);
     LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
     {
         z[j] = la_load(s->z + j * LA_W);
         if (keys) {
             z[j] = la_small_key(s, j, phi[j], sign);
-            v[j] = la_load_part(s->v + j * LA_W, la_panel_lanes(s->dv, j));
+            v[j] = la_load_part(s->v + j * LA_W, la_panel_part(s->dv, columns, j));
         }
         if (!query) la_store(kq + 16 + j * LA_W, la_zero());
     }
     do {
         la_vec scale;
-        if (query) la_panel_phi(s, query, 1, kq + 16, phi);
+        if (query) la_panel_phi(s, query, 1, kq + 16, phi, features);
         if (keys && g == 0)
             la_panel_rows(s, kq, v, o, 1);
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
-        scale = la_small_factor(s, phi, z, sign, LA_PANEL_VECS);
+        scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store_part(
-            out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_lanes(s->dv, j));
+            out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_part(s->dv, columns, j));
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -4717,9 +4762,15 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s)
 
 static LINATTN__NOINLINE void la_panel_step(linattn__span *s)
 {
+    const int sign = LINATTN__IS_SIGNED(s->params->map);
+    const int features = la_panel_lanes(s->m, LA_PANEL_VECS - 1);
+    const int columns = la_panel_lanes(s->dv, LA_PANEL_VECS - 1);
+    const float epsilon = s->params->epsilon;
+    float norm = -1.0f;
     size_t head;
+    if (s->params->norm != LINATTN_NORM_SUM) la_small_norm(s, &norm);
     for (head = s->heads;; head--) {
-        la_panel_token(s);
+        la_panel_token(s, norm, epsilon, sign, features, columns);
         if (head == 1) return;
         linattn__move(s, 1);
     }
@@ -4733,13 +4784,10 @@ static void la_step(linattn__span *s)
 #if LA_W < 16 || LINATTN__BOTH
         const size_t one = LA_W < 16 ? LA_W : 8;
         if (s->m <= one && s->dv <= one && !LINATTN__IS_EXP(s->params->map)) {
-#if LINATTN__HAS_SIGNED
-            if (LINATTN__IS_SIGNED(s->params->map)) {
-                la_small_signed(s);
-                return;
-            }
-#endif
-            la_small_step(s);
+            if (la_plain_factor(s->params))
+                la_small_step(s);
+            else
+                la_small_other(s);
             return;
         }
 #endif
@@ -9481,6 +9529,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_pack
 #undef la_panel_exp
 #undef la_panel_lanes
+#undef la_panel_part
 #undef la_panel_phi
 #undef la_panel_rows
 #undef la_panel_step
@@ -9628,10 +9677,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_small_heads
 #undef la_small_key
 #undef la_small_keys
+#undef la_small_norm
+#undef la_small_other
 #undef la_small_out
 #undef la_small_phi
 #undef la_small_rows
-#undef la_small_signed
 #undef la_small_step
 #undef la_small_token
 #undef la_softmax
@@ -9669,6 +9719,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
+#undef la_summed_factor
 #undef la_sums16
 #undef la_symmetric
 #undef la_take
