@@ -4519,7 +4519,7 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float
 {
     la_vec den[LA_PANEL_VECS];
     size_t j;
-    (void)sign;
+    (void)s, (void)sign;
     if (sign >= 0 && norm >= 0.0f) return la_set1(norm);
 #if LINATTN__HAS_SIGNED
     if (sign > 0) {
