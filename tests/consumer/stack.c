@@ -123,6 +123,27 @@ static void verbs(size_t *worst)
     }
 }
 
+/* One token of heads of up to 16, with every normaliser that is one number: what larger heads take
+   needs more stack. */
+static void small(size_t *worst)
+{
+    static const size_t heads[][3] = {{1, 8, 8}, {2, 16, 16}};
+    tokens = 1;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        for (int map = LINATTN_MAP_ELU1; map <= LINATTN_MAP_RELU; map++)
+            for (int form = 0; form < 4; form++) {
+                const int norms[] = {LINATTN_NORM_SUM, LINATTN_NORM_LENGTH, LINATTN_NORM_NONE};
+                begin(heads[i], map);
+                config.normaliser = (linattn_normaliser)norms[form % 3];
+                if (form == 3) config.epsilon = 1.0f;
+                if (linattn_state_size(&config) == 0) continue;
+                call_init();
+                most(worst, call_causal);
+                most(worst, call_update);
+                most(worst, call_query);
+            }
+}
+
 /* The normaliser in turn: what a call takes hardly depends on it. */
 static void maps(size_t *worst, int first, int last, size_t window)
 {
@@ -231,13 +252,14 @@ int main(void)
     if (!state || !workspace) return 1;
     const unsigned both = 1u << LINATTN_ISA_AVX2 | 1u << LINATTN_ISA_AVX512;
     for (int isa = LINATTN_ISA_SCALAR; isa < LINATTN_ISA_COUNT; isa++) {
-        size_t worst[6] = {0, 0, 0, 0, 0, 0}, halves = 0, states = 0;
+        size_t worst[6] = {0, 0, 0, 0, 0, 0}, few = 0, halves = 0, states = 0;
         const char *name = linattn_isa_name((linattn_isa)isa);
         if (isa == LINATTN_ISA_SCALAR && (linattn_isa_compiled() & both) == both) name = "shared";
         if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) continue;
         maps(&worst[0], LINATTN_MAP_ELU1, LINATTN_MAP_SOFTMAX, 0);
         maps(&worst[1], LINATTN_MAP_FAVOR, LINATTN_MAP_EXPDEF, 0);
         maps(&worst[2], LINATTN_MAP_ELU1, LINATTN_MAP_EXPDEF, 20);
+        small(&few);
         exact(&worst[3]);
 #ifndef LINATTN_NO_RECURRENT
         rules(&worst[4]);
@@ -259,9 +281,9 @@ int main(void)
         kept = LINATTN_F32;
 #endif
         printf("%s maps %zu\n%s features %zu\n%s window %zu\n%s others %zu\n%s rules %zu\n"
-               "%s steps %zu\n%s halves %zu\n%s states %zu\n",
+               "%s steps %zu\n%s small %zu\n%s halves %zu\n%s states %zu\n",
                name, worst[0], name, worst[1], name, worst[2], name, worst[3], name, worst[4], name,
-               worst[5], name, halves, name, states);
+               worst[5], name, few, name, halves, name, states);
     }
     return 0;
 }
