@@ -5,8 +5,8 @@
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
 # every verb; and with --long ten thousand random problems under every law.
 
-declare -A fuzz_seconds=([address]=60 [memory]=30)
-if ((long)); then fuzz_seconds=([address]=3600 [memory]=3600); fi
+fuzz_seconds=60
+if ((long)); then fuzz_seconds=3600; fi
 
 declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
 declare -A fuzz_objects=([calls]='test_calls fuzz/checks' [arguments]='test_fuzz fuzz/checks'
@@ -50,7 +50,7 @@ fuzz_run() { # PROGRAM NAME
     export LINATTN_TEST_QUICK=1 UBSAN_OPTIONS=print_stacktrace=1
     export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16
     # shellcheck disable=SC2086
-    (cd "$scratch" && "$1" $options -max_total_time="${fuzz_seconds[${2#*-}]}" -timeout=60 \
+    (cd "$scratch" && "$1" $options -max_total_time=$fuzz_seconds -timeout=60 \
         -rss_limit_mb=4096 -entropic=0 -print_final_stats=1 -artifact_prefix="$folder/" \
         "$folder/corpus" "$root/tests/fuzz/seeds/${2%-*}") \
         >"$folder/log" 2>&1 || status=$?
