@@ -234,7 +234,6 @@
 #define la_place_lanes LA_NAME(place_lanes)
 #define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
-#define la_plain_factor LA_NAME(plain_factor)
 #define la_power LA_NAME(power)
 #define la_product LA_NAME(product)
 #define la_product_rows LA_NAME(product_rows)
@@ -2445,17 +2444,11 @@ LINATTN__INLINE float la_denominator(const float *den)
     return la_sum16(lanes);
 }
 
-/* Is the output factor just 1 / (denominator + epsilon)? */
-LINATTN__INLINE int la_summed_factor(const linattn__params *p)
+/* Is the output factor just 1 / (denominator + epsilon)? Plain, it has no epsilon. */
+LINATTN__INLINE int la_summed_factor(const linattn__params *p, const int plain)
 {
     if (p->norm != LINATTN_NORM_SUM || LINATTN__IS_SIGNED(p->map)) return 0;
-    return !LINATTN__IS_EXP(p->map) || !(p->epsilon > 0.0f);
-}
-
-/* Is it just 1 / denominator? */
-LINATTN__INLINE int la_plain_factor(const linattn__params *p)
-{
-    return p->norm == LINATTN_NORM_SUM && !LINATTN__IS_SIGNED(p->map) && !(p->epsilon > 0.0f);
+    return !(plain || LINATTN__IS_EXP(p->map)) || !(p->epsilon > 0.0f);
 }
 
 #if LA_COLD
@@ -2490,7 +2483,7 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
 {
     const size_t first = c->row0 + c->t, end = c->row0 + c->end;
     size_t row;
-    if (la_summed_factor(s->params)) {
+    if (la_summed_factor(s->params, 0)) {
         const float epsilon = s->params->epsilon;
         LA_OF(s, invert)(w->den + first * 16, epsilon, w->scale + first, end - first);
         return;
@@ -3341,7 +3334,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
         a.last = a.f1 == s->m;
         la_block_chunk(s, w, &a, t0, g0, keep, own, keys);
     }
-    for (g = 0; g < heads && !la_summed_factor(s->params); g++)
+    for (g = 0; g < heads && !la_summed_factor(s->params, 0); g++)
         LA_OF(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
 }
 
@@ -4431,7 +4424,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 #if LINATTN__HAS_UNIT
     h.key_params = s->params;
 #endif
-    h.plain = la_plain_factor(s->params) && !LINATTN__PAST(s);
+    h.plain = la_summed_factor(s->params, 1) && !LINATTN__PAST(s);
 #if LINATTN__HAS_COMPENSATED
     h.feature += la_past_divides(s);
     h.begun = 0;
@@ -4482,11 +4475,11 @@ LINATTN__INLINE int la_is_small(const linattn__span *s)
     const linattn__params *const p = s->params;
     if (s->m > 16 || s->dv > 16 || p->source != LINATTN__DIRECT || LINATTN__PAST(s)) return 0;
     if (LINATTN__ELEMENT(s) || p->norm == LINATTN_NORM_FEATURE) return 0;
-    return !LINATTN__IS_EXP(p->map) || la_summed_factor(p);
+    return !LINATTN__IS_EXP(p->map) || la_summed_factor(p, 0);
 }
 
 #if LA_COLD
-/* The output factor of all heads, where the norm is not a sum of each. */
+/* The output factor of all heads under the norms length and none. */
 static LINATTN__NOINLINE void la_small_norm(const linattn__span *s, float *scale)
 {
     const float one = 1.0f;
@@ -4495,8 +4488,8 @@ static LINATTN__NOINLINE void la_small_norm(const linattn__span *s, float *scale
 }
 #endif
 
-/* z += phi(k) of vector j. sign is 1 with a signed map, and -1 where the factor is known to be
-   1 / denominator: a loop over heads is to know beforehand. */
+/* z += phi(k) of vector j. sign, which a loop over heads is to know beforehand: 1 of a signed map,
+   0 of another, -1 of one whose factor is plain. */
 LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi, const int sign)
 {
     const size_t f = j * LA_W;
@@ -4512,7 +4505,8 @@ LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi
     return z;
 }
 
-/* The output factor of weights phi, in all lanes: norm, unless that is less than 0. */
+/* The output factor of weights phi, in all lanes: norm, unless that is less than 0. epsilon is that
+   of the params, which to a compiler a store of vectors may change: a loop over heads reads it. */
 LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float epsilon,
                                        const la_vec *phi, const la_vec *z, const int sign,
                                        const size_t count)
@@ -4784,7 +4778,7 @@ static void la_step(linattn__span *s)
 #if LA_W < 16 || LINATTN__BOTH
         const size_t one = LA_W < 16 ? LA_W : 8;
         if (s->m <= one && s->dv <= one && !LINATTN__IS_EXP(s->params->map)) {
-            if (la_plain_factor(s->params))
+            if (la_summed_factor(s->params, 1))
                 la_small_step(s);
             else
                 la_small_other(s);
@@ -9555,7 +9549,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_place_lanes
 #undef la_places
 #undef la_plain
-#undef la_plain_factor
 #undef la_polynomials
 #undef la_power
 #undef la_product
