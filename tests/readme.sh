@@ -170,6 +170,21 @@ readme_sizes() {
     grep -q '<!-- sizes:scalar-alone-small -->[0-9]*<!-- /sizes --> KiB' README.md
 }
 
+# A hundredth of the streams that the page of them is of: the same figures, as the bits are.
+readme_streams() {
+    local columns='/^\|/ { print $2, $3, $4, $5 }'
+    tools/streams --help | grep -q -e --publish
+    if tools/streams --no-such-option || tools/streams --tokens 10 ||
+        tools/streams --publish --tokens 1000000; then return 1; fi
+    tools/streams --tokens 1000000 --build "$work/streams" >"$work/streams.md"
+    diff <(awk -F ' *[|] *' "$columns" bench/results/streams.md) \
+        <(awk -F ' *[|] *' "$columns" "$work/streams.md")
+    grep -q '^| taylor/constant |' "$work/streams.md"
+    # The README's rows are the page's first: plain sums of elu1.
+    diff <(sed -n 's/^| plain: [a-z ]*|/|/p' README.md) \
+        <(sed -n '/^## Compensated/q; s/^| elu1.[a-z]* |/|/p' bench/results/streams.md)
+}
+
 # The tables of the benchmark are those of the results that are there. Pictures are not drawn again.
 readme_figures() {
     readme_clone "$work/clone-figures"
@@ -192,6 +207,7 @@ job 'readme / second command' readme_second_command
 job 'readme / a model' readme_rwkv
 job 'readme / tables of the benchmark' readme_figures
 job 'readme / sizes are measured' readme_sizes
+job 'readme / streams without end' readme_streams
 job 'readme / quickstart.c is the one printed' readme_quickstart
 job 'readme / rules' readme_rules
 job 'readme / many states' readme_many
