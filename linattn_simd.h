@@ -40,6 +40,8 @@
 #define LA_NAME(word) linattn__##word##_simd128
 #elif LINATTN__ISA == LINATTN__ISA_RELAXED
 #define LA_NAME(word) linattn__##word##_relaxed
+#elif LINATTN__ISA == LINATTN__ISA_SSE2
+#define LA_NAME(word) linattn__##word##_sse2
 #endif
 
 /* Where there are both AVX2 and AVX-512, what is cold is compiled for AVX2 alone: the bits are the
@@ -153,6 +155,10 @@
 #define la_first LA_NAME(first)
 #define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
+#if LINATTN__ISA == LINATTN__ISA_SSE2
+#define la_fma_hot LA_NAME(fma_hot)
+#define la_fma_of LA_NAME(fma_of)
+#endif
 #define la_fma_where LA_NAME(fma_where)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
@@ -207,6 +213,7 @@
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
 #define la_narrow LA_NAME(narrow)
+#define la_negative LA_NAME(negative)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_columns LA_NAME(once_columns)
@@ -522,7 +529,8 @@
 
    la_load_part(p, n)     lanes 0..n-1 from p, zeros above; reads nothing else. 0 <= n <= LA_W
    la_first(a, b, n)      lanes 0..n-1 of a, the others of b
-   la_fma/fms/fnma(a,b,c) a*b+c, a*b-c, c-a*b, rounded once
+   la_fma/fms/fnma(a,b,c) a*b+c, a*b-c, c-a*b, rounded once; la_fma_hot: where a is the same in all
+                          lanes, for innermost loops, as SSE2 calls the others
    la_max(a, b)           a > b ? a : b, so that a NaN in b comes through; la_min likewise
    la_gt, la_eq           false where either is NaN
    la_shift(p, n)         p, an integer n added to the bits of its exponent, or nothing for NaN.
@@ -591,11 +599,16 @@
 #define LA_COMPARE(type, a, comparison, b, intrinsic, predicate) ((type)((a)comparison(b)))
 #endif
 
-#if LINATTN__HAS_UNIT && (LINATTN__ISA == LINATTN__ISA_AVX512 || LINATTN__ISA == LINATTN__ISA_AVX2)
+#if LINATTN__HAS_UNIT && (LINATTN__ISA == LINATTN__ISA_AVX512 ||                                   \
+                          LINATTN__ISA == LINATTN__ISA_AVX2 || LINATTN__ISA == LINATTN__ISA_SSE2)
 LINATTN__INLINE float la_sqrt(float x)
 {
 #if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* it takes an estimate */
+#if LINATTN__ISA == LINATTN__ISA_SSE2
+    __asm__("sqrtss %0, %0" : "+x"(x));
+#else
     __asm__("vsqrtss %0, %0, %0" : "+x"(x));
+#endif
     return x;
 #else
     return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
@@ -1362,6 +1375,204 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 }
 #endif
 
+#elif LINATTN__ISA == LINATTN__ISA_SSE2
+
+#define LA_W 4
+#define la_vec __m128
+#define la_mask __m128
+/* Small tiles: la_fma takes twenty instructions, beside which loads and stores weigh nothing. */
+#define LA_CAUSAL_TOKENS 1
+#define LA_CAUSAL_FEW 1
+#define LA_CAUSAL_VECS 2
+#define LA_CAUSAL_TALL 1
+#define LA_CAUSAL_WIDE 0
+#define LA_GROUP_TOKENS 1
+#define LA_QUERY_TOKENS 1
+#define LA_QUERY_FEW 1
+#define LA_QUERY_VECS 2
+#define LA_QUERY_TALL 1
+#define LA_UPDATE_ROWS 2
+#define LA_UPDATE_VECS 1
+#define LA_EXACT_VECS 1
+#define LA_STAGE_VECS 1
+#define LA_BLOCK 24
+#define LA_PART 64
+#define LA_STEP 128
+#define LA_GENERAL_VECS 4
+
+LINATTN__INLINE la_vec la_zero(void) { return _mm_setzero_ps(); }
+LINATTN__INLINE la_vec la_set1(float x) { return _mm_set1_ps(x); }
+LINATTN__INLINE la_vec la_load(const float *p) { return _mm_loadu_ps(p); }
+LINATTN__INLINE void la_store(float *p, la_vec a) { _mm_storeu_ps(p, a); }
+/* Into a lane that is 0. */
+#define LA_LOAD_LANE(p, a, i)                                                                      \
+    _mm_or_ps(a, _mm_castsi128_ps(_mm_slli_si128(_mm_castps_si128(_mm_load_ss(p)), 4 * (i))))
+#define LA_STORE_LANE(p, a, i) _mm_store_ss(p, _mm_shuffle_ps(a, a, i))
+LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
+{
+    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
+}
+LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
+{
+    const __m128i lanes = _mm_cmpgt_epi32(_mm_set1_epi32(n), _mm_setr_epi32(0, 1, 2, 3));
+    return la_select(_mm_castsi128_ps(lanes), a, b);
+}
+LINATTN__INLINE la_vec la_add(la_vec a, la_vec b) { return LA_OP(a, +, b, _mm_add_ps); }
+LINATTN__INLINE la_vec la_sub(la_vec a, la_vec b) { return LA_OP(a, -, b, _mm_sub_ps); }
+LINATTN__INLINE la_vec la_mul(la_vec a, la_vec b) { return LA_OP(a, *, b, _mm_mul_ps); }
+LINATTN__INLINE la_vec la_div(la_vec a, la_vec b) { return LA_OP(a, /, b, _mm_div_ps); }
+/* The two sums p + d, rounded to odd: linattn__fma. */
+static LINATTN__NOINLINE __m128d la_odd(__m128d p, __m128d d)
+{
+    const __m128d s = LA_OP(p, +, d, _mm_add_pd), t = LA_OP(s, -, p, _mm_sub_pd);
+    const __m128d u = LA_OP(s, -, t, _mm_sub_pd), rest = LA_OP(p, -, u, _mm_sub_pd);
+    const __m128d lost = LA_OP(d, -, t, _mm_sub_pd); /* the error is NaN where s is not finite */
+    const __m128i error = _mm_castpd_si128(LA_OP(rest, +, lost, _mm_add_pd));
+    const __m128i sum = _mm_castpd_si128(s), none = _mm_setzero_si128();
+    /* All of the bits but the sign, as integers, which flags in force do not reach. */
+    const __m128i high = _mm_srli_epi64(_mm_slli_epi64(error, 1), 33);
+    const __m128i finite = _mm_cmpgt_epi32(_mm_set1_epi32(0x7ff00000), high);
+    const __m128i some = _mm_or_si128(high, error);
+    const __m128i low = _mm_slli_epi32(sum, 31);
+    const __m128i odd = _mm_or_si128(low, _mm_cmpeq_epi32(some, none));
+    const __m128i even = _mm_and_si128(_mm_cmpeq_epi32(odd, none), finite);
+    const __m128i sign = _mm_srai_epi32(_mm_xor_si128(error, sum), 31);
+    const __m128i step = _mm_or_si128(_mm_shuffle_epi32(sign, 0xf5), _mm_setr_epi32(1, 0, 1, 0));
+    return _mm_castsi128_pd(_mm_add_epi64(sum, _mm_and_si128(step, _mm_shuffle_epi32(even, 0xa0))));
+}
+/* linattn__fma, two lanes at a time, of a in double. What may be rounded wrongly lies in the middle
+   of two floats: a sum that ends with its 29th bit, or any below FLT_MIN; zeros, and sums that
+   floats hold, are right, and common. */
+LINATTN__INLINE la_vec la_fma_of(__m128d low, __m128d high, la_vec b, la_vec c)
+{
+    const __m128d b_low = _mm_cvtps_pd(b), b_high = _mm_cvtps_pd(_mm_movehl_ps(b, b));
+    const __m128d p = LA_OP(low, *, b_low, _mm_mul_pd), q = LA_OP(high, *, b_high, _mm_mul_pd);
+    const __m128d d = _mm_cvtps_pd(c), e = _mm_cvtps_pd(_mm_movehl_ps(c, c));
+    const __m128d s = LA_OP(p, +, d, _mm_add_pd), t = LA_OP(q, +, e, _mm_add_pd);
+    const __m128 ends = _mm_shuffle_ps(_mm_castpd_ps(s), _mm_castpd_ps(t), 0x88);
+    const __m128 r = _mm_movelh_ps(_mm_cvtpd_ps(s), _mm_cvtpd_ps(t));
+    const __m128i end = _mm_slli_epi32(_mm_castps_si128(ends), 3),
+                  least = _mm_set1_epi32(INT32_MIN);
+    const __m128i size = _mm_slli_epi32(_mm_castps_si128(r), 1); /* twice: 0, or 1 to 0xffffff */
+    const __m128i tiny = _mm_cmpgt_epi32(_mm_set1_epi32(INT32_MIN + 0xffffff), //
+                                         _mm_add_epi32(size, _mm_set1_epi32(INT32_MAX)));
+    if (!_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi32(end, least), tiny))) return r;
+    return _mm_movelh_ps(_mm_cvtpd_ps(la_odd(p, d)), _mm_cvtpd_ps(la_odd(q, e)));
+}
+static LINATTN__NOINLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma_of(_mm_cvtps_pd(a), _mm_cvtps_pd(_mm_movehl_ps(a, a)), b, c);
+}
+LINATTN__INLINE la_vec la_fma_hot(la_vec a, la_vec b, la_vec c)
+{
+    const __m128d both = _mm_cvtps_pd(a);
+    return la_fma_of(both, both, b, c);
+}
+LINATTN__INLINE la_vec la_negative(la_vec a) { return _mm_xor_ps(a, _mm_set1_ps(-0.0f)); }
+LINATTN__INLINE la_vec la_fms(la_vec a, la_vec b, la_vec c) { return la_fma(a, b, la_negative(c)); }
+LINATTN__INLINE la_vec la_fnma(la_vec a, la_vec b, la_vec c)
+{
+    return la_fma(la_negative(a), b, c);
+}
+#define LA_BY(a, b, comparison) _mm_cmp##comparison##_ps(a, b)
+LINATTN__INLINE la_mask la_gt(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, >, b, LA_BY, gt);
+}
+LINATTN__INLINE la_mask la_eq(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, ==, b, LA_BY, eq);
+}
+LINATTN__INLINE la_mask la_le(la_vec a, la_vec b)
+{
+    return LA_COMPARE(la_mask, a, <=, b, LA_BY, le);
+}
+#undef LA_BY
+#if defined(__clang__) && defined(__FAST_MATH__) && !LINATTN__MSVC /* as for AVX2 */
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return la_select((__m128)(a > b), a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return la_select((__m128)(a < b), a, b); }
+#else
+LINATTN__INLINE la_vec la_max(la_vec a, la_vec b) { return _mm_max_ps(a, b); }
+LINATTN__INLINE la_vec la_min(la_vec a, la_vec b) { return _mm_min_ps(a, b); }
+#endif
+LINATTN__INLINE int la_any(la_mask m) { return _mm_movemask_ps(m) != 0; }
+LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x) { return _mm_andnot_ps(m, x); }
+LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
+{
+    const __m128i shift = _mm_slli_epi32(_mm_cvtps_epi32(n), 23);
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(p), shift));
+}
+LINATTN__INLINE float la_sum16(const la_vec *a)
+{
+    const la_vec b = la_add(la_add(a[0], a[2]), la_add(a[1], a[3]));
+    const la_vec c = la_add(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(la_add(c, _mm_shuffle_ps(c, c, 1)));
+}
+LINATTN__INLINE float la_max16(const la_vec *a)
+{
+    const la_vec b = la_max(la_max(a[0], a[2]), la_max(a[1], a[3]));
+    const la_vec c = la_max(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(la_max(c, _mm_shuffle_ps(c, c, 1)));
+}
+LINATTN__INLINE la_vec la_zip_low(la_vec a, la_vec b) { return _mm_unpacklo_ps(a, b); }
+LINATTN__INLINE la_vec la_zip_high(la_vec a, la_vec b) { return _mm_unpackhi_ps(a, b); }
+LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b) { return _mm_movelh_ps(a, b); }
+LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b) { return _mm_movehl_ps(b, a); }
+LINATTN__INLINE unsigned la_bits(la_mask m) { return (unsigned)_mm_movemask_ps(m); }
+#ifdef LINATTN_USE_SLEEF
+LINATTN__C_LINKAGE __m128 Sleef_expf4_u10sse2(__m128);
+#define LA_SLEEF Sleef_expf4_u10sse2
+#endif
+
+#if LINATTN__HAS_NYSTROM || LINATTN__HAS_SIGNED
+#define LA_DW 2
+#define la_dvec __m128d
+LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm_storeu_pd(p, a); }
+LINATTN__INLINE la_dvec la_dwiden(const float *p)
+{
+    return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)p)));
+}
+#endif
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dset1(double x) { return _mm_set1_pd(x); }
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm_loadu_pd(p); }
+LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm_add_pd); }
+LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm_sub_pd); }
+LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm_mul_pd); }
+LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm_div_pd); }
+LINATTN__INLINE la_dvec la_dfma(la_dvec a, la_dvec b, la_dvec c)
+{
+    double x[2], y[2], z[2];
+    int i;
+    la_dstore(x, a);
+    la_dstore(y, b);
+    la_dstore(z, c);
+    for (i = 0; i < 2; i++) x[i] = linattn__double_fma(x[i], y[i], z[i]);
+    return la_dload(x);
+}
+#define LA_BY(a, b, comparison) _mm_cmp##comparison##_pd(a, b)
+LINATTN__INLINE la_dvec la_dgt(la_dvec a, la_dvec b)
+{
+    return LA_COMPARE(la_dvec, a, >, b, LA_BY, gt);
+}
+#undef LA_BY
+LINATTN__INLINE la_dvec la_dmax(la_dvec a, la_dvec b)
+{
+    const la_dvec m = la_dgt(a, b);
+    return _mm_or_pd(_mm_and_pd(m, a), _mm_andnot_pd(m, b));
+}
+LINATTN__INLINE la_dvec la_dscale(la_dvec p, la_dvec t)
+{
+    const __m128i shift = _mm_slli_epi64(_mm_castpd_si128(t), 52);
+    return _mm_castsi128_pd(_mm_add_epi64(_mm_castpd_si128(p), shift));
+}
+LINATTN__INLINE la_dvec la_dflush(la_dvec x)
+{
+    const la_dvec below = la_dgt(la_dset1(LINATTN__TINY), x);
+    return _mm_andnot_pd(_mm_and_pd(below, la_dgt(x, la_dset1(-LINATTN__TINY))), x);
+}
+#endif
+
 #elif LINATTN__ISA == LINATTN__ISA_SIMD128 || LINATTN__ISA == LINATTN__ISA_RELAXED
 
 #define LA_W 4
@@ -1643,6 +1854,8 @@ LINATTN__INLINE la_vec la_power(la_vec x)
 {
 #if LINATTN__ISA == LINATTN__ISA_NEON
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7f800000)));
+#elif LINATTN__ISA == LINATTN__ISA_SSE2
+    return _mm_and_ps(x, _mm_set1_ps(LINATTN__INF));
 #else
     return wasm_v128_and(x, wasm_i32x4_splat(0x7f800000));
 #endif
@@ -1666,6 +1879,10 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
     return bf ? x : la_wide(&half, 0);
 }
 #endif
+#endif
+
+#if LINATTN__ISA != LINATTN__ISA_SSE2
+#define la_fma_hot la_fma
 #endif
 
 /* ==== (B) The kernels ========================================================================= */
@@ -2902,12 +3119,12 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
             const la_vec kf = la_set1(k[i * LA_ROW]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_fma(kf, v[i * NR + j], s[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_fma_hot(kf, v[i * NR + j], s[j]);
             LINATTN__UNROLL for (h = 0; h < G; h++)
             {
                 const la_vec qf = la_set1(q[h * q_head + i * LA_ROW]);
                 la_vec *const at = o + (h * T + i) * NR;
-                LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma(qf, s[j], at[j]);
+                LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma_hot(qf, s[j], at[j]);
             }
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
@@ -2936,7 +3153,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
         {
             const la_vec qf = la_set1(q[i * LA_ROW]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) o[i * NR + j] =
-                la_fma(qf, s[j], o[i * NR + j]);
+                la_fma_hot(qf, s[j], o[i * NR + j]);
         }
     }
     la_tile_end(a, x, g, 0, t, o, 0, T, NR);
@@ -3443,7 +3660,7 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
                 if (masked)
                     acc[r * NR + j] = la_fma_where(la_gt(y[j], la_set1(-0.5f)), ar, y[j], sum);
                 else
-                    acc[r * NR + j] = la_fma(ar, y[j], sum);
+                    acc[r * NR + j] = la_fma_hot(ar, y[j], sum);
             }
         }
     }
@@ -4169,12 +4386,12 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
         }
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(kf, v[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
         }
         if (queries) {
             const la_vec qf = la_set1(w->q[f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma_hot(qf, x[j], o[j]);
         }
     }
     if (!queries) return;
@@ -4574,10 +4791,10 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
     for (; kq < end; kq++, row += 16) {
         la_vec x = la_load(row);
         if (keys) {
-            x = la_fma(la_set1(kq[0]), v, x);
+            x = la_fma_hot(la_set1(kq[0]), v, x);
             la_store(row, x);
         }
-        o = la_fma(la_set1(kq[LA_W]), x, o);
+        o = la_fma_hot(la_set1(kq[LA_W]), x, o);
     }
     return o;
 }
@@ -4711,11 +4928,11 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_load(row + j * LA_W);
         if (keys) {
             const la_vec kf = la_set1(kq[0]);
-            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_fma(kf, v[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
             LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store(row + j * LA_W, x[j]);
         }
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
-            la_fma(la_set1(kq[16]), x[j], o[j]);
+            la_fma_hot(la_set1(kq[16]), x[j], o[j]);
     }
 }
 
@@ -5754,24 +5971,24 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         x[j] = la_load(at[j]);
-        if (kind == LA_BEFORE) o[j] = la_fma(qf, x[j], o[j]);
+        if (kind == LA_BEFORE) o[j] = la_fma_hot(qf, x[j], o[j]);
         if (kind != LA_PLAIN_DELTA) x[j] = la_mul(af, x[j]);
     }
     if (kind == LA_GENERAL) {
         const la_vec pf = la_set1(p[f]);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, c[j], x[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, c[j], x[j]);
     }
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        x[j] = la_fma(kf, v[j], x[j]);
+        x[j] = la_fma_hot(kf, v[j], x[j]);
         la_store(at[j], x[j]);
     }
     if (kind != LA_BEFORE) {
-        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma(qf, x[j], o[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma_hot(qf, x[j], o[j]);
     }
     if (reads) {
         const la_vec rf = la_set1(r[f]);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_fma(rf, x[j], next[j]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = la_fma_hot(rf, x[j], next[j]);
     }
 }
 
@@ -5839,9 +6056,9 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
                 la_vec *const at = sum + i * NR + j;
-                if (before) *at = la_fma(qf, x[j], *at);
-                x[j] = la_fma(kf, v[i * NR + j], la_mul(af, x[j]));
-                if (!before) *at = la_fma(qf, x[j], *at);
+                if (before) *at = la_fma_hot(qf, x[j], *at);
+                x[j] = la_fma_hot(kf, v[i * NR + j], la_mul(af, x[j]));
+                if (!before) *at = la_fma_hot(qf, x[j], *at);
             }
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
@@ -5859,7 +6076,7 @@ LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t 
     for (f = 0; f < count; f++, row += 16) {
         const la_vec rf = la_set1(r[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] =
-            la_fma(rf, la_load(row + la_offset(m, j)), sum[j]);
+            la_fma_hot(rf, la_load(row + la_offset(m, j)), sum[j]);
     }
 }
 
@@ -6249,20 +6466,20 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
         if (o->stream) la_fetch_next(row, m, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
         if (kind == LA_GENERAL) {
             const la_vec pf = la_set1(o->p[f]);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma(pf, had[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, had[j], x[j]);
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
-            x[j] = la_fma(kf, v[j], x[j]);
+            x[j] = la_fma_hot(kf, v[j], x[j]);
             la_store(row + la_offset(m, j), x[j]);
         }
         if (kind != LA_BEFORE) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma(qf, x[j], sum[j]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
     }
 }
@@ -8156,7 +8373,7 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_
             {
                 const la_vec kr = la_set1(k[r][f]);
                 LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] =
-                    la_fma(kr, y[u], acc[r * NQ + u]);
+                    la_fma_hot(kr, y[u], acc[r * NQ + u]);
             }
         }
         LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
@@ -9424,6 +9641,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_first
 #undef la_flush
 #undef la_fma
+#undef la_fma_hot
+#undef la_fma_of
 #undef la_fma_where
 #undef la_fms
 #undef la_fnma
@@ -9504,6 +9723,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_multiply
 #undef la_narrow
 #undef la_norms
+#undef la_negative
 #undef la_odd
 #undef la_offset
 #undef la_once

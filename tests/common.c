@@ -67,7 +67,8 @@ linattn_isa test_isa(void)
 {
     if (isa_under_test != LINATTN_ISA_AUTO) return isa_under_test;
     int best = LINATTN_ISA_COUNT - 1;
-    while (!test_has((linattn_isa)best)) best--;
+    while (!test_has((linattn_isa)best) || (best == LINATTN_ISA_SSE2 && test_has(LINATTN_ISA_AVX2)))
+        best--;
     return (linattn_isa)best;
 }
 

@@ -354,7 +354,7 @@ time_limit=300
 has_isa() {
     local flag needed
     case $1 in
-    scalar | neon) return 0 ;;
+    scalar | neon | sse2) return 0 ;;
     avx2) needed='avx2 fma' ;;
     avx512) needed='avx512f avx2 fma' ;;
     esac

@@ -54,6 +54,9 @@ msvc_text() { # TOOLCHAIN FLAGS LINK_FLAGS
     library "msvc-$1" "$1" "$2 -mfma -DLINATTN__AS_MSVC -I tests/msvc"
     run_tests "msvc-$1" "$1" "$3" "$host_isas" 'golden recurrent half exp dispatch' \
         LINATTN_TEST_QUICK=1
+    library "msvc-sse2-$1" "$1" \
+        "$2 -DLINATTN__AS_MSVC -DLINATTN_SSE2 -DLINATTN_NO_DISPATCH -I tests/msvc"
+    run_tests "msvc-sse2-$1" "$1" "$3" sse2 'golden half exp' LINATTN_TEST_QUICK=1
 }
 
 msvc_clang() { # MACHINE LANGUAGE FLAGS...
@@ -98,7 +101,7 @@ msvc() {
     fi
     [[ $compilers == *clang* ]] || return 0
     for language in c99 c++11; do
-        job "msvc / types, x86_64, $language" msvc_types x86_64 $language
+        job "msvc / types, x86_64, $language" msvc_types x86_64 $language -DLINATTN_SSE2
         job "msvc / types, aarch64, $language" msvc_types aarch64 $language
         job "msvc / types, i686, $language" msvc_types i686 $language -msse2
     done

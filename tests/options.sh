@@ -89,10 +89,12 @@ causal_alone_linked() { # COMPILER
 }
 
 # What scalar code does on a CPU without the instruction. Where the tests run, all else uses it.
-multiply_add() { # COMPILER
-    local program=$work/multiply-add-$1
-    "$1" -std=c99 -O0 $warnings -DLINATTN_NO_DISPATCH -I . tests/consumer/multiply_add.c \
-        -fsanitize=undefined -fno-sanitize-recover=all -o "$program" -lm
+multiply_add() { # COMPILER FLAGS...
+    local program
+    program=$(mktemp "$work/multiply-add.XXXXXX")
+    "$1" -std=c99 -O0 $warnings -DLINATTN_NO_DISPATCH "${@:2}" -I . \
+        tests/consumer/multiply_add.c -fsanitize=undefined -fno-sanitize-recover=all \
+        -o "$program" -lm
     "$program"
 }
 
@@ -115,6 +117,15 @@ case $host_isas in
     tested no-avx512 gcc '-O0 -DLINATTN_NO_AVX512' 'scalar avx2'
     tested no-dispatch gcc -DLINATTN_NO_DISPATCH scalar
     job "option-no-dispatch-$last / multiply-add" multiply_add "$last"
+    # Beside AVX2 by one compiler, alone by the other, which takes -ffast-math most literally.
+    tested sse2 gcc '-DLINATTN_SSE2 -DLINATTN_NO_AVX512' 'scalar avx2 sse2'
+    tested sse2-alone "$last" '-DLINATTN_SSE2 -DLINATTN_NO_DISPATCH -O2 -ffast-math' sse2
+    run_tests option-sse2-gcc gcc '' sse2 'laws recurrent' LINATTN_TEST_QUICK=1
+    run_tests "option-sse2-alone-$last" "$last" -ffast-math sse2 \
+        'half verbs softmax nystrom range exp' LINATTN_TEST_QUICK=1
+    run_hostile option-sse2-hostile "$last" "option-sse2-alone-$last" sse2 'golden exp softmax'
+    job "option-sse2-$last / multiply-add" multiply_add "$last" -DLINATTN_SSE2
+    job 'option-sse2-gcc / multiply-add' multiply_add gcc -DLINATTN_SSE2 -O2
     tested no-dispatch-avx2 "$last" '-DLINATTN_NO_DISPATCH -mavx2 -mfma' avx2
     if has_isa avx512; then
         tested no-dispatch-native gcc '-DLINATTN_NO_DISPATCH -march=native' avx512
@@ -206,6 +217,7 @@ fi
 contradictions '-DLINATTN_SCALAR_ONLY -DLINATTN_NO_DISPATCH'
 contradictions '-DLINATTN_FREESTANDING -DLINATTN_USE_SLEEF'
 contradictions '-DLINATTN_SCALAR_FAST -DLINATTN_USE_SLEEF'
+contradictions '-DLINATTN_SCALAR_ONLY -DLINATTN_SSE2'
 contradictions '-DLINATTN_NO_WINDOWS'
 contradictions '-DLINATTN_FREE_STANDING'
 contradictions '-DLINATTN_IMPLEMENTATION -include linattn_simd.h'

@@ -117,26 +117,31 @@ ports_i686() {
     can_run i686 i686-linux-gnu-gcc /usr/i686-linux-gnu/include true || return 0
     cross_toolchain i686 i686-linux-gnu-gcc '-msse2 -mfpmath=sse' ''
     ports_bits '' i686 '-std=c99 -O2'
+    ports_bits -sse2 i686 '-std=c99 -O2 -ffast-math -DLINATTN_SSE2 -DLINATTN_NO_DISPATCH'
     ports_hostile i686 i686-linux-gnu-gcc '-msse2 -mfpmath=sse -static' '' i686
 }
 
 # Processors without AVX2 and without AVX-512: the best that they have is chosen, and no instruction
-# of another.
+# of another. With SSE2 for the former, too.
 ports_x86() {
-    local program=$work/ports/x86-64 processor isa
+    local plain_program=$work/ports/x86-64 sse2=$work/ports/x86-64-sse2 processor isa program
     if ! command -v qemu-x86_64 >/dev/null; then
         report_not_run ports-x86-64 'qemu-x86_64 is not installed'
         return
     fi
     plain_library
-    target "$program" ports_program "$program" "$plain_compiler" -static "$work/lib/$plain.o"
-    while read -r processor isa; do
+    target "$plain_program" ports_program "$plain_program" "$plain_compiler" -static \
+        "$work/lib/$plain.o"
+    library ports/x86-64-sse2 gcc '-std=c99 -O2 -DLINATTN_SSE2 -DLINATTN_NO_AVX512'
+    target "$sse2" ports_program "$sse2" gcc -static "$work/lib/ports/x86-64-sse2.o"
+    while read -r processor isa program; do
         cross_toolchain "$processor" '' '' "qemu-x86_64 -cpu $processor"
         job "ports-x86-64 / same bits, $isa chosen, $processor" same_hash "$program" "$processor" \
             chosen "$isa"
-    done <<'EOF'
-Nehalem scalar
-Haswell avx2
+    done <<EOF
+Nehalem scalar $plain_program
+Nehalem sse2 $sse2
+Haswell avx2 $plain_program
 EOF
 }
 

@@ -1,5 +1,6 @@
 /* Multiply-add where the compiler has no instruction for it, and the library may not look for one:
-   as fmaf and fma of the C library round. Built with LINATTN_NO_DISPATCH alone. */
+   as fmaf and fma of the C library round. Built with LINATTN_NO_DISPATCH, and with LINATTN_SSE2 or
+   without. */
 #define LINATTN_IMPLEMENTATION
 #include "linattn.h"
 #include <math.h>
@@ -42,17 +43,39 @@ static double random_double(void)
     return ldexp(bits & 2048 ? -fraction : fraction, exponent);
 }
 
-int main(void)
+/* Four at a time: by scalar code, or by vectors, once with four factors and once with the first. */
+static int differ(const float *a, const float *b, const float *c)
 {
-    for (long i = 0; i < 20000000; i++) {
-        const float a = random_float(), b = random_float();
-        const float c = i % 4 ? random_float() : -(a * b) * (i % 8 ? 1.0f : 1.0000001f);
-        const float actual = linattn__fma(a, b, c), expected = fmaf(a, b, c);
-        if (memcmp(&actual, &expected, sizeof actual) != 0 && !(isnan(actual) && isnan(expected))) {
-            printf("%a * %a + %a is %a, expected %a\n", (double)a, (double)b, (double)c,
-                   (double)actual, (double)expected);
+    float actual[2][4];
+    for (int i = 0; i < 4; i++) actual[0][i] = linattn__fma(a[i], b[i], c[i]);
+    for (int i = 0; i < 4; i++) actual[1][i] = linattn__fma(a[0], b[i], c[i]);
+#ifdef LINATTN_SSE2
+    _mm_storeu_ps(actual[0], linattn__fma_sse2(_mm_loadu_ps(a), _mm_loadu_ps(b), _mm_loadu_ps(c)));
+    _mm_storeu_ps(actual[1],
+                  linattn__fma_hot_sse2(_mm_set1_ps(*a), _mm_loadu_ps(b), _mm_loadu_ps(c)));
+#endif
+    for (int i = 0; i < 8; i++) {
+        const float factor = a[i < 4 ? i : 0], is = actual[i / 4][i % 4];
+        const float expected = fmaf(factor, b[i % 4], c[i % 4]);
+        if (memcmp(&is, &expected, sizeof is) != 0 && !(isnan(is) && isnan(expected))) {
+            printf("%a * %a + %a is %a, expected %a\n", (double)factor, (double)b[i % 4],
+                   (double)c[i % 4], (double)is, (double)expected);
             return 1;
         }
+    }
+    return 0;
+}
+
+int main(void)
+{
+    for (long i = 0; i < 20000000; i += 4) {
+        float a[4], b[4], c[4];
+        for (int j = 0; j < 4; j++) {
+            a[j] = random_float();
+            b[j] = random_float();
+            c[j] = j ? random_float() : -(a[j] * b[j]) * (i % 8 ? 1.0f : 1.0000001f);
+        }
+        if (differ(a, b, c)) return 1;
     }
     for (long i = 0; i < 5000000; i++) {
         const double a = random_double(), b = random_double();
