@@ -2315,7 +2315,7 @@ LINATTN__INLINE linattn_view linattn__view_of(linattn_output out)
     return view;
 }
 
-/* Differences of addresses wrap: one of the two is the distance, the other one is huge. */
+/* Differences of addresses wrap: one of the two is the distance, the other one is enormous. */
 LINATTN__HOT int linattn__disjoint(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
@@ -2977,6 +2977,8 @@ LINATTN__ALONE LINATTN_API size_t linattn_state_size(const linattn_config *confi
     return linattn__read_config(config, &s) == LINATTN_OK ? s.state_bytes : 0;
 }
 
+#if LINATTN__HAS_EXACT || LINATTN__HAS_FEATURES || LINATTN__HAS_EXP || LINATTN__HAS_SIGNED ||      \
+    LINATTN__HAS_RANDOM
 /* sqrt in double, by Newton's steps from a guess that halves the exponent. */
 static double linattn__sqrt(double x)
 {
@@ -2997,6 +2999,7 @@ static double linattn__sqrt(double x)
     }
     return y;
 }
+#endif
 
 #if LINATTN__HAS_EXACT || LINATTN__HAS_FEATURES
 static float linattn__root_scale(const linattn__shape *s)
@@ -6635,10 +6638,10 @@ typedef struct linattn__band {
 } linattn__band;
 
 /* Where the parts of a head lie: the sum that is read, with the single keys beside S; its exponents
-   before single keys moved them; slots; prefix; spare, a state for single tokens; the values of
+   before single keys moved them; parts; prefix; spare, a state for single tokens; the values of
    the single keys in panels, and whether some are not finite; the last tokens as they came. */
 typedef struct linattn__band_parts {
-    float *sum, *exponents, *slots, *prefix, *spare, *panels, *keys, *values, *odd;
+    float *sum, *exponents, *parts, *prefix, *spare, *panels, *keys, *values, *odd;
 } linattn__band_parts;
 
 static void linattn__band_layout(const linattn__span *s, float *head, linattn__band_parts *x)
@@ -6647,8 +6650,8 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     const size_t m16 = (s->m + 15) / 16 * 16;
     x->sum = head;
     x->exponents = x->sum + b->part_floats + b->columns * s->m;
-    x->slots = x->exponents + m16;
-    x->prefix = x->slots + b->middle * b->part_floats;
+    x->parts = x->exponents + m16;
+    x->prefix = x->parts + b->middle * b->part_floats;
     x->spare = x->prefix + b->part_floats;
     x->panels = x->spare + b->part_floats;
     x->odd = x->panels + (s->dv + 15) / 16 * 16 * b->columns;
@@ -6698,7 +6701,7 @@ static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_flo
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
     b->part_floats = part_floats;
-    floats = linattn__times(b->middle + 3, b->part_floats); /* slots, sum, prefix, spare */
+    floats = linattn__times(b->middle + 3, b->part_floats); /* parts, sum, prefix, spare */
     floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(m, dv16)));
     floats = linattn__plus(floats, linattn__round16(m) + 16);
     floats = linattn__plus(floats, linattn__times(b->ring, token));
@@ -6727,7 +6730,7 @@ LINATTN__COLD static int linattn__band_valid(const linattn__shape *s, float *hea
     span.dv = s->dv;
     linattn__band_layout(&span, head, &b);
     for (i = 0; i <= band.middle; i++) /* the last one is the prefix */
-        if (!linattn__exponents_valid(b.slots + i * band.part_floats + m16, m16)) return 0;
+        if (!linattn__exponents_valid(b.parts + i * band.part_floats + m16, m16)) return 0;
     return linattn__exponents_valid(b.exponents, m16);
 }
 

@@ -2463,14 +2463,14 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
     float *den_at = w->den + row * 16 + f % 16, *lost_at = w->lost + row * 16 + f % 16;
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f), fresh = c->fresh;
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
-    const size_t slots = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
+    const size_t terms = NF < LA_PANEL_VECS ? NF : LA_PANEL_VECS;
     size_t t, j;
     la_stage_begin(s, f, lows, z, e, low, NF);
     for (t = c->end - c->t; t > 0; t--) {
         la_vec den[LA_STAGE_VECS], lost[LA_STAGE_VECS], phi;
         float top = *top_at++;
         if (LINATTN__IS_EXP(map) && !(top > -LINATTN__INF)) top = 0.0f; /* all weights are 0 */
-        LINATTN__UNROLL for (j = 0; j < slots; j++)
+        LINATTN__UNROLL for (j = 0; j < terms; j++)
         {
             den[j] = la_load(den_at + j * LA_W);
             lost[j] = LINATTN__IS_SIGNED(map) ? la_load(lost_at + j * LA_W) : la_zero();
@@ -2483,10 +2483,10 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
             }
             phi = la_phi_query(p, x + j * LA_W, lanes, feature ? la_zero() : e[j], top, map);
             phi =
-                la_weigh_query(phi, z[j], low[j], &den[j % slots], &lost[j % slots], map, feature);
+                la_weigh_query(phi, z[j], low[j], &den[j % terms], &lost[j % terms], map, feature);
             la_store(phi_q + j * LA_W, phi);
         }
-        LINATTN__UNROLL for (j = 0; j < slots; j++)
+        LINATTN__UNROLL for (j = 0; j < terms; j++)
         {
             la_store(den_at + j * LA_W, den[j]);
             if (LINATTN__IS_SIGNED(map)) la_store(lost_at + j * LA_W, lost[j]);
@@ -5524,10 +5524,10 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_decay(la_rule *b, size_t f, 
             const la_vec x = la_load(kept + i), before = la_load(b->kept + f + i);
             la_vec bad = la_select(la_gt(la_load(credit + i), spent), la_zero(), one);
             if (keeps) { /* below zero, too, where a decay was */
-                la_vec small = la_select(la_gt(least, x), one, bad);
-                small = la_select(la_gt(x, lowest), small, bad);
-                bad = la_select(la_gt(la_zero(), before), small,
-                                la_select(la_gt(before, la_zero()), small, bad));
+                la_vec below = la_select(la_gt(least, x), one, bad);
+                below = la_select(la_gt(x, lowest), below, bad);
+                bad = la_select(la_gt(la_zero(), before), below,
+                                la_select(la_gt(before, la_zero()), below, bad));
             }
             bad = la_first(bad, la_zero(), la_lanes_left(end, f + i));
             if (la_any(la_gt(bad, la_zero()))) good = 0;
@@ -7181,7 +7181,7 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
                                              float *part, uint64_t i)
 {
     const linattn__band *band = s->band;
-    const float *slot = b->slots;
+    const float *slot = b->parts;
     size_t at;
     if (band->middle == 0) {
         la_part_clear(s, part);
@@ -7399,13 +7399,13 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
 
     if (band->middle == 0) return;
     at = (size_t)(i / LINATTN__BAND % band->middle);
-    la_part_clear(s, b->slots + at * part);
-    la_add_kept(s, b, b->slots + at * part, i, i + LINATTN__BAND);
+    la_part_clear(s, b->parts + at * part);
+    la_add_kept(s, b, b->parts + at * part, i, i + LINATTN__BAND);
     if (at + 1 < band->middle) {
-        la_part_add(s, b->prefix, b->slots + at * part);
+        la_part_add(s, b->prefix, b->parts + at * part);
         return;
     }
-    for (; at > 0; at--) la_part_add(s, b->slots + (at - 1) * part, b->slots + at * part);
+    for (; at > 0; at--) la_part_add(s, b->parts + (at - 1) * part, b->parts + at * part);
     la_part_clear(s, b->prefix);
 }
 
@@ -7829,7 +7829,7 @@ static void la_band(const linattn__span *s)
     linattn__band_layout(s, s->z, &b);
     sum->column_end = (s->dv + 15) / 16 * 16 + band->columns;
     if (s->seen == 0) {
-        for (i = 0; i < band->middle; i++) la_part_clear(s, b.slots + i * band->part_floats);
+        for (i = 0; i < band->middle; i++) la_part_clear(s, b.parts + i * band->part_floats);
         la_part_clear(s, b.prefix);
     }
     for (t = 0; t < s->n; t += count) {
@@ -7856,7 +7856,7 @@ typedef struct la_projection {
 #if LA_BLOCK > 1
     float x[LA_BLOCK * LA_ROW]; /* x', of some coordinates */
 #endif
-    float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a huge x' small */
+    float factor[LA_BLOCK]; /* of x: sqrt(s), or what keeps a large x' small */
     float power[LA_BLOCK];  /* what that leaves out, or 0 */
     float lower[LA_BLOCK];  /* |x'|^2 / 2, or 0 */
 } la_projection;
@@ -7880,14 +7880,14 @@ LINATTN__INLINE float la_square(const float *x, size_t d, float factor, float *t
     return la_sum16(sum);
 }
 
-/* The factors of a block; where all coordinates fit, its x' as well, right but for huge tokens.
+/* The factors of a block; where all coordinates fit, its x' as well, right but for tokens that do not.
    Returns whether there are any, which need `untame`. */
 static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x,
                                         size_t x_token, size_t count)
 {
     const linattn__params *p = s->params;
     size_t t;
-    int huge = 0;
+    int untame = 0;
     for (t = 0; t < count; t++, x += x_token) {
 #if LA_BLOCK > 1
         float *const to = s->d <= LINATTN__FEATURES ? w->x + t * LA_ROW : NULL;
@@ -7900,16 +7900,16 @@ static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w
         if (!(square < 1e24f)) {
             w->factor[t] = linattn__tame(x, s->d, p->source_root, &w->power[t]);
             square = 0.0f;
-            huge = 1;
+            untame = 1;
         }
         w->lower[t] = p->lowered ? 0.5f * square : 0.0f;
     }
-    return huge;
+    return untame;
 }
 #endif
 
 #if LA_WALK
-/* The projections of tame tokens become those of the huge ones: saturating, so that none is inf. */
+/* The projections of tame tokens become those of the others: saturating, so that none is inf. */
 LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
                                     size_t x_token, size_t t, size_t columns, float *y)
 {
@@ -7966,8 +7966,8 @@ static void la_panels(const linattn__span *s, size_t f0, size_t f1, size_t c0, s
 /* y[t][f - f0] = w_f.x' - lower of `count` tokens: x' times the projection by the tile that reads
    out S. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
-                                       size_t x_token, size_t count, int huge, size_t f0, size_t f1,
-                                       float *y, size_t y_row)
+                                       size_t x_token, size_t count, int untame, size_t f0,
+                                       size_t f1, float *y, size_t y_row)
 {
     const float *panels = s->shared + (f0 - s->shared_begin) * s->d;
     linattn__span view = *s;
@@ -7990,7 +7990,7 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     view.out_head = 0;
     for (c = 0; c < s->d; c += LINATTN__FEATURES) {
         const size_t c1 = s->d - c < LINATTN__FEATURES ? s->d : c + LINATTN__FEATURES;
-        if (huge || s->d > LINATTN__FEATURES) LA_OF(s, scale_rows)(w, x, x_token, count, c, c1);
+        if (untame || s->d > LINATTN__FEATURES) LA_OF(s, scale_rows)(w, x, x_token, count, c, c1);
         a.first = c == 0;
         a.last = c1 == s->d;
         a.f0 = c;
@@ -8009,14 +8009,14 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
 #else
 /* The same of one token, coordinate by coordinate, from panels or the caller's rows. */
 LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w, const float *x,
-                                       size_t x_token, size_t count, int huge, size_t f0, size_t f1,
-                                       float *y, size_t y_row)
+                                       size_t x_token, size_t count, int untame, size_t f0,
+                                       size_t f1, float *y, size_t y_row)
 {
     const float *const panel = s->shared + (f0 - s->shared_begin) * s->d;
     size_t c, f;
     (void)x_token;
     (void)count;
-    (void)huge;
+    (void)untame;
     (void)y_row;
     for (f = f0; f < f1; f++) y[f - f0] = 0.0f;
     for (c = 0; c < s->d; c++) {
@@ -8061,20 +8061,20 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
     float lower[LA_BLOCK];
     size_t t, n;
     for (; count > 0; count -= n, x += n * x_token, y += n * y_row) {
-        int huge;
+        int untame;
         n = count < LA_BLOCK ? count : LA_BLOCK;
-        huge = LA_OF(s, measure)(s, &w, x, x_token, n);
+        untame = LA_OF(s, measure)(s, &w, x, x_token, n);
         for (t = 0; other && t < n; t++) {
             lower[t] = w.lower[t];
             w.lower[t] = 0.0f;
         }
-        la_project_tokens(s, &w, x, x_token, n, huge, f0, f1, y, y_row);
+        la_project_tokens(s, &w, x, x_token, n, untame, f0, f1, y, y_row);
 #if LA_BLOCK > 1
         if (other) LA_OF(s, both_signs)(lower, n, f1 - f0, y, y_row, other, other_row);
 #else
         (void)lower;
 #endif
-        for (t = 0; huge && t < n; t++) {
+        for (t = 0; untame && t < n; t++) {
             la_untame(s, &w, x, x_token, t, f1 - f0, y + t * y_row);
             if (other) la_untame(s, &w, x, x_token, t, f1 - f0, other + t * other_row);
         }
@@ -9180,7 +9180,7 @@ static LINATTN__NOINLINE void la_mirror(double *c, size_t row, size_t rows)
             for (h = r; h < i; h++) c[i * row + h] = c[h * row + i];
         if (LA_W == 1) continue;
         for (; i < rows; i++)
-            LINATTN__UNROLL for (h = r; h < r + 8; h++) c[i * row + h] = c[h * row + i];
+            for (h = r; h < r + 8; h++) c[i * row + h] = c[h * row + i];
     }
 }
 #endif

@@ -174,7 +174,29 @@ EOF
     done
 }
 
+# Names that headers of Windows, Qt, Arduino or old compilers define, in front of the implementation.
+names_of_others() { # COMPILER
+    local place word
+    place=$(mktemp -d -p "$work")
+    {
+        for word in small hyper interface near far huge pascal IN OUT slots signals emit foreach \
+            forever F PI HIGH LOW None Bool Status True False Always unix linux min max; do
+            echo "#undef $word"
+            echo "#define $word @"
+        done
+        for word in 'bit(b)' 'round(x)' 'abs(x)' 'sq(x)' 'lowByte(w)' 'clear()' 'move(y, x)'; do
+            echo "#define $word @"
+        done
+        echo '#include "linattn.h"'
+    } >"$place/names.h"
+    printf '#include <float.h>\n#include <stddef.h>\n#include <stdint.h>\n' >"$place/names.c"
+    [[ $host_isas != *avx2* ]] || echo '#include <immintrin.h>' >>"$place/names.c"
+    echo '#include "names.h"' >>"$place/names.c"
+    "$1" -std=c99 -DLINATTN_IMPLEMENTATION -fsyntax-only $warnings -I . "$place/names.c"
+}
+
 header_leaks() { # COMPILER
+    job "header-$1 / names of other headers" names_of_others "$1"
     job "header-$1 / macros of the declarations" leaked_macros "$1" -std=c99
     job "header-$1 / macros of the declarations, C++" leaked_macros "$1" -x c++ -std=c++11
     job "header-$1 / macros of the implementation" leaked_macros "$1" -std=c99 \
