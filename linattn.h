@@ -27,7 +27,8 @@
      -ffast-math. (Not a NaN's sign and payload, and not under LINATTN_USE_SLEEF or
      LINATTN_SCALAR_FAST, which say so.)
    - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
-     any |value| <= 1e30, any length; with the other maps as long as the sums of phi(k)|v| and of
+     any |value| <= 1e30, any length (exp under the rules sum and gated: the others take e^x as it
+     is, which overflows from 88 on); with the other maps as long as the sums of phi(k)|v| and of
      phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
      scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
      token (not for identity, unit, taylor, expdef, but under a rule for all). NaN in one head makes
@@ -82,9 +83,8 @@
    LINATTN_NO_AVX2          Leave an instruction set out: smaller object code, and CPUs that have
    LINATTN_NO_AVX512        it fall to the next one below.
    LINATTN_NO_NEON
-   LINATTN_SSE2             Add SSE2, for x86 processors without AVX2: 2 to 4 times as fast as scalar
-                            code there, for some 250 KiB. Also for 32 bits, with -msse2
-                            -mfpmath=sse.
+   LINATTN_SSE2             Add SSE2, for x86 processors without AVX2: 2 to 4 times as fast as
+                            scalar code, for 250 KiB. Also for 32 bits: -msse2 -mfpmath=sse.
    LINATTN_NO_DISPATCH      Only the best instruction set that the compiler's flags allow (-mavx2
                             -mfma, -mavx512f; /arch:AVX2), called directly, no CPUID. Smallest fast
                             build; it crashes on a CPU without that instruction set.
@@ -236,7 +236,7 @@ typedef enum linattn_feature_map {
     LINATTN_MAP_TAYLOR, /* all monomials up to `degree`: phi(q).phi(k) = sum (scale q.k)^p / p!,
                            m = C(dim_key + degree, degree), each product of coordinates once */
     LINATTN_MAP_EXPDEF, /* the same monomials: phi(q).phi(k) = (1 + scale q.k / degree)^degree */
-    LINATTN_MAP_UNIT,   /* x / sqrt(|x|^2 + 1e-6), scale times the output. Gated DeltaNet */
+    LINATTN_MAP_UNIT,   /* x / sqrt(|x|^2 + 1e-6), scale times q. Gated DeltaNet */
     LINATTN_MAP_COUNT
 } linattn_feature_map;
 
@@ -333,7 +333,8 @@ typedef struct linattn_config {
 } linattn_config;
 
 /* LINATTN_OK, or why this config is refused: NULL (also a favor without projection), SIZE (a
-   dimension is zero or too large, or the state's size overflows) or CONFIG. Reads the whole
+   dimension is zero or too large, or the state's size overflows), CONFIG (a field is out of range)
+   or UNSUPPORTED (fields that do not go together, or what this build leaves out). Reads the whole
    projection; functions that tell a size do not. */
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 
@@ -514,7 +515,8 @@ typedef struct linattn_context {
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
 
 /* Writes an empty state for the config into `bytes` bytes at `state`. Errors: those of
-   linattn_config_check, NULL, ALIGNMENT, WORKSPACE (bytes too small). Cost: clears the memory. */
+   linattn_config_check, NULL, ALIGNMENT, WORKSPACE (bytes too small), OVERLAP (of the projection).
+   Cost: clears the memory. */
 LINATTN_API linattn_status linattn_state_init(const linattn_config *config, void *state,
                                               size_t bytes);
 
@@ -545,8 +547,8 @@ LINATTN_API linattn_status linattn_update(void *state, linattn_view k, linattn_v
                                           const linattn_context *context);
 
 /* out = phi(q)^T S / normaliser for n queries; the state is not changed. An empty state gives
-   zeros. Errors as for update, and OVERLAP for the output. Cost: 2 m dim_value flops per token and
-   query head. */
+   zeros. Errors as for update (of a window, too: only causal queries it), and OVERLAP for the
+   output. Cost: 2 m dim_value flops per token and query head. */
 LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, linattn_output out,
                                          size_t n, const linattn_context *context);
 
@@ -731,7 +733,9 @@ LINATTN_API linattn_status linattn_softmax(const linattn_config *config, linattn
    and after 24 steps, as what then is still to come is smaller than the rounding of float operands.
    (The residual |AZA - A| falls with every step until then: an eigenvalue e of I - AZ becomes e^3
    (3 + e) / 4.) A is often ill-conditioned, the steps then do not converge, and their number
-   decides what comes out: the paper takes 6.
+   decides what comes out: the paper takes 6. Where it has no full rank, as with fewer keys than
+   landmarks or with equal ones, rounding errors grow 3.25-fold with each: from 1e-16 to 1e-9 after
+   the default of 12, to 1e-4 and more after 20.
    map, normaliser and all that belongs to them are ignored as by softmax, and so is window; sinks,
    soft_cap and alibi_slopes are UNSUPPORTED. Workspace: LINATTN_WORKSPACE_NYSTROM, grows with
    landmarks * (landmarks + dim_key + dim_value) and the threads, not with n. Errors: those of
@@ -758,10 +762,11 @@ LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_
 /* ---- The maps on plain arrays --------------------------------------------------------------- */
 
 /* phi of the config's map for n vectors: x [n][dim_key], y [n][features], dense. keys != 0 takes
-   the map of the keys (they differ for softmax). In place (y == x) is allowed for the maps
-   that act on each coordinate, any other overlap is refused. Overflow gives inf here, as in expf:
-   the verbs never form these values. Of the config only dim_key, map, scale, features, projection
-   and degree are looked at. Errors: those of linattn_config_check for these, and as for exp. */
+   the map of the keys (they differ for softmax, and for unit by the scale of q). In place (y == x)
+   is allowed for the maps that act on each coordinate, any other overlap is refused. Overflow gives
+   inf here, as in expf: the verbs never form these values. Of the config only dim_key, map, scale,
+   features, projection and degree are looked at. Errors: those of linattn_config_check for these,
+   and as for exp. */
 LINATTN_API linattn_status linattn_map(const linattn_config *config, int keys, const float *x,
                                        float *y, size_t n);
 
@@ -6141,6 +6146,14 @@ static LINATTN__NOINLINE void linattn__add_past(const linattn__span *s, size_t p
     *z = linattn__flush(*z + y);
 }
 
+/* May the exponent of row f's past, if it has one, not be lowered by as much? */
+LINATTN__COLD static int linattn__past_is_lowest(const linattn__span *s, size_t past, size_t f,
+                                                 float up)
+{
+    const float e = (s->s + past - linattn__round16(s->m))[f];
+    return e > LINATTN__LOWEST && e - up < -2097152.0f;
+}
+
 /* Row f was lowered, which made it 2^up times as large, or is gone: then factor is 0. */
 static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t past, size_t f,
                                                   float factor, float up)
@@ -6179,6 +6192,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *
 #endif
         up = -24.0f - linattn__exponent_of(linattn__to_bits(z));
         if (z > 0.0f && s->e[f] - up < -2097152.0f) continue;
+#if LINATTN__HAS_COMPENSATED
+        if (past && z > 0.0f && linattn__past_is_lowest(s, past, f, up)) continue;
+#endif
         factor = z > 0.0f ? linattn__pow2((int)up) : 0.0f;
         s->z[f] = s->z[f] * factor;
         s->e[f] = z > 0.0f ? s->e[f] - up : -LINATTN__INF;
@@ -6563,12 +6579,30 @@ LINATTN__COLD static float linattn__import_exponent(const linattn__plain *x, siz
     return largest >> 23 ? linattn__exponent_of(largest) : -LINATTN__INF;
 }
 
+#if LINATTN__HAS_RECURRENT && LINATTN__HAS_HALF
+/* And what all of a head of mLSTM in f16 is kept relative to, in place of the largest gate so far:
+   its largest number. */
+LINATTN__COLD static float linattn__import_gate(const linattn__plain *x, const float *sums,
+                                                const float *z)
+{
+    const size_t count = x->s.m * x->s.dv;
+    uint32_t largest = 0;
+    size_t i;
+    for (i = 0; i < count + (z ? x->s.m : 0); i++) {
+        const uint32_t bits = linattn__to_bits(i < count ? sums[i] : z[i - count]) & 0x7fffffffu;
+        if (bits > largest && bits < 0x7f800000u) largest = bits;
+    }
+    return largest >> 23 ? linattn__exponent_of(largest) : 0.0f;
+}
+#endif
+
 LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size_t head,
                                                                int transposed, const float *sums,
                                                                const float *z)
 {
     linattn__plain x;
     linattn__environment environment;
+    float gate = 0.0f; /* of mLSTM in f16 */
     size_t f, c;
     const linattn_status status = linattn__open_plain(state, head, sums, z, &x, &environment);
     if (status != LINATTN_OK) return status;
@@ -6576,6 +6610,12 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size
 #if LINATTN__HAS_RECURRENT
     if (x.s.rule) linattn__import_rule(&x.s, x.z);
     if (x.s.rule) x.bias = 0.0f;
+#if LINATTN__HAS_HALF
+    if (x.s.rule == LINATTN_RULE_MLSTM && x.s.element == LINATTN_F16) {
+        gate = linattn__import_gate(&x, sums, z);
+        linattn__scalars(x.z, &x.s)[LINATTN__EXPONENT] = gate;
+    }
+#endif
 #endif
     if (x.exponents) x.bias = LINATTN__BIAS;
     for (c = 0; c < x.past; c++) x.z[x.past + c] = 0.0f;
@@ -6586,7 +6626,7 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size
     for (f = 0; x.past && x.s.rule && f < linattn__round16(x.s.m); f++)
         x.z[x.past + 2 * linattn__round16(x.s.m) + f] = 1.0f;
     for (f = 0; f < x.s.m; f++) {
-        float power = 0.0f;
+        float power = -gate;
         if (x.exponents) {
             x.e[f] = linattn__import_exponent(&x, f, transposed, sums, z);
             power = x.e[f] > LINATTN__LOWEST ? -x.e[f] - x.bias : 0.0f;
@@ -7976,6 +8016,10 @@ LINATTN__COLD static linattn_status linattn__check_map_call(const linattn_config
     own.window = own.landmarks = own.sinks = 0;
     own.soft_cap = 0.0f;
     own.alibi_slopes = NULL;
+    own.rule = LINATTN_RULE_SUM;
+    own.key_heads = 0;
+    own.precision = LINATTN_PRECISION_PLAIN;
+    own.state_type = LINATTN_F32;
     status = linattn__check_config(&own, s);
     if (status != LINATTN_OK) return status;
     total = linattn__times(n, s->m);

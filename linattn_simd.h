@@ -7880,8 +7880,8 @@ LINATTN__INLINE float la_square(const float *x, size_t d, float factor, float *t
     return la_sum16(sum);
 }
 
-/* The factors of a block; where all coordinates fit, its x' as well, right but for tokens that do not.
-   Returns whether there are any, which need `untame`. */
+/* The factors of a block; where all coordinates fit, its x' as well, right but for untame tokens.
+   Returns whether there are any. */
 static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x,
                                         size_t x_token, size_t count)
 {
@@ -7909,7 +7909,7 @@ static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w
 #endif
 
 #if LA_WALK
-/* The projections of tame tokens become those of the others: saturating, so that none is inf. */
+/* The projections of tame tokens become those of the untame: saturating, so that none is inf. */
 LINATTN__COLD static void la_untame(const linattn__span *s, const la_projection *w, const float *x,
                                     size_t x_token, size_t t, size_t columns, float *y)
 {

@@ -174,7 +174,7 @@ EOF
     done
 }
 
-# Names that headers of Windows, Qt, Arduino or old compilers define, in front of the implementation.
+# Names that headers of Windows, Qt, Arduino and old compilers define, before the implementation.
 names_of_others() { # COMPILER
     local place word
     place=$(mktemp -d -p "$work")

@@ -1604,6 +1604,38 @@ static linattn_status map_exp(const float *x, float *y, size_t n)
     return linattn_map(&config, 1, x, y, n);
 }
 
+/* linattn_map looks at the map of a config alone: those of models, with what they have beside it. */
+static void maps_of_models(void **state)
+{
+    (void)state;
+    const linattn_config of_rules[] = {
+        {.rule = LINATTN_RULE_GATED_DELTA,
+         .map = LINATTN_MAP_UNIT,
+         .key_heads = 16,
+         .kv_heads = 32,
+         .dim_key = 4},
+        {.rule = LINATTN_RULE_GATED,
+         .map = LINATTN_MAP_EXP,
+         .precision = LINATTN_PRECISION_COMPENSATED,
+         .key_heads = 2,
+         .kv_heads = 2,
+         .dim_key = 4},
+        {.rule = LINATTN_RULE_MLSTM,
+         .map = LINATTN_MAP_IDENTITY,
+         .state_type = LINATTN_F16,
+         .dim_key = 4},
+    };
+    const float x[4] = {0.5f, -2, 3, 0};
+    for (size_t i = 0; i < COUNT_OF(of_rules); i++) {
+        const linattn_config alone = {.map = of_rules[i].map, .dim_key = 4};
+        float y[4], expected[4];
+        check_status(linattn_config_check(&of_rules[i]), LINATTN_OK, "config %zu", i);
+        check_status(linattn_map(&of_rules[i], 1, x, y, 1), LINATTN_OK, "config %zu", i);
+        check_status(linattn_map(&alone, 1, x, expected, 1), LINATTN_OK, "map %zu", i);
+        check_same_bytes(y, expected, sizeof y, "config %zu", i);
+    }
+}
+
 static void arrays(void **state)
 {
     (void)state;
@@ -3193,6 +3225,7 @@ int main(void)
         TEST(corrupted_states),
         TEST(states_move),
         TEST(merge),
+        TEST(maps_of_models),
         TEST(arrays),
         TEST(map_refuses),
         TEST(map_of_features_refuses),

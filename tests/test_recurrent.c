@@ -1673,6 +1673,64 @@ static void sequences_from_imported_sums(void **state)
     merged(&x, memory, first);
 }
 
+/* mLSTM's sums beyond what f16 holds, and below it: an import keeps them relative to the largest, as
+   gates do. */
+static void halves_from_imported_sums(void **state)
+{
+    (void)state;
+    enum { M = 7, DV = 5 };
+    rng r = {49};
+    const linattn_config config = {.dim_key = M,
+                                   .dim_value = DV,
+                                   .map = LINATTN_MAP_IDENTITY,
+                                   .rule = LINATTN_RULE_MLSTM,
+                                   .state_type = LINATTN_F16};
+    for (float size = 1e-20f; size < 1e25f; size *= 1e4f) {
+        float sums[M * DV], z[M], S[M * DV], plain[M];
+        void *memory = run_init(&config);
+        for (size_t i = 0; i < M * DV; i++) sums[i] = rng_float(&r, size);
+        for (size_t i = 0; i < M; i++) z[i] = rng_float(&r, size);
+        check_status(linattn_state_import(memory, 0, 0, sums, z), LINATTN_OK, "import");
+        check_status(linattn_state_export(memory, 0, 0, S, plain), LINATTN_OK, "export");
+        check_status(linattn_state_check(&config, memory, linattn_state_size(&config)), LINATTN_OK,
+                     "what was imported");
+        for (size_t i = 0; i < M * DV; i++)
+            check(fabsf(S[i] - sums[i]) <= 1e-3f * fabsf(sums[i]) + 1e-6f * size, "%g, expected %g",
+                  (double)S[i], (double)sums[i]);
+        for (size_t i = 0; i < M; i++)
+            check(fabsf(plain[i] - z[i]) <= 1e-6f * fabsf(z[i]), "z is %g, expected %g",
+                  (double)plain[i], (double)z[i]);
+    }
+}
+
+/* Keys of -1e30, as masks have them, under compensated sums of exp that decay: one between them is
+   not lost to where exponents end, and the state stays one. */
+static void exponents_at_their_end(void **state)
+{
+    (void)state;
+    const linattn_config config = {.dim_key = 1,
+                                   .dim_value = 1,
+                                   .map = LINATTN_MAP_EXP,
+                                   .rule = LINATTN_RULE_GATED,
+                                   .precision = LINATTN_PRECISION_COMPENSATED};
+    const float decays[] = {0.5f, 0.9f, 1e-3f};
+    for (size_t i = 0; i < COUNT_OF(decays); i++) {
+        void *memory = run_init(&config);
+        for (int t = 0; t < 600; t++) {
+            const float k = t == 100 || t == 300 ? 0.0f : -1e30f, v = 1, q = 0;
+            const linattn_gates gates = {.decay = linattn_rows(&decays[i])};
+            float out;
+            check_status(linattn_recurrent(memory, linattn_rows(&q), linattn_rows(&k),
+                                           linattn_rows(&v), &gates, linattn_output_rows(&out), 1,
+                                           NULL),
+                         LINATTN_OK, "token %d", t);
+            check_status(linattn_state_check(&config, memory, linattn_state_size(&config)),
+                         LINATTN_OK, "decay %g, after token %d", (double)decays[i], t);
+            check(float_is_finite(out), "token %d: %g", t, (double)out);
+        }
+    }
+}
+
 /* Beyond floats: the largest. */
 static void sums_saturate(void **state)
 {
@@ -2131,6 +2189,8 @@ int main(void)
         TEST(foreign_sums),
         TEST(sums_of_the_sum),
         TEST(sequences_from_imported_sums),
+        TEST(halves_from_imported_sums),
+        TEST(exponents_at_their_end),
         TEST(sums_saturate),
         TEST(large_sums_of_favor),
         TEST(compensated_sums_saturate),
