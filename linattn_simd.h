@@ -1637,7 +1637,7 @@ static LINATTN__NOINLINE v128_t la_odd(v128_t p, v128_t d)
     const v128_t step = wasm_v128_or(wasm_i64x2_shr(wasm_v128_xor(error, s), 63), one);
     return wasm_i64x2_add(s, wasm_v128_and(step, moves));
 }
-/* linattn__fma, two lanes at a time. */
+/* linattn__fma, two lanes at a time, as for SSE2. */
 LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
 {
     const v128_t high_a = wasm_i64x2_shuffle(a, a, 1, 0), high_b = wasm_i64x2_shuffle(b, b, 1, 0);
@@ -1648,11 +1648,15 @@ LINATTN__INLINE la_vec la_fma(la_vec a, la_vec b, la_vec c)
     const v128_t d = wasm_f64x2_promote_low_f32x4(c);
     const v128_t e = wasm_f64x2_promote_low_f32x4(wasm_i64x2_shuffle(c, c, 1, 0));
     v128_t s = wasm_f64x2_add(p, d), t = wasm_f64x2_add(q, e);
-    const v128_t ends = wasm_i32x4_shuffle(s, t, 0, 2, 4, 6);
-    if (!wasm_i32x4_all_true(wasm_v128_and(ends, wasm_i32x4_splat(0xfffffff)))) {
-        s = la_odd(p, d);
-        t = la_odd(q, e);
-    }
+    const v128_t ends = wasm_i32x4_shl(wasm_i32x4_shuffle(s, t, 0, 2, 4, 6), 3);
+    const v128_t r =
+        wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(s), wasm_f32x4_demote_f64x2_zero(t), 0, 2);
+    const v128_t size = wasm_i32x4_add(wasm_i32x4_shl(r, 1), wasm_i32x4_splat(INT32_MAX));
+    const v128_t tiny = wasm_i32x4_gt(wasm_i32x4_splat(INT32_MIN + 0xffffff), size);
+    const v128_t half = wasm_i32x4_eq(ends, wasm_i32x4_splat(INT32_MIN));
+    if (!wasm_v128_any_true(wasm_v128_or(half, tiny))) return r;
+    s = la_odd(p, d);
+    t = la_odd(q, e);
     return wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(s), wasm_f32x4_demote_f64x2_zero(t), 0,
                               2);
 }
