@@ -347,9 +347,32 @@ def bad_files_are_refused(work, inputs):
              ("rank 1 has another map", [[1, "--dir", inputs, *options],
                                          [1, "--dir", inputs, *options, "--map", "relu"]],
               ["rank 1", "rank 0"], ""),
+             ("rank 1 has no --out", [[1, "--dir", inputs, *options],
+                                      [2, "--dir", inputs, "--causal"]], ["rank 1", "--out"], ""),
+             ("rank 0 has no --out", [[1, "--dir", inputs, "--causal"],
+                                      [2, "--dir", inputs, *options]], ["rank 1", "--out"], ""),
+             ("rank 2 has another --out", [[2, "--dir", inputs, *options],
+                                           [1, "--dir", inputs, "--causal", "--out",
+                                            work / "another.npy"]], ["rank 2", "--out"], ""),
              ("rank 1 cannot write", [[1, "--generate", 300000, "--dim", 16, *options]] * 2,
               ["rank 1", "written"], "-f 12000")]
     each(lambda name, lines, says, limit: refuse(name, work, *lines, says=says, limit=limit), every)
+
+
+def full_outputs_leave_the_file(work, inputs):
+    """Where the report cannot be printed: to a device that is full, to nothing at all."""
+    for printed in (">/dev/full", ">&-"):
+        out = work / "out.npy"
+        for older in (b"older", None):
+            out.unlink(missing_ok=True) if older is None else out.write_bytes(older)
+            line = [*checks.command, "--dir", inputs, "--causal", "--out", out]
+            done = subprocess.run(["bash", "-c", f'exec "$0" "$@" {printed}', *map(str, line)],
+                                  stderr=subprocess.PIPE, timeout=60)
+            left = out.read_bytes() if out.exists() else None
+            check(f"{printed}, {'an older file' if older else 'no file'}",
+                  done.returncode == 2 and b"standard output" in done.stderr
+                  and done.stderr.count(b"\n") == 1 and left == older
+                  and os.listdir(work) == ["out.npy"] * bool(older), repr(done.stderr))
 
 
 def ranks_map_their_part(work, _inputs):
@@ -383,5 +406,5 @@ if __name__ == "__main__":
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
             one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat,
             generated_tokens_are_the_same, bytes_are_counted, table_is_the_formula, chains_agree,
-            bad_options_are_refused, bad_files_are_refused, ranks_map_their_part,
-            help_is_printed_once)})
+            bad_options_are_refused, bad_files_are_refused, full_outputs_leave_the_file,
+            ranks_map_their_part, help_is_printed_once)})
