@@ -293,8 +293,8 @@ typedef struct tensor {
     int half;      /* the data are float16 */
 } tensor;
 
-static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL};
-static const npy_layout slopes_layout = {1, 1, "(heads,)", NULL};
+static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL, 0};
+static const npy_layout slopes_layout = {1, 1, "(heads,)", NULL, 0};
 
 static tensor tensor_of(npy_array a)
 {
@@ -919,14 +919,16 @@ static tensor read_input(const options *given, option which)
 {
     static const char *const in_dir[] = {"/q.npy", "/k.npy", "/v.npy"};
     const char *dir = given->text[OPTION_DIR];
+    npy_layout layout = tokens_layout;
+    layout.takes_half = 1;
     if (!dir) {
-        return tensor_of(npy_read_any(given->text[which], &tokens_layout));
+        return tensor_of(npy_read(given->text[which], &layout));
     }
     const char *name = in_dir[which - OPTION_Q];
     size_t size = strlen(dir) + strlen(name) + 1;
     char *path = allocate(size);
     snprintf(path, size, "%s%s", dir, name);
-    tensor t = tensor_of(npy_read_any(path, &tokens_layout));
+    tensor t = tensor_of(npy_read(path, &layout));
     free(path);
     t.path = in_dir[which - OPTION_Q] + 1;
     return t;

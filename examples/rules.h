@@ -176,19 +176,19 @@ static inline npy_array read_shaped(const char *path, const npy_layout *layout,
 /* ---- Gates ---------------------------------------------------------------------------------- */
 
 /* Of queries, keys and values. */
-static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)", NULL};
+static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)", NULL, 0};
 
 static const npy_layout gate_layouts[GATE_COUNT] = {
     [GATE_DECAY] = {2, 3, "(tokens, kv_heads) or (tokens, kv_heads, dim), or of 1 token for all",
-                    NULL},
-    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)", NULL},
-    [GATE_READ] = {2, 3, "the shape of the keys", NULL},
-    [GATE_WRITE] = {2, 3, "the shape of the keys", NULL},
-    [GATE_BONUS] = {2, 2, "(kv_heads, dim)", NULL},
-    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)", NULL},
+                    NULL, 0},
+    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)", NULL, 0},
+    [GATE_READ] = {2, 3, "the shape of the keys", NULL, 0},
+    [GATE_WRITE] = {2, 3, "the shape of the keys", NULL, 0},
+    [GATE_BONUS] = {2, 2, "(kv_heads, dim)", NULL, 0},
+    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)", NULL, 0},
 };
 static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all",
-                                             NULL};
+                                             NULL, 0};
 
 /* Of the decay and of what has a number per head. */
 static inline shapes gate_shapes(gate_kind which, const linattn_config *config, size_t tokens)
@@ -282,7 +282,7 @@ static inline void free_gates(gate_files *g)
 
 /* ---- States as plain sums ------------------------------------------------------------------- */
 
-static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)", NULL};
+static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)", NULL, 0};
 
 /* From a file into a state of this config. */
 static inline void import_state(const linattn_config *config, void *state, const char *path)

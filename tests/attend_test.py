@@ -803,6 +803,10 @@ def test_files(work):
         path.write_bytes(content)
         # As all three, so that no difference of shapes is what is refused.
         refuse(name, "--q", path, "--k", path, "--v", path, "--out", OUT, says=[b"other.npy"])
+    for name in ["float64", "big-endian float32"]:
+        path.write_bytes(BAD_FILES[name])
+        refuse(f"{name}, and what is taken", "--q", path, "--k", path, "--v", path, "--out", OUT,
+               says=[b"'<f4'", b"'<f2'"])
     path.write_bytes(BAD_FILES["one byte missing"])
     for bad in "qkv":
         files = [x for y in "qkv" for x in
@@ -971,6 +975,8 @@ def test_options(work):
 def test_paths(work, case):
     d = case.folder
     refuse("a missing folder", "--dir", work / "nowhere", "--out", OUT, says=[b"nowhere/q.npy"])
+    refuse("a long path", "--dir", work / "/".join(["n" * 200] * 8), "--out", OUT,
+           says=[b"nnn/q.npy", b"cannot be opened: "])
     refuse("a missing file", "--q", d / "q.npy", "--k", work / "k\n.npy", "--v", d / "v.npy",
            "--out", OUT)
     refuse("a folder as input", "--q", d, "--k", d / "k.npy", "--v", d / "v.npy", "--out", OUT)
