@@ -314,13 +314,14 @@ static linattn_config read_config(const options *given)
     config.rule = (linattn_rule)name_option(given, OPTION_RULE, rule_names, LINATTN_RULE_COUNT);
     config.scale = float_option(given, OPTION_SCALE, 0, 0);
     config.epsilon = float_option(given, OPTION_EPS, 1, 0);
-    config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
+    config.features = size_option(given, OPTION_FEATURES, MAX_FEATURES);
     config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
     if (!(MERGING >> config.rule & 1)) {
         fail("--rule %s: its states do not merge, those of %s do", rule_names[config.rule],
              list_names(rule_names, LINATTN_RULE_COUNT, MERGING).text);
     }
     check_scopes(given, &config);
+    check_bonus(given, OPTION_BONUS, &config);
     return config;
 }
 
@@ -407,10 +408,7 @@ static operand operand_of(char *path, npy_array rows)
 {
     operand x = {path, rows, rows.shape[0], rows.rank == 3 ? rows.shape[1] : 1,
                  rows.shape[rows.rank - 1]};
-    if (x.heads < 1 || x.dim < 1) {
-        fail("%s: %zu heads of dimension %zu, expected at least 1 of each", rows.path, x.heads,
-             x.dim);
-    }
+    check_sizes(rows.path, x.heads, x.dim);
     return x;
 }
 
@@ -552,10 +550,7 @@ static void complete_config(work *w, const options *given)
         config->features = config->features ? config->features : FEATURES_PER_DIM * w->k.dim;
         config->projection = draw_projection(given, config->features, w->k.dim);
     }
-    const char *refused = linattn_config_error(config);
-    if (refused) {
-        fail("these shapes and options: %s", refused);
-    }
+    check_config(config);
     require(linattn_config_check(config), "these shapes and options");
 }
 
