@@ -420,13 +420,12 @@ static void require_linear(const task *t, linattn_status status, const char *wha
     const tensor *q = &t->q, *k = &t->k, *v = &t->v;
     if (status == LINATTN_ERROR_ELEMENT) {
         size_t group = q->heads > v->heads ? q->heads / v->heads : 1;
-        fail(
-            "%s%s%s%s%s: float16 in rows that are too long: (heads / kv_heads + 1) dim + dim_value "
-            "is %zu, expected at most 4096, or 1024 if this build has scalar code alone; save as "
-            "float32",
-            q->half ? q->path : "", q->half && k->half ? ", " : "", k->half ? k->path : "",
-            (q->half || k->half) && v->half ? ", " : "", v->half ? v->path : "",
-            (group + 1) * k->dim + v->dim);
+        fail("%s%s%s%s%s: float16 in rows that are too long: (heads / kv_heads + 1) dim + "
+             "dim_value is %zu, expected at most 4096, or 1024 if this build has scalar code "
+             "alone; save as float32",
+             q->half ? q->path : "", q->half && k->half ? ", " : "", k->half ? k->path : "",
+             (q->half || k->half) && v->half ? ", " : "", v->half ? v->path : "",
+             (group + 1) * k->dim + v->dim);
     }
     require(status, what);
 }

@@ -737,8 +737,8 @@ static MPI_Datatype make_type(size_t bytes)
     return type;
 }
 
-/* All ranks must be about the same attention: its state says what it is. And about one output, which
-   they write in step: there is none for 0, or it is told by the checksum of its name. */
+/* All ranks must be about the same attention: its state says what it is. And about one output,
+   which they write in step: a checksum tells its name, 0 that there is none. */
 static void check_ranks(work *w, const char *out, MPI_Datatype type)
 {
     const uint64_t named = out ? (uint64_t)1 << 32 | crc32_of(out, strlen(out)) : 0;

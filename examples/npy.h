@@ -23,8 +23,8 @@ typedef struct npy_part {
     size_t of, first, count;
 } npy_part;
 
-/* How many axes a file may have, and what they are, and whether float16 is taken beside float32.
-   With a part, a float32 file whose first axis has just `of` elements is not read: those of the part
+/* How many axes a file may have, what they are, and whether float16 is taken beside float32. With a
+   part, a file of float32 whose first axis has just `of` elements is not read: those of the part
    are mapped, and `data` begins with them. */
 typedef struct npy_layout {
     size_t fewest_axes, most_axes;

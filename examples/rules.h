@@ -214,8 +214,8 @@ typedef struct number_range {
 
 static const number_range any_finite = {-FLT_MAX, FLT_MAX, "a finite number", 0};
 
-/* The bits as a number, in whose order NaN comes behind infinity: -ffast-math may take it that there
-   is neither. */
+/* The bits as a number, in whose order NaN comes behind infinity: -ffast-math may take it that
+   there is neither. */
 static inline int32_t order_of(float x)
 {
     uint32_t bits;
@@ -331,7 +331,8 @@ static inline const number_range *gate_range(gate_kind which, int decay_log)
     return which == GATE_BETA ? &beta : &any_finite;
 }
 
-/* Adds one to the gates; the config is complete, and decay_log is set. With a part, those of its tokens. */
+/* Adds one to the gates; the config is complete, and decay_log is set. With a part, those of its
+   tokens. */
 static inline void read_gate(gate_files *g, gate_kind which, const char *path,
                              const linattn_config *config, size_t tokens, const npy_part *part)
 {

@@ -647,8 +647,10 @@ def test_gate_files(work):
 def test_gate_numbers(work):
     """Each in its range, the ends of which are taken."""
     nan, inf, cases = np.nan, np.inf, {rule: small(work, rule, rule) for rule in RULES[1:]}
-    ranges = [("gated", "decay", "log", [0, -0.0, -3e38, -inf], [1e-30, 0.5, inf, nan], b"at most 0"),
-              ("gated", "decay", "factor", [0, -0.0, 1], [-1e-30, 1.001, inf, -inf, nan], b"0 to 1"),
+    ranges = [("gated", "decay", "log", [0, -0.0, -3e38, -inf], [1e-30, 0.5, inf, nan],
+               b"at most 0"),
+              ("gated", "decay", "factor", [0, -0.0, 1], [-1e-30, 1.001, inf, -inf, nan],
+               b"0 to 1"),
               ("mlstm", "decay", "log", [-inf], [0.5, nan, -nan], b"at most 0"),
               ("delta", "beta", "", [0, 2], [-0.1, 2.001, inf, nan], b"0 to 2"),
               ("gated-delta", "beta", "", [0, 2], [-0.1, 2.001, nan], b"0 to 2"),

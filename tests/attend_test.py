@@ -882,8 +882,8 @@ def test_shapes(work):
                                     (np.float16, np.float32, np.float16)]).folder
     np.save(work / "d.npy", np.zeros((1, 4), np.float32))
     for more in [[], ["--causal"], ["--split", 1], ["--rule", "gated", "--decay", work / "d.npy"]]:
-        refuse(f"rows of float16 that are too long {more[:1]}", "--dir", halves, "--out", OUT, *more,
-               says=[b"q.npy, v.npy: float16", b"is 6144", b"4096", b"float32"])
+        refuse(f"rows of float16 that are too long {more[:1]}", "--dir", halves, "--out", OUT,
+               *more, says=[b"q.npy, v.npy: float16", b"is 6144", b"4096", b"float32"])
     for kind in ["softmax", "nystrom"]:
         done = run("--dir", halves, "--out", work / "halves.npy", "--attention", kind)
         check(f"rows of float16 of any length: {kind}", done.returncode == 0, repr(done.stderr))

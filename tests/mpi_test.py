@@ -322,9 +322,9 @@ def bad_options_are_refused(work, inputs):
              ["q.npy: 65537 heads", "65536"]),
             ("too many features", ["--generate", 9, "--map", "favor", "--features", 2 ** 18 + 1],
              ["--features", "262144"]),
-            ("a bonus and the norm sum", [*files, "--rule", "gated", "--decay", inputs / "decay.npy",
-                                          "--bonus", inputs / "bonus.npy", "--norm", "sum"],
-             ["--bonus", "--norm sum"]),
+            ("a bonus and the norm sum", [
+                *files, "--rule", "gated", "--decay", inputs / "decay.npy", "--bonus",
+                inputs / "bonus.npy", "--norm", "sum"], ["--bonus", "--norm sum"]),
             ("heads that do not divide", ["--generate", 9, "--heads", 3, "--kv-heads", 2],
              ["kv_heads"]),
             ("states beyond all memory", ["--generate", 3, "--heads", 65536, "--dim", 65536],
