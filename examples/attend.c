@@ -13,8 +13,8 @@
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
 
-/* The library's own, which the comparison tells. */
-enum { DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64 };
+/* The library's own, some of which the comparison tells. */
+enum { DEFAULT_DEGREE = 2, DEFAULT_LANDMARKS = 64, MAX_WINDOW = (1 << 30) - 1 };
 
 static const char general_help[] =
     "usage: attend (--dir D | --q F --k F --v F) --out F [options]\n"
@@ -90,7 +90,8 @@ static const char methods_help[] =
     "                      nystrom, how far its outputs are from exact attention on this data,\n"
     "                      and how fast it is. Goes with --causal, --eps, --threads, --isa, with\n"
     "                      --scale for all alike, and with the options from --window to\n"
-    "                      --iterations, each for the methods that have it\n"
+    "                      --iterations but --sinks, --soft-cap and --alibi, each for the methods\n"
+    "                      that have it\n"
     "\n";
 
 /* ---- Options -------------------------------------------------------------------------------- */
@@ -293,8 +294,8 @@ typedef struct tensor {
     int half;      /* the data are float16 */
 } tensor;
 
-static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL};
-static const npy_layout slopes_layout = {1, 1, "(heads,)", NULL};
+static const npy_layout projection_layout = {2, 2, "(features, dim)", NULL, 0};
+static const npy_layout slopes_layout = {1, 1, "(heads,)", NULL, 0};
 
 static tensor tensor_of(npy_array a)
 {
@@ -302,16 +303,8 @@ static tensor tensor_of(npy_array a)
     int has_heads = a.rank == 3;
     tensor t = {path,      a.data, a.shape[0], has_heads ? a.shape[1] : 1, a.shape[a.rank - 1],
                 has_heads, a.half};
-    if (t.heads < 1 || t.dim < 1 || t.dim > LINATTN_MAX_DIM) {
-        fail("%s: %zu heads of dimension %zu, expected at least 1 head of dimension 1 to %d", path,
-             t.heads, t.dim, LINATTN_MAX_DIM);
-    }
+    check_sizes(path, t.heads, t.dim);
     return t;
-}
-
-static tensor read_tensor(const char *path, const npy_layout *layout)
-{
-    return tensor_of(npy_read(path, layout));
 }
 
 /* A write_function. */
@@ -336,37 +329,23 @@ static float *allocate_tensor(const char *what, size_t tokens, size_t heads, siz
     return allocate(bytes);
 }
 
-/* What the library takes, in size. Compared as bits, in whose order NaN is the largest, because
-   -ffast-math may take it that there is none. */
-static int in_range(float x)
-{
-    const float most = 1e6f;
-    uint32_t bits, limit;
-    memcpy(&bits, &x, sizeof bits);
-    memcpy(&limit, &most, sizeof limit);
-    return (bits & 0x7fffffff) <= limit;
-}
-
 /* The projection of the favor maps, as a tensor of one head with its rows as tokens. */
 static tensor read_projection(const char *path, size_t features, size_t dim)
 {
-    tensor w = read_tensor(path, &projection_layout);
+    static const number_range range = {-1e6f, 1e6f, "a finite number of size 1e6 at most", 0};
+    npy_array rows = npy_read(path, &projection_layout);
+    tensor w = tensor_of(rows);
     if (w.dim != dim) {
         fail("%s: rows of dimension %zu, expected %zu as in the queries and keys", path, w.dim,
              dim);
     }
-    if (w.tokens == 0) {
-        fail("%s: no row, expected at least 1", path);
+    if (w.tokens == 0 || w.tokens > MAX_FEATURES) {
+        fail("%s: %zu rows, expected at least 1 and at most %d", path, w.tokens, MAX_FEATURES);
     }
     if (features && w.tokens != features) {
         fail("%s: %zu rows, expected %zu as --features says", path, w.tokens, features);
     }
-    for (size_t i = 0; i < w.tokens * dim; i++) {
-        if (!in_range(w.data[i])) {
-            fail("%s: element (%zu, %zu) is %g, expected a finite number of size 1e6 at most", path,
-                 i / dim, i % dim, (double)w.data[i]);
-        }
-    }
+    check_numbers(&rows, NULL, &range);
     return w;
 }
 
@@ -435,14 +414,32 @@ static void attend_nystrom(const task *t, const tensor *out)
             t->causal ? "--attention nystrom with --causal" : "--attention nystrom");
 }
 
+/* Float16 becomes floats some tokens at a time, and one has to fit there: see linattn_view. */
+static void require_linear(const task *t, linattn_status status, const char *what)
+{
+    const tensor *q = &t->q, *k = &t->k, *v = &t->v;
+    if (status == LINATTN_ERROR_ELEMENT) {
+        size_t group = q->heads > v->heads ? q->heads / v->heads : 1;
+        fail("%s%s%s%s%s: float16 in rows that are too long: (heads / kv_heads + 1) dim + "
+             "dim_value is %zu, expected at most 4096, or 1024 if this build has scalar code "
+             "alone; save as float32",
+             q->half ? q->path : "", q->half && k->half ? ", " : "", k->half ? k->path : "",
+             (q->half || k->half) && v->half ? ", " : "", v->half ? v->path : "",
+             (group + 1) * k->dim + v->dim);
+    }
+    require(status, what);
+}
+
 static void attend_causal(const task *t, const tensor *out)
 {
     const char *split = t->split;
     for (size_t done = 0, n; done < out->tokens; done += n) {
         n = next_piece(&split, out->tokens - done);
-        require(linattn_causal(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
-                               rows_from(&t->v, done), output_from(out, done), n, &t->context),
-                "causal linear attention");
+        require_linear(t,
+                       linattn_causal(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
+                                      rows_from(&t->v, done), output_from(out, done), n,
+                                      &t->context),
+                       "causal linear attention");
     }
 }
 
@@ -452,10 +449,11 @@ static void attend_by_rule(const task *t, const tensor *out)
     for (size_t done = 0, n; done < out->tokens; done += n) {
         n = next_piece(&split, out->tokens - done);
         linattn_gates views = gates_from(&t->gates, done);
-        require(linattn_recurrent(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
-                                  rows_from(&t->v, done), &views, output_from(out, done), n,
-                                  &t->context),
-                "--rule");
+        require_linear(t,
+                       linattn_recurrent(t->memory, rows_from(&t->q, done), rows_from(&t->k, done),
+                                         rows_from(&t->v, done), &views, output_from(out, done), n,
+                                         &t->context),
+                       "--rule");
     }
 }
 
@@ -465,25 +463,28 @@ static void attend_in_pieces(const task *t, const tensor *out)
     const char *split = t->split;
     for (size_t done = 0, n; done < t->k.tokens; done += n) {
         n = next_piece(&split, t->k.tokens - done);
-        require(linattn_update(t->memory, rows_from(&t->k, done), rows_from(&t->v, done), n,
-                               &t->context),
-                "update");
+        require_linear(t,
+                       linattn_update(t->memory, rows_from(&t->k, done), rows_from(&t->v, done), n,
+                                      &t->context),
+                       "update");
     }
     split = t->split;
     for (size_t done = 0, n; done < out->tokens; done += n) {
         n = next_piece(&split, out->tokens - done);
-        require(linattn_query(t->memory, rows_from(&t->q, done), output_from(out, done), n,
-                              &t->context),
-                "query");
+        require_linear(t,
+                       linattn_query(t->memory, rows_from(&t->q, done), output_from(out, done), n,
+                                     &t->context),
+                       "query");
     }
 }
 
 static void attend_at_once(const task *t, const tensor *out)
 {
-    require(linattn_bidirectional(&t->config, rows_from(&t->q, 0), t->q.tokens, rows_from(&t->k, 0),
-                                  rows_from(&t->v, 0), t->k.tokens, output_from(out, 0), t->memory,
-                                  t->bytes, &t->context),
-            "bidirectional linear attention");
+    require_linear(t,
+                   linattn_bidirectional(&t->config, rows_from(&t->q, 0), t->q.tokens,
+                                         rows_from(&t->k, 0), rows_from(&t->v, 0), t->k.tokens,
+                                         output_from(out, 0), t->memory, t->bytes, &t->context),
+                   "bidirectional linear attention");
 }
 
 static void attend(const task *t, const tensor *out)
@@ -511,13 +512,14 @@ static void reserve(task *t)
         [ATTENTION_NYSTROM] = LINATTN_WORKSPACE_NYSTROM,
     };
     if (t->kind == ATTENTION_LINEAR) {
+        check_config(&t->config);
         require(linattn_config_check(&t->config), "these shapes and options");
     }
     t->bytes = t->with_state ? linattn_state_size(&t->config)
                              : linattn_workspace_size(&t->config, verbs[t->kind], &t->context);
     if (t->bytes == 0) {
-        const char *why = linattn_config_error(&t->config);
-        fail("these shapes and options: %s", why ? why : "more than memory can hold");
+        check_config(&t->config);
+        fail("these shapes and options: more than memory can hold");
     }
     t->memory = allocate(t->bytes);
 }
@@ -590,8 +592,11 @@ static uint32_t read_state_header(const task *t, const input_file *in)
     if (memcmp(header, "LATT", 4) == 0 || memcmp(header, "TTAL", 4) == 0) {
         fail("%s: a state of an earlier attend, without a checksum: save it anew", in->path);
     }
-    if (in->bytes < STATE_HEADER || memcmp(header, state_magic, 8) != 0) {
+    if (memcmp(header, state_magic, 8) != 0) {
         fail("%s: not a state, it does not begin with %s", in->path, state_magic);
+    }
+    if (in->bytes < STATE_HEADER) {
+        fail("%s: truncated, it ends within its header", in->path);
     }
     uint64_t version = get_number(header + 8, 4), bytes = get_number(header + 16, 8);
     if (version != STATE_VERSION) {
@@ -875,6 +880,7 @@ static void check_rule(const options *given, const linattn_config *config)
         fail("--norm %s belongs to --rule %s, and what runs is %s", norm_names[norm],
              list_names(rule_names, LINATTN_RULE_COUNT, norm_rules[norm]).text, rule);
     }
+    check_bonus(given, OPTION_GATES + GATE_BONUS, config);
     if (config->precision && config->window) {
         fail("--precision compensated does not go with --window");
     }
@@ -905,12 +911,12 @@ static linattn_config read_config(const options *given)
     if (given->text[OPTION_EPS] && effective_norm(&config) != LINATTN_NORM_SUM) {
         fail("--eps belongs to --norm sum alone");
     }
-    config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
+    config.features = size_option(given, OPTION_FEATURES, MAX_FEATURES);
     config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
-    config.window = size_option(given, OPTION_WINDOW, SIZE_MAX);
-    config.sinks = size_option(given, OPTION_SINKS, SIZE_MAX);
+    config.window = size_option(given, OPTION_WINDOW, MAX_WINDOW);
+    config.sinks = size_option(given, OPTION_SINKS, MAX_WINDOW);
     config.soft_cap = float_option(given, OPTION_SOFT_CAP, 0, 0);
-    config.landmarks = size_option(given, OPTION_LANDMARKS, SIZE_MAX);
+    config.landmarks = size_option(given, OPTION_LANDMARKS, LINATTN_MAX_DIM);
     config.iterations = size_option(given, OPTION_ITERATIONS, SIZE_MAX);
     return config;
 }
@@ -919,14 +925,16 @@ static tensor read_input(const options *given, option which)
 {
     static const char *const in_dir[] = {"/q.npy", "/k.npy", "/v.npy"};
     const char *dir = given->text[OPTION_DIR];
+    npy_layout layout = tokens_layout;
+    layout.takes_half = 1;
     if (!dir) {
-        return tensor_of(npy_read_any(given->text[which], &tokens_layout));
+        return tensor_of(npy_read(given->text[which], &layout));
     }
     const char *name = in_dir[which - OPTION_Q];
     size_t size = strlen(dir) + strlen(name) + 1;
     char *path = allocate(size);
     snprintf(path, size, "%s%s", dir, name);
-    tensor t = tensor_of(npy_read_any(path, &tokens_layout));
+    tensor t = tensor_of(npy_read(path, &layout));
     free(path);
     t.path = in_dir[which - OPTION_Q] + 1;
     return t;
@@ -1012,13 +1020,7 @@ static void read_slopes(task *t, const options *given)
         fail("%s: %zu slopes, expected one for each of the %zu heads of %s", path,
              t->slopes.shape[0], t->q.heads, t->q.path);
     }
-    for (size_t h = 0; h < t->q.heads; h++) {
-        uint32_t bits;
-        memcpy(&bits, &t->slopes.data[h], sizeof bits);
-        if ((bits & 0x7f800000) == 0x7f800000) {
-            fail("%s: slope %zu is not finite", path, h);
-        }
-    }
+    check_numbers(&t->slopes, NULL, &any_finite);
     t->config.alibi_slopes = t->slopes.data;
 }
 

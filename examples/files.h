@@ -199,6 +199,14 @@ static inline void add_output(const char *path, write_function *write, const voi
     program_output_count++;
 }
 
+/* What is printed when all files have been written and none has its name yet: if that fails, they
+   stay as they were. */
+static inline void add_printed(write_function *write, const void *content)
+{
+    program_outputs[program_output_count++] = (output_file){
+        .path = "standard output", .write = write, .content = content, .stream = stdout};
+}
+
 /* Whatever happens, no file of another name stays behind. */
 static inline void remove_temporaries(void)
 {
@@ -281,7 +289,7 @@ static inline void write_directly(output_file *file)
         fail("%s: cannot be created: %s", file->path, strerror(errno));
     }
     file->write(file, file->content);
-    if ((printed ? fflush(stdout) : fclose(file->stream)) != 0) {
+    if ((printed ? fflush(stdout) || ferror(stdout) : fclose(file->stream)) != 0) {
         fail("%s: cannot be written: %s", file->path, strerror(errno));
     }
 }

@@ -314,13 +314,14 @@ static linattn_config read_config(const options *given)
     config.rule = (linattn_rule)name_option(given, OPTION_RULE, rule_names, LINATTN_RULE_COUNT);
     config.scale = float_option(given, OPTION_SCALE, 0, 0);
     config.epsilon = float_option(given, OPTION_EPS, 1, 0);
-    config.features = size_option(given, OPTION_FEATURES, SIZE_MAX);
+    config.features = size_option(given, OPTION_FEATURES, MAX_FEATURES);
     config.degree = size_option(given, OPTION_DEGREE, MAX_DEGREE);
     if (!(MERGING >> config.rule & 1)) {
         fail("--rule %s: its states do not merge, those of %s do", rule_names[config.rule],
              list_names(rule_names, LINATTN_RULE_COUNT, MERGING).text);
     }
     check_scopes(given, &config);
+    check_bonus(given, OPTION_BONUS, &config);
     return config;
 }
 
@@ -388,6 +389,7 @@ typedef struct work {
     void *total, *before;   /* of all of them, of all earlier ranks */
     linattn_status status[MAX_THREADS];
     double kernels, waiting, communication; /* seconds */
+    double *numbers;                        /* of all ranks, for the report */
 } work;
 
 /* To be freed. */
@@ -406,10 +408,7 @@ static operand operand_of(char *path, npy_array rows)
 {
     operand x = {path, rows, rows.shape[0], rows.rank == 3 ? rows.shape[1] : 1,
                  rows.shape[rows.rank - 1]};
-    if (x.heads < 1 || x.dim < 1) {
-        fail("%s: %zu heads of dimension %zu, expected at least 1 of each", rows.path, x.heads,
-             x.dim);
-    }
+    check_sizes(rows.path, x.heads, x.dim);
     return x;
 }
 
@@ -551,10 +550,7 @@ static void complete_config(work *w, const options *given)
         config->features = config->features ? config->features : FEATURES_PER_DIM * w->k.dim;
         config->projection = draw_projection(given, config->features, w->k.dim);
     }
-    const char *refused = linattn_config_error(config);
-    if (refused) {
-        fail("these shapes and options: %s", refused);
-    }
+    check_config(config);
     require(linattn_config_check(config), "these shapes and options");
 }
 
@@ -741,13 +737,16 @@ static MPI_Datatype make_type(size_t bytes)
     return type;
 }
 
-/* All ranks must be about the same attention: its state says what it is. */
-static void check_ranks(work *w, MPI_Datatype type)
+/* All ranks must be about the same attention: its state says what it is. And about one output,
+   which they write in step: a checksum tells its name, 0 that there is none. */
+static void check_ranks(work *w, const char *out, MPI_Datatype type)
 {
-    const uint64_t mine[] = {w->q.tokens, w->k.tokens, w->bytes, (uint64_t)w->causal};
-    uint64_t of_first[4];
+    const uint64_t named = out ? (uint64_t)1 << 32 | crc32_of(out, strlen(out)) : 0;
+    const uint64_t mine[] = {named, w->q.tokens, w->k.tokens, w->bytes, (uint64_t)w->causal};
+    uint64_t of_first[5];
     memcpy(of_first, mine, sizeof mine);
-    MPI_Bcast(of_first, 4, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    MPI_Bcast(of_first, 5, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    agree(of_first[0] == named ? NULL : "its --out is not that of rank 0");
     int same = memcmp(of_first, mine, sizeof mine) == 0;
     agree(same ? NULL : "its tokens, shapes or options are not those of rank 0");
     MPI_Bcast(w->before, 1, type, 0, MPI_COMM_WORLD);
@@ -790,7 +789,7 @@ static void attend(work *w, MPI_Datatype type)
     is_working = 0;
 }
 
-/* ---- Output --------------------------------------------------------------------------------- */
+/* ---- Outputs -------------------------------------------------------------------------------- */
 
 /* Each rank writes its rows into the file that rank 0 has made. */
 static void write_rows(const work *w, const char *path)
@@ -841,20 +840,54 @@ static void write_output(output_file *file, const void *content)
     write_together(w, file);
 }
 
-/* Finds out, before the work begins, whether there can be one. */
-static void plan_output(const work *w, const char *path)
+enum { NUMBERS = 5 }; /* that a rank reports */
+
+static void gather_numbers(work *w)
 {
+    double mine[NUMBERS] = {(double)w->keys.count, w->kernels, w->waiting, w->communication,
+                            (double)w->bytes * states_sent(w->causal)};
+    w->numbers = allocate((size_t)ranks * sizeof mine);
+    MPI_Gather(mine, NUMBERS, MPI_DOUBLE, w->numbers, NUMBERS, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+
+/* A write_function, for rank 0. */
+static void print_report(output_file *file, const void *content)
+{
+    const work *w = content;
+    const linattn_config *c = &w->config;
+    fprintf(file->stream,
+            "%zu tokens, %zu heads over %zu, dimension %zu, values %zu; %s, %s, %s; %s; a state "
+            "has %zu bytes\n",
+            w->k.tokens, w->q.heads, w->v.heads, c->dim_key, w->v.dim,
+            w->causal ? "causal" : "every query sees every key", rule_names[c->rule],
+            map_names[c->map], linattn_isa_name(linattn_isa_active()), w->bytes);
+    fputs("rank       tokens   s in kernels   s waiting   s in communication   bytes sent\n",
+          file->stream);
+    for (int i = 0; i < ranks; i++) {
+        const double *x = w->numbers + NUMBERS * i;
+        fprintf(file->stream, "%4d %12.0f %14.6f %11.6f %20.6f %12.0f\n", i, x[0], x[1], x[2], x[3],
+                x[4]);
+    }
+}
+
+/* Finds out, before the work begins, whether there can be an output file. */
+static void plan_outputs(const work *w, const char *path)
+{
+    if (rank == 0) {
+        add_printed(print_report, w);
+    }
     if (path && rank == 0) {
         add_output(path, write_output, w);
-        if (!program_outputs[0].target) {
+        if (!program_outputs[program_output_count - 1].target) {
             fail("%s: not a regular file, which all ranks could write to", path);
         }
     }
 }
 
-static void publish(const work *w, const char *path)
+static void publish(work *w, const char *path)
 {
-    if (path && rank == 0) {
+    gather_numbers(w);
+    if (rank == 0) {
         publish_outputs();
     } else if (path) {
         write_together(w, NULL);
@@ -864,30 +897,6 @@ static void publish(const work *w, const char *path)
 
 /* ---- Main ----------------------------------------------------------------------------------- */
 
-static void print_report(const work *w)
-{
-    const linattn_config *c = &w->config;
-    double mine[] = {(double)w->keys.count, w->kernels, w->waiting, w->communication,
-                     (double)w->bytes * states_sent(w->causal)};
-    enum { NUMBERS = sizeof mine / sizeof mine[0] };
-    double *all = allocate((size_t)ranks * sizeof mine);
-    MPI_Gather(mine, NUMBERS, MPI_DOUBLE, all, NUMBERS, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    if (rank == 0) {
-        printf("%zu tokens, %zu heads over %zu, dimension %zu, values %zu; %s, %s, %s; %s; a state "
-               "has %zu bytes\n",
-               w->k.tokens, w->q.heads, w->v.heads, c->dim_key, w->v.dim,
-               w->causal ? "causal" : "every query sees every key", rule_names[c->rule],
-               map_names[c->map], linattn_isa_name(linattn_isa_active()), w->bytes);
-        printf("rank       tokens   s in kernels   s waiting   s in communication   bytes sent\n");
-        for (int i = 0; i < ranks; i++) {
-            const double *x = all + NUMBERS * i;
-            printf("%4d %12.0f %14.6f %11.6f %20.6f %12.0f\n", i, x[0], x[1], x[2], x[3], x[4]);
-        }
-        finish_printing();
-    }
-    free(all);
-}
-
 static void free_work(work *w)
 {
     free_operand(&w->q);
@@ -896,6 +905,7 @@ static void free_work(work *w)
     npy_free(&w->out);
     free_gates(&w->gates);
     free((void *)(uintptr_t)w->config.projection);
+    free(w->numbers);
     free(w->total);
     free(w->before);
     for (size_t i = 0; i < w->pieces; i++) {
@@ -915,15 +925,13 @@ int main(int argc, char **argv)
     size_t threads = read_threads(&given, OPTION_THREADS);
     w.pieces = name_option(&given, OPTION_BY, kinds, 2) == 0 ? threads : 1;
     read_work(&w, &given);
-    plan_output(&w, given.text[OPTION_OUT]);
+    plan_outputs(&w, given.text[OPTION_OUT]);
     MPI_Datatype type = make_type(w.bytes);
     w.context = start_threads(threads);
     agree(NULL);
-    check_ranks(&w, type);
+    check_ranks(&w, given.text[OPTION_OUT], type);
     attend(&w, type);
     publish(&w, given.text[OPTION_OUT]);
-    print_report(&w);
-    agree(NULL);
     MPI_Type_free(&type);
     free_work(&w);
     return 0;

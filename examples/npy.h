@@ -23,12 +23,14 @@ typedef struct npy_part {
     size_t of, first, count;
 } npy_part;
 
-/* How many axes a file may have, and what they are. With a part, a file whose first axis has just
-   `of` elements is not read: those of the part are mapped, and `data` begins with them. */
+/* How many axes a file may have, what they are, and whether float16 is taken beside float32. With a
+   part, a file of float32 whose first axis has just `of` elements is not read: those of the part
+   are mapped, and `data` begins with them. */
 typedef struct npy_layout {
     size_t fewest_axes, most_axes;
     const char *axes;
     const npy_part *part;
+    int takes_half;
 } npy_layout;
 
 /* The bytes of a dense array of floats; 0 where that overflows. */
@@ -120,8 +122,9 @@ static inline void npy_parse_descr(npy_header *h)
     }
     npy_parse_string(h, descr);
     h->half = strcmp(descr, "<f2") == 0;
-    if (!h->half && strcmp(descr, "<f4") != 0) {
-        fail("%s: dtype '%s', expected '<f4' (little-endian float32)", h->path, descr);
+    if (strcmp(descr, "<f4") != 0 && !(h->half && h->layout->takes_half)) {
+        fail("%s: dtype '%s', expected '<f4' (little-endian float32)%s", h->path, descr,
+             h->layout->takes_half ? " or '<f2' (float16)" : "");
     }
 }
 
@@ -295,8 +298,7 @@ static inline npy_array npy_look(const char *path, const npy_layout *layout)
     return a;
 }
 
-/* Of float32 or float16: see npy_array.half. Only float32 is mapped. */
-static inline npy_array npy_read_any(const char *path, const npy_layout *layout)
+static inline npy_array npy_read(const char *path, const npy_layout *layout)
 {
     const npy_part *part = layout->part;
     input_file in = open_input(path);
@@ -314,15 +316,6 @@ static inline npy_array npy_read_any(const char *path, const npy_layout *layout)
     }
     fclose(in.stream);
     npy_swap_if_big_endian(a.data, a.half ? bytes / 2 : bytes / 4, a.half ? 2 : 4);
-    return a;
-}
-
-static inline npy_array npy_read(const char *path, const npy_layout *layout)
-{
-    npy_array a = npy_read_any(path, layout);
-    if (a.half) {
-        fail("%s: dtype '<f2', expected '<f4' (little-endian float32)", path);
-    }
     return a;
 }
 

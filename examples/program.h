@@ -56,11 +56,17 @@
 /* One line on stderr, whatever names and file contents are quoted in it; then exit status 2. */
 PROGRAM_FAILS static inline void fail(const char *format, ...)
 {
-    char line[1024];
-    va_list arguments;
+    char begin[1024], *whole = NULL;
+    va_list arguments, again;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    va_copy(again, arguments);
+    size_t bytes = (size_t)vsnprintf(begin, sizeof begin, format, arguments) + 1;
+    if (bytes > sizeof begin && (whole = malloc(bytes))) { /* a long path comes before the reason */
+        vsnprintf(whole, bytes, format, again);
+    }
+    va_end(again);
     va_end(arguments);
+    char *line = whole ? whole : begin;
     for (char *c = line; *c; c++) {
         if ((unsigned char)*c < ' ' || *c == 127) {
             *c = '?';
@@ -262,14 +268,23 @@ static inline int name_option(const options *given, int o, const char *const *na
     return 0;
 }
 
-static inline void select_isa(const options *given, int o)
+/* The option's instruction set, or LINATTN_ISA_COUNT for `more`, a name besides, if not NULL. Those
+   that there are go into `names`. */
+static inline int isa_option(const options *given, int o, const char *more,
+                             const char *names[LINATTN_ISA_COUNT + 1])
 {
-    const char *names[LINATTN_ISA_COUNT];
     for (int i = 0; i < LINATTN_ISA_COUNT; i++) {
         names[i] = linattn_isa_name((linattn_isa)i);
     }
-    linattn_isa isa = (linattn_isa)name_option(given, o, names, LINATTN_ISA_COUNT);
-    if (linattn_isa_select(isa) != LINATTN_OK) {
+    names[LINATTN_ISA_COUNT] = more;
+    return name_option(given, o, names, LINATTN_ISA_COUNT + 1);
+}
+
+static inline void select_isa(const options *given, int o)
+{
+    const char *names[LINATTN_ISA_COUNT + 1];
+    int isa = isa_option(given, o, NULL, names);
+    if (linattn_isa_select((linattn_isa)isa) != LINATTN_OK) {
         fail("%s: this CPU or this build lacks %s, available: %s", given->names[o], names[isa],
              list_names(names, LINATTN_ISA_COUNT, linattn_isa_available()).text);
     }

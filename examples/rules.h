@@ -88,7 +88,7 @@ typedef struct gate_files {
 /* ---- Maps and normalisers ------------------------------------------------------------------- */
 
 /* FEATURES_PER_DIM is the library's own number for the favor maps, which leave it to the caller. */
-enum { FEATURES_PER_DIM = 4, MAX_DEGREE = 8 };
+enum { FEATURES_PER_DIM = 4, MAX_DEGREE = 8, MAX_FEATURES = FEATURES_PER_DIM * LINATTN_MAX_DIM };
 
 static const char *const map_names[] = {
     [LINATTN_MAP_ELU1] = "elu1",
@@ -154,6 +154,34 @@ static inline void add_shape(shapes *s, size_t rank, size_t a, size_t b, size_t 
     s->count++;
 }
 
+/* Of queries, keys or values. */
+static inline void check_sizes(const char *path, size_t heads, size_t dim)
+{
+    if (heads < 1 || heads > LINATTN_MAX_HEADS || dim < 1 || dim > LINATTN_MAX_DIM) {
+        fail("%s: %zu heads of dimension %zu, expected 1 to %d heads of dimension 1 to %d", path,
+             heads, dim, LINATTN_MAX_HEADS, LINATTN_MAX_DIM);
+    }
+}
+
+/* Fails if the library refuses the config, and says why: but for its hint to who writes C. */
+static inline void check_config(const linattn_config *config)
+{
+    const char *why = linattn_config_error(config);
+    const char *hint = why ? strstr(why, ": was the config zeroed") : NULL;
+    if (why) {
+        fail("these shapes and options: %.*s", (int)(hint ? hint - why : (ptrdiff_t)strlen(why)),
+             why);
+    }
+}
+
+/* The library has none under the normaliser sum. */
+static inline void check_bonus(const options *given, int bonus, const linattn_config *config)
+{
+    if (given->text[bonus] && effective_norm(config) == LINATTN_NORM_SUM) {
+        fail("%s does not go with --norm sum: give --norm length or none", given->names[bonus]);
+    }
+}
+
 /* Reads a file that has one of the shapes. */
 static inline npy_array read_shaped(const char *path, const npy_layout *layout,
                                     const shapes *expected)
@@ -173,22 +201,76 @@ static inline npy_array read_shaped(const char *path, const npy_layout *layout,
          wanted, layout->axes);
 }
 
-/* ---- Gates ---------------------------------------------------------------------------------- */
-
 /* Of queries, keys and values. */
-static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)", NULL};
+static const npy_layout tokens_layout = {2, 3, "(tokens, heads, dim) or (tokens, dim)", NULL, 0};
+
+/* ---- Numbers in their ranges ---------------------------------------------------------------- */
+
+typedef struct number_range {
+    float least, most;
+    const char *text;
+    int has_minus_infinity; /* beside these */
+} number_range;
+
+static const number_range any_finite = {-FLT_MAX, FLT_MAX, "a finite number", 0};
+
+/* The bits as a number, in whose order NaN comes behind infinity: -ffast-math may take it that
+   there is neither. */
+static inline int32_t order_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int32_t size = (int32_t)(bits & 0x7fffffff);
+    return bits >> 31 ? -size : size;
+}
+
+static inline int in_range(float x, const number_range *range)
+{
+    const int32_t minus_infinity = -0x7f800000, at = order_of(x);
+    return (at >= order_of(range->least) && at <= order_of(range->most)) ||
+           (at == minus_infinity && range->has_minus_infinity);
+}
+
+/* Where the element is whose place is `at` in the whole array, like "3, 0, 2". */
+static inline npy_sizes npy_print_place(const npy_array *a, size_t at)
+{
+    size_t place[NPY_MOST_AXES] = {0};
+    for (size_t i = a->rank; i-- > 0;) {
+        place[i] = at % a->shape[i];
+        at /= a->shape[i];
+    }
+    return npy_print_sizes(place, a->rank, NULL);
+}
+
+/* Of an array, or of the part of it that its data are. */
+static inline void check_numbers(const npy_array *a, const npy_part *part,
+                                 const number_range *range)
+{
+    size_t first = part ? part->first : 0, rows = part ? part->count : a->shape[0], row = 1;
+    for (size_t i = 1; i < a->rank; i++) {
+        row *= a->shape[i];
+    }
+    for (size_t i = 0; i < rows * row; i++) {
+        if (!in_range(a->data[i], range)) {
+            fail("%s: element (%s) is %g, expected %s", a->path,
+                 npy_print_place(a, first * row + i).text, (double)a->data[i], range->text);
+        }
+    }
+}
+
+/* ---- Gates ---------------------------------------------------------------------------------- */
 
 static const npy_layout gate_layouts[GATE_COUNT] = {
     [GATE_DECAY] = {2, 3, "(tokens, kv_heads) or (tokens, kv_heads, dim), or of 1 token for all",
-                    NULL},
-    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)", NULL},
-    [GATE_READ] = {2, 3, "the shape of the keys", NULL},
-    [GATE_WRITE] = {2, 3, "the shape of the keys", NULL},
-    [GATE_BONUS] = {2, 2, "(kv_heads, dim)", NULL},
-    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)", NULL},
+                    NULL, 0},
+    [GATE_BETA] = {2, 2, "(tokens, kv_heads) or (tokens, 1)", NULL, 0},
+    [GATE_READ] = {2, 3, "the shape of the keys", NULL, 0},
+    [GATE_WRITE] = {2, 3, "the shape of the keys", NULL, 0},
+    [GATE_BONUS] = {2, 2, "(kv_heads, dim)", NULL, 0},
+    [GATE_INPUT] = {2, 2, "(tokens, kv_heads)", NULL, 0},
 };
 static const npy_layout head_decay_layout = {2, 2, "(tokens, kv_heads), or of 1 token for all",
-                                             NULL};
+                                             NULL, 0};
 
 /* Of the decay and of what has a number per head. */
 static inline shapes gate_shapes(gate_kind which, const linattn_config *config, size_t tokens)
@@ -238,7 +320,19 @@ static inline linattn_view *gate_view(linattn_gates *views, gate_kind which)
     return all[which];
 }
 
-/* Adds one to the gates; the config is complete. With a part, those of its tokens. */
+static inline const number_range *gate_range(gate_kind which, int decay_log)
+{
+    static const number_range beta = {0, 2, "0 to 2", 0};
+    static const number_range factor = {0, 1, "0 to 1, as --decay-is factor has it", 0};
+    static const number_range log = {-FLT_MAX, 0, "at most 0, as --decay-is log has it", 1};
+    if (which == GATE_DECAY) {
+        return decay_log ? &log : &factor;
+    }
+    return which == GATE_BETA ? &beta : &any_finite;
+}
+
+/* Adds one to the gates; the config is complete, and decay_log is set. With a part, those of its
+   tokens. */
 static inline void read_gate(gate_files *g, gate_kind which, const char *path,
                              const linattn_config *config, size_t tokens, const npy_part *part)
 {
@@ -251,6 +345,7 @@ static inline void read_gate(gate_files *g, gate_kind which, const char *path,
     npy_array a = read_shaped(path, &layout, &expected);
     size_t per_token = a.rank == 3 ? a.shape[1] * a.shape[2] : a.shape[1];
     int fixed = which == GATE_BONUS || a.shape[0] != tokens;
+    check_numbers(&a, fixed ? NULL : part, gate_range(which, g->views.decay_log));
     g->file[which] = a;
     g->step[which] = fixed ? 0 : per_token;
     *gate_view(&g->views, which) = linattn_rows(a.data);
@@ -282,21 +377,7 @@ static inline void free_gates(gate_files *g)
 
 /* ---- States as plain sums ------------------------------------------------------------------- */
 
-static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)", NULL};
-
-/* From a file into a state of this config. */
-static inline void import_state(const linattn_config *config, void *state, const char *path)
-{
-    shapes expected = {0};
-    size_t features = linattn_features(config);
-    add_shape(&expected, 3, config->kv_heads, features, config->dim_value);
-    npy_array a = read_shaped(path, &sums_layout, &expected);
-    for (size_t head = 0; head < config->kv_heads; head++) {
-        const float *sums = a.data + head * features * config->dim_value;
-        require(linattn_state_import(state, head, 0, sums, NULL), path);
-    }
-    free(a.data);
-}
+static const npy_layout sums_layout = {3, 3, "(kv_heads, dim, dim_value)", NULL, 0};
 
 /* Memory for export_state(). */
 static inline npy_array make_sums(const linattn_config *config)
@@ -316,6 +397,38 @@ static inline void export_state(const void *state, const npy_array *a)
         float *sums = a->data + head * a->shape[1] * a->shape[2];
         require(linattn_state_export(state, head, 0, sums, NULL), "the state's export");
     }
+}
+
+/* What is too large for a state is infinite there, or NaN, and comes back as that or saturated. */
+static inline void check_imported(const void *state, const linattn_config *config,
+                                  const npy_array *imported)
+{
+    npy_array kept = make_sums(config);
+    export_state(state, &kept);
+    for (size_t i = 0; i < kept.shape[0] * kept.shape[1] * kept.shape[2]; i++) {
+        int32_t size = abs(order_of(kept.data[i]));
+        if (size >= order_of(FLT_MAX) && size != abs(order_of(imported->data[i]))) {
+            fail("%s: element (%s) is %g, too large for sums of this --state-type and --scale",
+                 imported->path, npy_print_place(imported, i).text, (double)imported->data[i]);
+        }
+    }
+    free(kept.data);
+}
+
+/* From a file into a state of this config. */
+static inline void import_state(const linattn_config *config, void *state, const char *path)
+{
+    shapes expected = {0};
+    size_t features = linattn_features(config);
+    add_shape(&expected, 3, config->kv_heads, features, config->dim_value);
+    npy_array a = read_shaped(path, &sums_layout, &expected);
+    check_numbers(&a, NULL, &any_finite);
+    for (size_t head = 0; head < config->kv_heads; head++) {
+        const float *sums = a.data + head * features * config->dim_value;
+        require(linattn_state_import(state, head, 0, sums, NULL), path);
+    }
+    check_imported(state, config, &a);
+    free(a.data);
 }
 
 #endif

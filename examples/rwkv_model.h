@@ -180,11 +180,20 @@ typedef struct rwkv_model {
 
 /* ---- The table of tensors -------------------------------------------------------------------- */
 
-/* An int32, little endian as on the machines that write these files; 0 if it is negative. */
-static inline size_t rwkv_read_size(const unsigned char *b)
+/* An int32, little endian as on the machines that write these files. */
+static inline int32_t rwkv_read_number(const unsigned char *b)
 {
     uint32_t x = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-    return x <= INT32_MAX ? x : 0;
+    int32_t number;
+    memcpy(&number, &x, sizeof number);
+    return number;
+}
+
+/* 0 if it is negative. */
+static inline size_t rwkv_read_size(const unsigned char *b)
+{
+    int32_t x = rwkv_read_number(b);
+    return x > 0 ? (size_t)x : 0;
 }
 
 /* Takes bytes of the header of tensor number n from the `left` of the file. */
@@ -220,10 +229,12 @@ static inline void rwkv_take_tensor(const input_file *in, size_t *left, rwkv_ten
     }
     rwkv_take(in, left, axis, 4 * t->rank, n);
     rwkv_take_name(in, left, t, length, n);
-    if (start[8] > 1 || start[9] || start[10] || start[11]) {
-        fail("%s: tensor %s has type %d, expected 0 (f32) or 1 (f16)", in->path, t->name, start[8]);
+    int32_t type = rwkv_read_number(start + 8);
+    if (type != 0 && type != 1) {
+        fail("%s: tensor %s has type %" PRId32 ", expected 0 (f32) or 1 (f16)", in->path, t->name,
+             type);
     }
-    t->is_half = start[8];
+    t->is_half = type;
     t->offset = in->bytes - *left;
     t->count = 1;
     size_t width = t->is_half ? 2 : 4;
@@ -396,12 +407,27 @@ static inline int rwkv_has_part(const rwkv_model *m, size_t layer, const rwkv_pa
     return (part->versions & m->version) != 0 && !(layer == 0 && first_v);
 }
 
+/* A file with more layers than its header says would run, but not as that model. */
+static inline void rwkv_check_layers(const rwkv_model *m)
+{
+    for (size_t i = 0; i < m->tensor_count; i++) {
+        const char *name = m->tensors[i].name, *at = name + strlen("blocks.");
+        size_t layer;
+        if (strncmp(name, "blocks.", strlen("blocks.")) == 0 && read_size(&at, &layer) &&
+            *at == '.' && layer >= m->layers) {
+            fail("%s: there is a tensor %s, but its header has %zu layers", m->path, name,
+                 m->layers);
+        }
+    }
+}
+
 static inline void rwkv_bind_all(rwkv_model *m)
 {
     enum { LAYER_PARTS = sizeof rwkv_layer_parts / sizeof rwkv_layer_parts[0] };
     if (m->layers > m->tensor_count) { /* before they are allocated */
         fail("%s: %zu layers, but only %zu tensors", m->path, m->layers, m->tensor_count);
     }
+    rwkv_check_layers(m);
     m->layer = allocate(m->layers * sizeof *m->layer);
     memset(m->layer, 0, m->layers * sizeof *m->layer);
     for (size_t i = 0; i < m->layers; i++) {
@@ -537,15 +563,15 @@ static inline void rwkv_read_header(const input_file *in, rwkv_model *m)
         fail("%s: not a model of rwkv.cpp, its first bytes are not 'fmgg'", in->path);
     }
     read_bytes(in, header + 4, HEADER - 4, "header");
-    size_t version = rwkv_read_size(header + 4);
+    int32_t version = rwkv_read_number(header + 4), type = rwkv_read_number(header + 20);
     m->vocabulary = rwkv_read_size(header + 8);
     m->width = rwkv_read_size(header + 12);
     m->layers = rwkv_read_size(header + 16);
     if (version != 100 && version != 101) {
-        fail("%s: file version %zu, expected 100 or 101", in->path, version);
+        fail("%s: file version %" PRId32 ", expected 100 or 101", in->path, version);
     }
-    if (header[20] > 1 || header[21] || header[22] || header[23]) {
-        fail("%s: data type %d, expected 0 (f32) or 1 (f16)", in->path, header[20]);
+    if (type != 0 && type != 1) {
+        fail("%s: data type %" PRId32 ", expected 0 (f32) or 1 (f16)", in->path, type);
     }
     if (!m->vocabulary || !m->width || !m->layers) {
         fail("%s: its header has a vocabulary, a width or a number of layers below 1", in->path);

@@ -659,7 +659,8 @@ int main(int argc, char **argv)
     if (!has_clip) {
         fail("the clip is missing: give its file first, stream CLIP.wav (see --help)");
     }
-    int all = given.text[OPTION_ISA] && strcmp(given.text[OPTION_ISA], "all") == 0;
+    const char *names[LINATTN_ISA_COUNT + 1];
+    int all = isa_option(&given, OPTION_ISA, "all", names) == LINATTN_ISA_COUNT;
     if (all) {
         check_conflicts(&given);
     } else {

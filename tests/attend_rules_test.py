@@ -617,7 +617,8 @@ def test_gate_files(work):
     for gate, rule in sorted({(gate, rule) for gate, some in right.items() for rule, _ in some}):
         case = cases[rule]
         for shape in shapes:
-            np.save(path, -g.random(shape).astype(np.float32))
+            numbers = g.random(shape).astype(np.float32)
+            np.save(path, -numbers if gate == "decay" else numbers)
             given = arguments(case, **{gate: path})
             if (rule, shape) in right[gate]:
                 out = work / "out.npy"
@@ -641,6 +642,39 @@ def test_gate_files(work):
                says=[b"none.npy"])
         refuse(f"--{gate} of a folder, rule {rule}", *arguments(case, **{gate: work}),
                says=[b"not a regular file"])
+
+
+def test_gate_numbers(work):
+    """Each in its range, the ends of which are taken."""
+    nan, inf, cases = np.nan, np.inf, {rule: small(work, rule, rule) for rule in RULES[1:]}
+    ranges = [("gated", "decay", "log", [0, -0.0, -3e38, -inf], [1e-30, 0.5, inf, nan],
+               b"at most 0"),
+              ("gated", "decay", "factor", [0, -0.0, 1], [-1e-30, 1.001, inf, -inf, nan],
+               b"0 to 1"),
+              ("mlstm", "decay", "log", [-inf], [0.5, nan, -nan], b"at most 0"),
+              ("delta", "beta", "", [0, 2], [-0.1, 2.001, inf, nan], b"0 to 2"),
+              ("gated-delta", "beta", "", [0, 2], [-0.1, 2.001, nan], b"0 to 2"),
+              ("general", "read", "", [7], [inf, -inf, nan], b"finite"),
+              ("general", "write", "", [-7], [inf, -inf, nan], b"finite"),
+              ("gated", "bonus", "", [3e38], [inf, -inf, nan], b"finite"),
+              ("mlstm", "input-gate", "", [3e38, -3e38], [inf, -inf, nan], b"finite")]
+    path = work / "odd.npy"
+    for rule, gate, kind, good, bad, says in ranges:
+        shape = {"read": (5, 2, 3), "write": (5, 2, 3), "bonus": (2, 3)}.get(gate, (5, 2))
+        place = tuple(size - 1 for size in shape)
+        numbers = np.zeros(shape, np.float32)
+        given = [*arguments(cases[rule], **{gate: path}), *(["--decay-is", kind] if kind else [])]
+        for number in [*good, *bad]:
+            numbers[place] = number
+            np.save(path, numbers)
+            name = f"--{gate} of {number} {kind}, rule {rule}"
+            if number in good:
+                done = run(*[work / "out.npy" if x is OUT else x for x in given])
+                check(name, done.returncode == 0, repr(done.stderr))
+            else:
+                refuse(name, *given, says=[b"odd.npy: element " + str(place).encode(), says])
+    refuse("a bonus with the norm sum", *arguments(cases["gated"], bonus=path), "--norm", "sum",
+           says=[b"--bonus", b"--norm sum", b"length or none"])
 
 
 def test_shapes(work):
@@ -676,6 +710,19 @@ def test_state_files(work):
     np.save(path, np.zeros((2, 3, 4), np.float32))
     path.write_bytes(path.read_bytes()[:-1])
     refuse("a truncated state", *base, "--import-state", path, says=[b"sums.npy", b"truncated"])
+    sums = np.zeros((2, 3, 4), np.float32)
+    for number, kind in [(np.nan, "f32"), (-np.inf, "f32"), (np.inf, "bf16"), (1e6, "f16"),
+                         (-65520, "f16"), (1e38, "bf16")]:
+        sums[1, 2, 0] = number
+        np.save(path, sums)
+        refuse(f"a state with {number} as {kind}", *base, "--scale", 1, "--state-type", kind,
+               "--import-state", path, says=[b"sums.npy: element (1, 2, 0) is "])
+    for number, kind in [(-3.4e38, "f32"), (65519, "f16"), (1e-30, "f16"), (4e33, "bf16")]:
+        sums[1, 2, 0] = number
+        np.save(path, sums)
+        done = run(*[work / "taken.npy" if x is OUT else x for x in base], "--scale", 1,
+                   "--state-type", kind, "--import-state", path)
+        check(f"a state with {number} as {kind}", done.returncode == 0, repr(done.stderr))
     refuse("a missing state", *base, "--import-state", work / "none.npy", says=[b"none.npy"])
     np.save(path, np.zeros((2, 3, 4), np.float32))
     refuse("--import-state with --state-in", *base, "--import-state", path, "--state-in", path,
@@ -725,7 +772,7 @@ def make_tests(*_):
     tests = [test_accuracy, test_long, test_maps, test_precision, test_state_types,
              test_scale_and_norms, test_sum, test_same_bytes, test_same_meaning, test_masks,
              test_extremes, test_states, test_imports, test_what_rules_take, test_names,
-             test_gate_files, test_shapes, test_state_files, test_help]
+             test_gate_files, test_gate_numbers, test_shapes, test_state_files, test_help]
     return dict.fromkeys(tests, ())
 
 

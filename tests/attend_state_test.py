@@ -65,7 +65,9 @@ def test_format(folder):
     refused("the largest size", folder, header_of(state, size=2**64 - 1) + state, b"bytes")
     refused("an empty file", folder, b"", b"not a state")
     refused("a header alone", folder, content[:HEADER], b"truncated")
-    refused("a part of a header", folder, content[:HEADER - 1], b"not a state")
+    refused("a part of a magic string", folder, content[:7], b"not a state")
+    for size in [8, 10, HEADER - 1]:
+        refused(f"{size} bytes of a header", folder, content[:size], b"truncated")
     refused("a state that ends early", folder, content[:-1], b"truncated")
     refused("a byte too many", folder, content + b"\0", b"behind its end")
     refused("no state", folder, b"x" * len(content), b"not a state")

@@ -803,6 +803,10 @@ def test_files(work):
         path.write_bytes(content)
         # As all three, so that no difference of shapes is what is refused.
         refuse(name, "--q", path, "--k", path, "--v", path, "--out", OUT, says=[b"other.npy"])
+    for name in ["float64", "big-endian float32"]:
+        path.write_bytes(BAD_FILES[name])
+        refuse(f"{name}, and what is taken", "--q", path, "--k", path, "--v", path, "--out", OUT,
+               says=[b"'<f4'", b"'<f2'"])
     path.write_bytes(BAD_FILES["one byte missing"])
     for bad in "qkv":
         files = [x for y in "qkv" for x in
@@ -870,6 +874,19 @@ def test_shapes(work):
            "fewer heads than key/value heads": ((4, 1, 3), (4, 2, 3), (4, 2, 3))}
     for i, (name, shapes) in enumerate(bad.items()):
         refuse(name, "--dir", case(f"bad-{i}", *shapes), "--out", OUT)
+    heads = case("heads", (1, 65537, 1), (1, 65537, 1), (1, 65537, 1))
+    for more in [[], ["--causal"], ["--attention", "softmax"]]:
+        refuse(f"65537 heads {more}", "--dir", heads, "--out", OUT, *more,
+               says=[b"q.npy: 65537 heads", b"1 to 65536 heads"])
+    halves = Case(work / "halves", [np.ones((2, 4, 2048), x) for x in
+                                    (np.float16, np.float32, np.float16)]).folder
+    np.save(work / "d.npy", np.zeros((1, 4), np.float32))
+    for more in [[], ["--causal"], ["--split", 1], ["--rule", "gated", "--decay", work / "d.npy"]]:
+        refuse(f"rows of float16 that are too long {more[:1]}", "--dir", halves, "--out", OUT,
+               *more, says=[b"q.npy, v.npy: float16", b"is 6144", b"4096", b"float32"])
+    for kind in ["softmax", "nystrom"]:
+        done = run("--dir", halves, "--out", work / "halves.npy", "--attention", kind)
+        check(f"rows of float16 of any length: {kind}", done.returncode == 0, repr(done.stderr))
     uneven = case("uneven", (4, 2, 3), (5, 2, 3), (5, 2, 3))
     refuse("--causal with more keys", "--dir", uneven, "--out", OUT, "--causal")
     refuse("--causal with more keys, exact", "--dir", uneven, "--out", OUT, "--causal",
@@ -914,9 +931,9 @@ def test_options(work):
     for option, values in wrong.items():
         for value in values:
             refuse(f"{option} {value!r}", *base, f"{option}={value}", says=[option.encode()])
-    whole = {"--features": ("favor", 1, 2 ** 64 - 1), "--seed": ("favor-simple", 0, 2 ** 64 - 1),
+    whole = {"--features": ("favor", 1, 2 ** 18), "--seed": ("favor-simple", 0, 2 ** 64 - 1),
              "--orthogonal": ("favor-hyperbolic", 0, 1), "--degree": ("taylor", 1, 8),
-             "--window": ("relu", 1, 2 ** 64 - 1)}
+             "--window": ("relu", 1, 2 ** 30 - 1)}
     for option, (map, least, most) in whole.items():
         for value in [least - 1, most + 1, "1.0", "", " 1", "1x", "0x1"]:
             refuse(f"{option} {value!r}", *base, "--map", map, f"{option}={value}",
@@ -924,7 +941,12 @@ def test_options(work):
     for option, value in itertools.product(["--landmarks", "--iterations"], ["0", "-1", "2.5"]):
         refuse(f"{option} {value}", *base, "--attention", "nystrom", f"{option}={value}",
                says=[option.encode()])
-    refuse("more features than memory", *base, "--map", "favor", "--features", 2 ** 63)
+    for kind, option, most in [("softmax", "--window", 2 ** 30 - 1),
+                               ("softmax", "--sinks", 2 ** 30 - 1),
+                               ("nystrom", "--landmarks", 65536)]:
+        for value in [most + 1, 10 ** 11, 2 ** 64 - 1]:
+            refuse(f"{option} {value}", *base, "--attention", kind, option, value,
+                   says=[option.encode(), f"to {most}\n".encode()])
     state = ["--state-in", d / "s"]
     state_out = ["--state-out", d / "t"]
     linear = [["--map", "exp"], ["--norm", "sum"], ["--eps", "1"], state, state_out,
@@ -971,6 +993,8 @@ def test_options(work):
 def test_paths(work, case):
     d = case.folder
     refuse("a missing folder", "--dir", work / "nowhere", "--out", OUT, says=[b"nowhere/q.npy"])
+    refuse("a long path", "--dir", work / "/".join(["n" * 200] * 8), "--out", OUT,
+           says=[b"nnn/q.npy", b"cannot be opened: "])
     refuse("a missing file", "--q", d / "q.npy", "--k", work / "k\n.npy", "--v", d / "v.npy",
            "--out", OUT)
     refuse("a folder as input", "--q", d, "--k", d / "k.npy", "--v", d / "v.npy", "--out", OUT)
@@ -1291,6 +1315,9 @@ def test_compare(work, real, square):
 
 def test_help(_):
     done = run("--help")
+    of_compare = done.stdout.split(b"\n  --compare")[1].split(b"\n\n")[0]
+    check("--help tells what --compare refuses",
+          all(option in of_compare for option in [b"--sinks", b"--soft-cap", b"--alibi"]))
     names = ["dir", "q", "k", "v", "out", "attention", "map", "norm", "scale", "eps", "causal",
              "precision", "state-type", "isa", "split", "threads", "state-in", "state-out",
              "compare", "help", "window", "features", "seed", "orthogonal", "projection",

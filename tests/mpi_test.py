@@ -302,6 +302,7 @@ def refuse(name, work, *lines, says, limit=""):
 
 def bad_options_are_refused(work, inputs):
     files = ["--dir", inputs, "--out", checks.OUT]
+    np.save(work / "q.npy", np.zeros((1, 65537, 1), np.float32))
     for name, arguments, says in (
             ("an unknown option", [*files, "--windw", 3], ["--windw"]),
             ("delta", [*files, "--rule", "delta"], ["merge", "gated"]),
@@ -317,6 +318,13 @@ def bad_options_are_refused(work, inputs):
             ("queries with the heads of values", [
                 "--q", inputs / "q2.npy", "--k", inputs / "key1.npy", "--v", inputs / "v.npy",
                 "--rule", "gated", "--decay", inputs / "decay.npy"], ["q2.npy has 2", "1 as"]),
+            ("65537 heads", ["--q", work / "q.npy", "--k", work / "q.npy", "--v", work / "q.npy"],
+             ["q.npy: 65537 heads", "65536"]),
+            ("too many features", ["--generate", 9, "--map", "favor", "--features", 2 ** 18 + 1],
+             ["--features", "262144"]),
+            ("a bonus and the norm sum", [
+                *files, "--rule", "gated", "--decay", inputs / "decay.npy", "--bonus",
+                inputs / "bonus.npy", "--norm", "sum"], ["--bonus", "--norm sum"]),
             ("heads that do not divide", ["--generate", 9, "--heads", 3, "--kv-heads", 2],
              ["kv_heads"]),
             ("states beyond all memory", ["--generate", 3, "--heads", 65536, "--dim", 65536],
@@ -337,19 +345,48 @@ def bad_files_are_refused(work, inputs):
     checks.refuse("data at an odd byte", "--dir", work / "odd", "--out", checks.OUT,
                   says=[b"q.npy", b"byte 129"])
     fewer = make_inputs(work / "fewer", 60)
+    decay = np.load(inputs / "decay.npy")
+    decay[50, 1] = 0.5
+    np.save(work / "decay.npy", decay)
     options = ["--causal", "--out", checks.OUT]
     every = [("a file too short", [[3, "--dir", short, *options]], ["rank 0", "truncated"], ""),
              ("too short for rank 2", [[2, "--dir", inputs, *options],
                                        [1, "--dir", short, *options]],
               ["rank 2", "k.npy", "truncated"], ""),
+             ("a gate of rank 1", [[2, "--dir", inputs, "--rule", "gated", "--decay",
+                                    work / "decay.npy", *options]],
+              ["rank 1", "decay.npy: element (50, 1) is 0.5", "at most 0"], ""),
              ("rank 1 has other tokens", [[1, "--dir", inputs, *options],
                                           [1, "--dir", fewer, *options]], ["rank 1", "rank 0"], ""),
              ("rank 1 has another map", [[1, "--dir", inputs, *options],
                                          [1, "--dir", inputs, *options, "--map", "relu"]],
               ["rank 1", "rank 0"], ""),
+             ("rank 1 has no --out", [[1, "--dir", inputs, *options],
+                                      [2, "--dir", inputs, "--causal"]], ["rank 1", "--out"], ""),
+             ("rank 0 has no --out", [[1, "--dir", inputs, "--causal"],
+                                      [2, "--dir", inputs, *options]], ["rank 1", "--out"], ""),
+             ("rank 2 has another --out", [[2, "--dir", inputs, *options],
+                                           [1, "--dir", inputs, "--causal", "--out",
+                                            work / "another.npy"]], ["rank 2", "--out"], ""),
              ("rank 1 cannot write", [[1, "--generate", 300000, "--dim", 16, *options]] * 2,
               ["rank 1", "written"], "-f 12000")]
     each(lambda name, lines, says, limit: refuse(name, work, *lines, says=says, limit=limit), every)
+
+
+def full_outputs_leave_the_file(work, inputs):
+    """Where the report cannot be printed: to a device that is full, to nothing at all."""
+    for printed in (">/dev/full", ">&-"):
+        out = work / "out.npy"
+        for older in (b"older", None):
+            out.unlink(missing_ok=True) if older is None else out.write_bytes(older)
+            line = [*checks.command, "--dir", inputs, "--causal", "--out", out]
+            done = subprocess.run(["bash", "-c", f'exec "$0" "$@" {printed}', *map(str, line)],
+                                  stderr=subprocess.PIPE, timeout=60)
+            left = out.read_bytes() if out.exists() else None
+            check(f"{printed}, {'an older file' if older else 'no file'}",
+                  done.returncode == 2 and b"standard output" in done.stderr
+                  and done.stderr.count(b"\n") == 1 and left == older
+                  and os.listdir(work) == ["out.npy"] * bool(older), repr(done.stderr))
 
 
 def ranks_map_their_part(work, _inputs):
@@ -383,5 +420,5 @@ if __name__ == "__main__":
             one_rank_is_attend, ranks_agree, maps_agree, rules_agree, cuts_agree,
             one_head_has_two_axes, threads_agree, two_ranks_have_the_bits_of_one, bits_repeat,
             generated_tokens_are_the_same, bytes_are_counted, table_is_the_formula, chains_agree,
-            bad_options_are_refused, bad_files_are_refused, ranks_map_their_part,
-            help_is_printed_once)})
+            bad_options_are_refused, bad_files_are_refused, full_outputs_leave_the_file,
+            ranks_map_their_part, help_is_printed_once)})

@@ -581,9 +581,12 @@ def bad_beginnings(weights):
     yield "a text", b"To be, or not to be. " * 50, [b"fmgg"]
     yield "another magic number", file_of(weights, magic=MAGIC + 1), [b"fmgg"]
     yield "another byte order", whole[3::-1] + whole[4:], [b"fmgg"]
-    yield "file version 102", file_of(weights, version=102), [b"102"]
-    for kind in [2, 8, -1, 1 << 16]:
-        yield f"data type {kind}", file_of(weights, kind=kind), [b"type"]
+    for version in [102, -1, 100 + 256]:
+        yield f"file version {version}", file_of(weights, version=version), \
+            [f"version {version},".encode()]
+    for kind in [2, 8, -1, 256, 1 << 16]:
+        yield f"data type {kind}", file_of(weights, kind=kind), [f"type {kind},".encode()]
+    yield "fewer layers than it has", file_of(weights, layers=1), [b"blocks.1.", b"1 layers"]
     others = {"vocabulary": 257, "width": len(weights["ln_out.bias"]) + 1, "layers": 4}
     for field, other in others.items():
         for value in [0, -1, 2 ** 31 - 1, -2 ** 31, other]:
@@ -604,8 +607,12 @@ def bad_headers(whole):
         yield f"a name of {length} bytes", whole + struct.pack("<4i", 1, length, 0, 1) \
             + bytes(200), [b"malformed"]
     yield "a name with a zero byte", whole + tensor("a\0b", number), [b"zero"]
-    for kind in [2, 8, -1, 1 << 16]:
-        yield f"a tensor of type {kind}", whole + tensor("x", number, kind), [b"type"]
+    for kind in [2, 8, -1, 256, 1 << 16]:
+        yield f"a tensor of type {kind}", whole + tensor("x", number, kind), \
+            [f"type {kind},".encode()]
+    for layer in [2, 10 ** 9]:
+        yield f"a tensor of layer {layer}", whole + tensor(f"blocks.{layer}.x", number), \
+            [f"blocks.{layer}.x".encode(), b"2 layers"]
     for shape in [(2 ** 31 - 1,) * 4, (2 ** 31 - 1, 2 ** 31 - 1, 4), (65536,) * 4, (2 ** 30, 4),
                   (1, 1000), (3, 0), (3, -1)]:
         yield f"a tensor of shape {shape}", whole + struct.pack("<3i", len(shape), 1, 0) \
