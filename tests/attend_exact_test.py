@@ -116,7 +116,7 @@ def halves_elsewhere(work):
                ["--causal", "--map", "exp", "--threads", 3], ["--causal", "--window", 9],
                ["--map", "taylor"], ["--map", "favor", "--causal"], ["--attention", "nystrom"],
                ["--causal", "--rule", "gated", "--decay", work / "decay.npy"]]
-    np.save(work / "decay.npy", np.full((60, 2), 0.9, np.float32))
+    np.save(work / "decay.npy", np.full((60, 2), -0.1, np.float32))
     for which in ["q", "v", "qkv"]:
         Case(work, 60, 60, 2, 2, 16, 9, 2, which)
         for method in methods:
