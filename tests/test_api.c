@@ -1604,7 +1604,7 @@ static linattn_status map_exp(const float *x, float *y, size_t n)
     return linattn_map(&config, 1, x, y, n);
 }
 
-/* linattn_map looks at the map of a config alone: those of models, with what they have beside it. */
+/* linattn_map looks at a config's map alone: those of models, with what they have beside it. */
 static void maps_of_models(void **state)
 {
     (void)state;

@@ -1673,8 +1673,8 @@ static void sequences_from_imported_sums(void **state)
     merged(&x, memory, first);
 }
 
-/* mLSTM's sums beyond what f16 holds, and below it: an import keeps them relative to the largest, as
-   gates do. */
+/* mLSTM's sums beyond what f16 holds, and below it: an import keeps them relative to the largest,
+   as gates do. */
 static void halves_from_imported_sums(void **state)
 {
     (void)state;
