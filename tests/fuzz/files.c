@@ -60,8 +60,8 @@ static void read_sound(void)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-    static const npy_layout layouts[] = {{1, 4, "up to four axes", NULL},
-                                         {2, 3, "two or three axes", NULL}};
+    static const npy_layout layouts[] = {{1, 4, "up to four axes", NULL, 0},
+                                         {2, 3, "two or three axes", NULL, 1}};
     static void (*const readers[])(void) = {read_array, read_model, read_sound, read_vocabulary};
     if (size == 0) return 0;
     given.path = "file";
