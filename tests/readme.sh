@@ -173,7 +173,7 @@ readme_sizes() {
 # A hundredth of the streams that the page of them is of: the same figures, as the bits are.
 readme_streams() {
     local columns='/^\|/ { print $2, $3, $4, $5 }'
-    tools/streams --help | grep -q -e --publish
+    tools/streams --help | grep -e --publish >/dev/null # to its end, or Python fails
     if tools/streams --no-such-option || tools/streams --tokens 10 ||
         tools/streams --publish --tokens 1000000; then return 1; fi
     tools/streams --tokens 1000000 --build "$work/streams" >"$work/streams.md"
