@@ -6536,7 +6536,7 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
     size_t c = 0;
     int finite = 1;
 #if LA_PANEL_VECS == 1
-    /* Zen 4 streams states from memory by two panels a tenth faster than by four. */
+    /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. */
     const int narrow = o->stream && linattn__halved();
     for (; !narrow && c + 48 < o->dv; c += 64) finite = la_once_tile(o, c, 4);
 #endif
