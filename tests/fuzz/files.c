@@ -27,6 +27,7 @@ static void read_array(void)
     size_t bytes, sum = 0;
     if (array.rank < given.layout.fewest_axes || array.rank > given.layout.most_axes) abort();
     if (!npy_bytes(array.shape, array.rank, &bytes)) abort();
+    if (array.half) bytes /= 2;
     for (size_t i = 0; i < bytes; i++) sum += ((const unsigned char *)array.data)[i];
     if (sum > 255 * bytes) abort();
     if (npy_print_header(&array, header) % 64 != 0) abort();
