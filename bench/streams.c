@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIM = 4, ROWS = 16, MOST = 1 + DIM + DIM * DIM, CALL = 4096, QUERIES = 16 };
+#include "oracle.h"
+
+enum { DIM = 4, ROWS = 16, MOST = ROWS, CALL = 4096, QUERIES = 16 }; /* taylor has 15 features */
 
 /* 1 - decay is a power of two, but for 0.99. Maps that take any sign have random tokens of any. */
 typedef struct stream {
@@ -92,61 +94,24 @@ static float coordinate(const stream *p) { return p->positive ? uniform() : 2 * 
 
 static linattn_config config_of(const stream *p)
 {
-    linattn_config config = {.dim_key = DIM,
-                             .map = p->map,
-                             .rule = p->rule,
-                             .features = ROWS,
-                             .projection = *projection};
-    if (p->map != LINATTN_MAP_FAVOR) config.features = 0;
+    linattn_config config = {.dim_key = DIM, .map = p->map, .rule = p->rule};
+    if (p->map == LINATTN_MAP_FAVOR) {
+        config.features = ROWS;
+        config.projection = *projection;
+    }
     return config;
+}
+
+/* bench/oracle.h runs whole sequences: of it, the features. */
+static oracle_problem problem_of(const stream *p)
+{
+    return (oracle_problem){.d = DIM, .map = p->map, .features = ROWS, .projection = *projection};
 }
 
 static size_t features_of(const stream *p)
 {
-    const linattn_config config = config_of(p);
-    return p->map == LINATTN_MAP_TAYLOR ? MOST : linattn_features(&config);
-}
-
-/* Products x_i x_j and x_j x_i are two features here, and one in the library. */
-static void taylor(const double *x, double *phi)
-{
-    *phi++ = 1;
-    for (int i = 0; i < DIM; i++) *phi++ = x[i];
-    for (int i = 0; i < DIM * DIM; i++) *phi++ = x[i / DIM] * x[i % DIM] / sqrt(2);
-}
-
-static void favor(const double *x, double *phi)
-{
-    double half = 0;
-    for (int i = 0; i < DIM; i++) half += 0.5 * x[i] * x[i];
-    for (int r = 0; r < ROWS; r++) {
-        double dot = 0;
-        for (int i = 0; i < DIM; i++) dot += (double)projection[r][i] * x[i];
-        phi[r] = exp(dot - half) / sqrt(ROWS);
-    }
-}
-
-static void features(const stream *p, const float *of, double *phi)
-{
-    const int scaled = p->map == LINATTN_MAP_FAVOR || p->map == LINATTN_MAP_TAYLOR;
-    double x[DIM];
-    for (int i = 0; i < DIM; i++) x[i] = of[i] / (scaled ? sqrt(sqrt(DIM)) : 1);
-    if (p->map == LINATTN_MAP_TAYLOR) {
-        taylor(x, phi);
-    } else if (p->map == LINATTN_MAP_FAVOR) {
-        favor(x, phi);
-    } else {
-        for (int i = 0; i < DIM; i++) {
-            if (p->map == LINATTN_MAP_IDENTITY)
-                phi[i] = x[i];
-            else if (p->map == LINATTN_MAP_RELU)
-                phi[i] = fmax(x[i], 0);
-            else if (p->map == LINATTN_MAP_ELU1 && x[i] >= 0)
-                phi[i] = 1 + x[i];
-            else
-                phi[i] = exp(x[i]);
-        }
-    }
+    const oracle_problem of = problem_of(p);
+    return oracle_feature_count(&of);
 }
 
 static void oracle_add(const stream *p, oracle *sums, const block *b, size_t n)
@@ -165,14 +130,15 @@ static void oracle_add(const stream *p, oracle *sums, const block *b, size_t n)
    than 1 under MLSTM. */
 static void oracle_query(const stream *p, const oracle *sums, const float *query, double *out)
 {
+    const oracle_problem of = problem_of(p);
     const size_t m = features_of(p);
     double phi[MOST], den = 0;
-    features(p, query, phi);
+    oracle_features(&of, false, query, phi);
     for (size_t f = 0; f < m; f++) {
-        den += phi[f] * (p->map == LINATTN_MAP_SOFTMAX ? 1 : sums->z[f]);
+        den += phi[f] * sums->z[f];
         if (p->map == LINATTN_MAP_SOFTMAX) phi[f] /= sums->z[f];
     }
-    if (p->rule == LINATTN_RULE_GATED) den = 1;
+    if (p->rule == LINATTN_RULE_GATED || p->map == LINATTN_MAP_SOFTMAX) den = 1;
     if (p->rule == LINATTN_RULE_MLSTM) den = fmax(fabs(den), 1);
     for (int c = 0; c < DIM; c++) {
         out[c] = 0;
@@ -185,6 +151,7 @@ static void oracle_query(const stream *p, const oracle *sums, const float *query
 /* The next tokens; the same again where they are all one. */
 static void fill(const stream *p, block *b)
 {
+    const oracle_problem of = problem_of(p);
     const size_t m = features_of(p);
     for (size_t t = 0; t < CALL; t++) {
         for (int i = 0; i < DIM; i++) {
@@ -192,7 +159,7 @@ static void fill(const stream *p, block *b)
             b->v[t][i] = p->constant && t ? b->v[0][i] : uniform();
         }
         b->input[t] = p->constant && t ? b->input[0] : 2 * uniform() - 1;
-        features(p, b->k[t], b->phi[t]);
+        oracle_features(&of, true, b->k[t], b->phi[t]);
         for (size_t f = 0; f < m && p->rule == LINATTN_RULE_MLSTM; f++)
             b->phi[t][f] *= exp(b->input[t]);
     }

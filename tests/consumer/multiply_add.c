@@ -33,6 +33,16 @@ static float random_float(void)
     }
 }
 
+/* A product that is 2^-150 but for a bit that a sum in double loses, so that the sum lies next to
+   the middle of two floats below FLT_MIN. */
+static void near_middle(float *a, float *b, float *c)
+{
+    const uint32_t bits = (uint32_t)(random_bits() >> 16), by = 1 + (bits >> 23 & 7);
+    *a = linattn__from_bits(0x1a000000u + by) * (bits & 1 ? -1.0f : 1.0f); /* 2^-75 */
+    *b = linattn__from_bits(0x1a000000u - 2 * by);
+    *c = linattn__from_bits(bits & 0x807fffffu);
+}
+
 /* 0, or between 2^-400 and 2^400 in size. */
 static double random_double(void)
 {
@@ -43,27 +53,31 @@ static double random_double(void)
     return ldexp(bits & 2048 ? -fraction : fraction, exponent);
 }
 
-/* Four at a time: by scalar code, or by vectors, once with four factors and once with the first. */
-static int differ(const float *a, const float *b, const float *c)
+static int differ(float a, float b, float c, float actual)
 {
-    float actual[2][4];
-    for (int i = 0; i < 4; i++) actual[0][i] = linattn__fma(a[i], b[i], c[i]);
-    for (int i = 0; i < 4; i++) actual[1][i] = linattn__fma(a[0], b[i], c[i]);
+    const float expected = fmaf(a, b, c);
+    if (memcmp(&actual, &expected, sizeof actual) == 0 || (isnan(actual) && isnan(expected)))
+        return 0;
+    printf("%a * %a + %a is %a, expected %a\n", (double)a, (double)b, (double)c, (double)actual,
+           (double)expected);
+    return 1;
+}
+
+/* By vectors once with four factors, and once with the first one alone. */
+static int four_differ(const float *a, const float *b, const float *c)
+{
+    int i, differs = 0;
 #ifdef LINATTN_SSE2
-    _mm_storeu_ps(actual[0], linattn__fma_sse2(_mm_loadu_ps(a), _mm_loadu_ps(b), _mm_loadu_ps(c)));
-    _mm_storeu_ps(actual[1],
-                  linattn__fma_hot_sse2(_mm_set1_ps(*a), _mm_loadu_ps(b), _mm_loadu_ps(c)));
+    const __m128 x = _mm_loadu_ps(b), y = _mm_loadu_ps(c);
+    float each[4], first[4];
+    _mm_storeu_ps(each, linattn__fma_sse2(_mm_loadu_ps(a), x, y));
+    _mm_storeu_ps(first, linattn__fma_hot_sse2(_mm_set1_ps(*a), x, y));
+    for (i = 0; i < 4; i++)
+        differs |= differ(a[i], b[i], c[i], each[i]) | differ(*a, b[i], c[i], first[i]);
+#else
+    for (i = 0; i < 4; i++) differs |= differ(a[i], b[i], c[i], linattn__fma(a[i], b[i], c[i]));
 #endif
-    for (int i = 0; i < 8; i++) {
-        const float factor = a[i < 4 ? i : 0], is = actual[i / 4][i % 4];
-        const float expected = fmaf(factor, b[i % 4], c[i % 4]);
-        if (memcmp(&is, &expected, sizeof is) != 0 && !(isnan(is) && isnan(expected))) {
-            printf("%a * %a + %a is %a, expected %a\n", (double)factor, (double)b[i % 4],
-                   (double)c[i % 4], (double)is, (double)expected);
-            return 1;
-        }
-    }
-    return 0;
+    return differs;
 }
 
 int main(void)
@@ -73,9 +87,11 @@ int main(void)
         for (int j = 0; j < 4; j++) {
             a[j] = random_float();
             b[j] = random_float();
-            c[j] = j ? random_float() : -(a[j] * b[j]) * (i % 8 ? 1.0f : 1.0000001f);
+            c[j] = j == i / 4 % 4 ? -(a[j] * b[j]) * (i % 32 < 16 ? 1.0f : 1.0000001f)
+                                  : random_float();
+            if (i % 64 == 0) near_middle(a + j, b + j, c + j);
         }
-        if (differ(a, b, c)) return 1;
+        if (four_differ(a, b, c)) return 1;
     }
     for (long i = 0; i < 5000000; i++) {
         const double a = random_double(), b = random_double();
