@@ -339,11 +339,11 @@ typedef struct linattn_config {
 LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
 
 /* Which field of this config is refused and why, as a short English sentence that begins with the
-   field's name; NULL if none is. It ends with "was the config zeroed first?" where fields hold what
-   only a struct can that was never set. For what linattn_config_check and all verbs return SIZE or
-   CONFIG for, and a favor without projection. linattn_config_check is about states: sinks, soft_cap
-   and alibi_slopes, which exact attention alone takes, are UNSUPPORTED there, wrong or right, and
-   linattn_workspace_size tells whether exact attention takes a config. */
+   field's name; NULL if none is. Where fields hold what only a struct can that was never set, "was
+   the config zeroed first? " stands before it. For what linattn_config_check and all verbs return
+   SIZE or CONFIG for, and a favor without projection. linattn_config_check is about states: sinks,
+   soft_cap and alibi_slopes, which exact attention alone takes, are UNSUPPORTED there, wrong or
+   right, and linattn_workspace_size tells whether exact attention takes a config. */
 LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
 /* The number m of features of the config's map. 0 if refused. */
@@ -2905,15 +2905,15 @@ static int linattn__looks_unset(const linattn_config *c)
     return (scale && scale < 0x00800000u) || (epsilon && epsilon < 0x00800000u);
 }
 
+#define LINATTN__QUESTION "was the config zeroed first? "
+
+/* One text for both: with the question, or from behind it on. */
 static const char *linattn__why(linattn__refusal refused, int unset)
 {
-#define LINATTN__WHY(text)                                                                         \
-    {                                                                                              \
-        text, text ": was the config zeroed first?"                                                \
-    }
-    static const char *const text[LINATTN__REFUSALS][2] = {
+#define LINATTN__WHY(text) LINATTN__QUESTION text
+    static const char *const text[LINATTN__REFUSALS] = {
         /* in the order of linattn__refusal */
-        {"config is null", "config is null"},
+        LINATTN__WHY("config is null"),
         LINATTN__WHY("dim_key is 0, but has no default"),
         LINATTN__WHY("dim_key is larger than LINATTN_MAX_DIM"),
         LINATTN__WHY("dim_value is larger than LINATTN_MAX_DIM"),
@@ -2957,8 +2957,9 @@ static const char *linattn__why(linattn__refusal refused, int unset)
         LINATTN__WHY("state_type of 16 bits goes with no window, precision or map of features"),
     };
 #undef LINATTN__WHY
-    return text[refused][unset];
+    return text[refused] + (unset ? 0 : sizeof LINATTN__QUESTION - 1);
 }
+#undef LINATTN__QUESTION
 
 LINATTN__ALONE LINATTN_API const char *linattn_config_error(const linattn_config *config)
 {
@@ -8397,6 +8398,9 @@ LINATTN__DECLARE_EACH(void, peak,
                       (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
                        float *))
 LINATTN__DECLARE_EACH(void, invert, (const float *, float, float *, size_t))
+#if LINATTN__HAS_SIGNED
+LINATTN__DECLARE_COLD(void, cancel, (const float *, const float *, size_t, float, float *, size_t))
+#endif
 LINATTN__DECLARE_COLD(void, factor,
                       (const linattn__span *, const float *, const float *, const float *,
                        const float *, uint64_t, float *, float *))

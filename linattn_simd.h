@@ -86,13 +86,15 @@
 #define la_add LA_NAME(add)
 #define la_add_key LA_NAME(add_key)
 #define la_add_lanes LA_NAME(add_lanes)
+#define la_add_rows LA_NAME(add_rows)
 #define la_adjust LA_NAME(adjust)
 #define la_all_finite LA_NAME(all_finite)
 #define la_any LA_NAME(any)
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
 #define la_bits LA_NAME(bits)
-#define la_cancelling_here LA_NAME(cancelling_here)
+#define la_cancel_one LA_NAME(cancel_one)
+#define la_cancelled_factor LA_NAME(cancelled_factor)
 #define la_capped LA_NAME(capped)
 #define la_causal_columns LA_NAME(causal_columns)
 #define la_causal_run LA_NAME(causal_run)
@@ -223,11 +225,13 @@
 #define la_outer LA_NAME(outer)
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_pack LA_NAME(pack)
+#define la_owe LA_NAME(owe)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
 #define la_panel_part LA_NAME(panel_part)
 #define la_panel_phi LA_NAME(panel_phi)
 #define la_panel_rows LA_NAME(panel_rows)
+#define la_panel_signed LA_NAME(panel_signed)
 #define la_panel_step LA_NAME(panel_step)
 #define la_panel_token LA_NAME(panel_token)
 #define la_past_divides LA_NAME(past_divides)
@@ -297,6 +301,7 @@
 #define la_small_out LA_NAME(small_out)
 #define la_small_phi LA_NAME(small_phi)
 #define la_small_rows LA_NAME(small_rows)
+#define la_small_terms LA_NAME(small_terms)
 #define la_small_token LA_NAME(small_token)
 #define la_softmax LA_NAME(softmax)
 #define la_split LA_NAME(split)
@@ -359,7 +364,7 @@
 /* And the names of what is cold. */
 #define la_band_keep LA_COMMON(band_keep)
 #define la_both_signs LA_COMMON(both_signs)
-#define la_cancelling LA_COMMON(cancelling)
+#define la_cancel LA_COMMON(cancel)
 #define la_double_exp LA_COMMON(double_exp)
 #define la_end_rows LA_COMMON(end_rows)
 #define la_factor LA_COMMON(factor)
@@ -388,6 +393,7 @@
 #define la_once_map LA_COMMON(once_map)
 #define la_once_mlstm LA_COMMON(once_mlstm)
 #define la_once_powers LA_COMMON(once_powers)
+#define la_owed LA_COMMON(owed)
 #define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -441,6 +447,7 @@
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_settle LA_COMMON(settle)
+#define la_settle_owed LA_COMMON(settle_owed)
 #define la_shrink LA_COMMON(shrink)
 #define la_small_norm LA_COMMON(small_norm)
 #define la_small_other LA_COMMON(small_other)
@@ -2639,8 +2646,8 @@ LINATTN__INLINE double la_add_lanes(double sum, const float *x, size_t lanes)
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
    and what their rounding lost are summed in double. Lanes beyond m features hold 0, which changes
    no sum. */
-LINATTN__INLINE void la_cancelling_here(const float *den, const float *lost, size_t m,
-                                        float epsilon, float *scale)
+LINATTN__INLINE void la_cancel_one(const float *den, const float *lost, size_t m, float epsilon,
+                                   float *scale)
 {
     const size_t lanes = m < 16 ? m : 16;
     const double sum = la_add_lanes((double)epsilon, lost, lanes);
@@ -2648,10 +2655,33 @@ LINATTN__INLINE void la_cancelling_here(const float *den, const float *lost, siz
 }
 
 #if LA_COLD
-static LINATTN__NOINLINE void la_cancelling(const float *den, const float *lost, size_t m,
-                                            float epsilon, float *scale)
+/* The same for `count` tokens: where they fill vectors a lane for each, as additions wait for one
+   another. */
+static LINATTN__NOINLINE void la_cancel(const float *den, const float *lost, size_t m,
+                                        float epsilon, float *scale, size_t count)
 {
-    la_cancelling_here(den, lost, m, epsilon, scale);
+    size_t t = 0;
+#if LA_W > 1
+    for (; count - t >= LA_W; t += LA_W) {
+        double sums[LA_W];
+        float column[LA_W];
+        la_dvec sum[LA_W / LA_DW];
+        la_vec a[LA_W];
+        size_t c, i, j;
+        LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) sum[j] = la_dset1((double)epsilon);
+        for (c = 0; c < 32; c += LA_W) {
+            la_transpose((c < 16 ? lost + c : den + (c - 16)) + t * 16, 16, a);
+            for (i = 0; i < LA_W; i++) {
+                la_store(column, a[i]);
+                LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) sum[j] =
+                    la_dadd(sum[j], la_dwiden(column + j * LA_DW));
+            }
+        }
+        LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) la_dstore(sums + j * LA_DW, sum[j]);
+        for (i = 0; i < LA_W; i++) linattn__cancelling(sums[i], scale + t + i);
+    }
+#endif
+    for (; t < count; t++) la_cancel_one(den + t * 16, lost + t * 16, m, epsilon, scale + t);
 }
 #endif
 #endif
@@ -2672,6 +2702,14 @@ LINATTN__INLINE int la_summed_factor(const linattn__params *p, const int plain)
     return !(plain || LINATTN__IS_EXP(p->map)) || !(p->epsilon > 0.0f);
 }
 
+#if LINATTN__HAS_SIGNED
+/* Or that in double? */
+LINATTN__INLINE int la_cancelled_factor(const linattn__params *p)
+{
+    return p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map);
+}
+#endif
+
 #if LA_COLD
 /* The output factor of one query, once its denominator is complete: *scale 2^*power. */
 static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *query,
@@ -2682,8 +2720,8 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
     float sum, mass = 1.0f, mass_top = 0.0f, peak = 0.0f;
     *power = 0.0f;
 #if LINATTN__HAS_SIGNED
-    if (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map)) {
-        la_cancelling(den, lost, s->m, p->epsilon, scale);
+    if (la_cancelled_factor(p)) {
+        la_cancel(den, lost, s->m, p->epsilon, scale, 1);
         return;
     }
 #endif
@@ -2709,6 +2747,14 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
         LA_OF(s, invert)(w->den + first * 16, epsilon, w->scale + first, end - first);
         return;
     }
+#if LINATTN__HAS_SIGNED
+    if (la_cancelled_factor(s->params)) {
+        LA_OF(s, cancel)
+        (w->den + first * 16, w->lost + first * 16, s->m, s->params->epsilon, w->scale + first,
+         end - first);
+        return;
+    }
+#endif
     for (row = first; row < end; row++) {
         const size_t t = row - c->row0;
         LA_OF(s, factor)
@@ -4726,6 +4772,58 @@ LINATTN__INLINE la_vec la_small_key(const linattn__span *s, size_t j, la_vec phi
     return z;
 }
 
+#if LINATTN__HAS_SIGNED
+/* The terms of its denominator: la_weigh_query of a single term each, whose sum loses nothing. */
+LINATTN__INLINE void la_small_terms(const linattn__span *s, const la_vec *phi, const la_vec *z,
+                                    float *den, float *lost, const size_t count)
+{
+    size_t j;
+    for (j = 0; j < count; j++) {
+        const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
+        la_store(den + j * LA_W, term);
+        la_store(lost + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
+    }
+}
+#endif
+
+/* Outputs of a signed map that await their factors, which la_cancel makes for several at once. */
+#define LA_OWED 8
+#if LA_COLD
+typedef struct la_owed {
+    float den[LA_OWED * 16], lost[LA_OWED * 16], scale[LA_OWED];
+    float *out; /* of the first */
+    size_t count;
+} la_owed;
+#endif
+
+#if LINATTN__HAS_SIGNED
+#if LA_COLD
+static LINATTN__NOINLINE void la_settle_owed(const linattn__span *s, la_owed *w)
+{
+    size_t i, c;
+    la_cancel(w->den, w->lost, s->m, s->params->epsilon, w->scale, w->count);
+    for (i = 0; i < w->count; i++) {
+        const la_vec scale = la_set1(w->scale[i]);
+        for (c = 0; c < s->dv; c += LA_W) {
+            const int lanes = la_lanes_left(s->dv, c);
+            const la_vec o = la_load_part(w->out + c, lanes);
+            la_store_part(w->out + c, la_clamp(la_mul(o, scale)), lanes);
+        }
+        w->out += s->out_head;
+    }
+    w->count = 0;
+}
+#endif
+
+/* One more. */
+LINATTN__INLINE void la_owe(const linattn__span *s, la_owed *w, const la_vec *phi, const la_vec *z)
+{
+    const size_t at = w->count * 16;
+    la_small_terms(s, phi, z, w->den + at, w->lost + at, LA_PANEL_VECS);
+    if (++w->count == LA_OWED) la_settle_owed(s, w);
+}
+#endif
+
 /* The output factor of weights phi, in all lanes: norm, unless that is less than 0. epsilon is that
    of the params, which to a compiler a store of vectors may change: a loop over heads reads it. */
 LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float epsilon,
@@ -4737,17 +4835,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float
     (void)s, (void)sign;
     if (sign >= 0 && norm >= 0.0f) return la_set1(norm);
 #if LINATTN__HAS_SIGNED
-    if (sign > 0) {
-        float sums[2][16], scale; /* la_weigh_query of a single term: its sum loses nothing */
-        for (j = 0; j < count; j++) {
-            const la_vec term = la_mul(phi[j], z[j]), low = la_load(s->e + j * LA_W);
-            la_store(sums[0] + j * LA_W, term);
-            la_store(sums[1] + j * LA_W, la_fma(phi[j], low, la_fms(phi[j], z[j], term)));
-        }
-        if (count == 1)
-            la_cancelling_here(sums[0], sums[1], s->m, epsilon, &scale);
-        else
-            la_cancelling(sums[0], sums[1], s->m, epsilon, &scale);
+    if (sign > 0 && LA_PANEL_VECS > 1 && count == 1) {
+        float terms[16], lost[16], scale; /* for more vectors la_owe has them */
+        la_small_terms(s, phi, z, terms, lost, 1);
+        la_cancel_one(terms, lost, s->m, epsilon, &scale);
         return la_set1(scale);
     }
 #endif
@@ -4941,7 +5032,8 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
 }
 
 LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float epsilon,
-                                    const int sign, const int features, const int columns)
+                                    la_owed *owed, const int sign, const int features,
+                                    const int columns)
 {
     const int keys = la_small_keys(s, sign);
     const float *query = s->q;
@@ -4959,23 +5051,28 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
         if (!query) la_store(kq + 16 + j * LA_W, la_zero());
     }
     do {
-        la_vec scale;
         if (query) la_panel_phi(s, query, 1, kq + 16, phi, features);
         if (keys && g == 0)
             la_panel_rows(s, kq, v, o, 1);
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
-        scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
-        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store_part(
-            out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_part(s->dv, columns, j));
+        if (!owed) {
+            const la_vec scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
+            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
+                la_small_out(o[j], scale, sign);
+        }
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+            la_store_part(out + j * LA_W, o[j], la_panel_part(s->dv, columns, j));
+        if (owed) la_owe(s, owed, phi, z);
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
     if (keys && s->dv < 16) la_clear_padding(s);
 }
 
-static LINATTN__NOINLINE void la_panel_step(linattn__span *s)
+/* owed: NULL but for the outputs of a signed map that await their factors. */
+static LINATTN__NOINLINE void la_panel_step(linattn__span *s, la_owed *owed)
 {
     const int sign = LINATTN__IS_SIGNED(s->params->map);
     const int features = la_panel_lanes(s->m, LA_PANEL_VECS - 1);
@@ -4985,11 +5082,22 @@ static LINATTN__NOINLINE void la_panel_step(linattn__span *s)
     size_t head;
     if (s->params->norm != LINATTN_NORM_SUM) la_small_norm(s, &norm);
     for (head = s->heads;; head--) {
-        la_panel_token(s, norm, epsilon, sign, features, columns);
+        la_panel_token(s, norm, epsilon, owed, sign, features, columns);
         if (head == 1) return;
         linattn__move(s, 1);
     }
 }
+
+#if LINATTN__HAS_SIGNED
+static LINATTN__NOINLINE void la_panel_signed(linattn__span *s)
+{
+    la_owed w;
+    w.count = 0;
+    w.out = s->out;
+    la_panel_step(s, &w);
+    la_settle_owed(s, &w);
+}
+#endif
 #endif
 
 static void la_step(linattn__span *s)
@@ -5007,7 +5115,13 @@ static void la_step(linattn__span *s)
         }
 #endif
         if (LA_PANEL_VECS == 1 || (s->m > LA_W && s->dv > LA_W)) {
-            la_panel_step(s);
+#if LINATTN__HAS_SIGNED
+            if (s->out && la_cancelled_factor(s->params)) {
+                la_panel_signed(s);
+                return;
+            }
+#endif
+            la_panel_step(s, NULL);
             return;
         }
     }
@@ -5787,6 +5901,12 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
         la_store(w->scale + t, la_set1(p->rest));
     }
     if (none && b->rule != LINATTN_RULE_MLSTM) return;
+#if LINATTN__HAS_SIGNED
+    if (la_cancelled_factor(p)) { /* not under MLSTM */
+        la_cancel(w->den, w->lost, b->s.m, p->epsilon, w->scale, b->count);
+        return;
+    }
+#endif
     for (t = 0; t < b->count; t++) {
         if (b->rule == LINATTN_RULE_MLSTM)
             la_rule_floor(b, t, w->scale + t);
@@ -9547,6 +9667,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add_kept
 #undef la_add_key
 #undef la_add_lanes
+#undef la_add_rows
 #undef la_adjust
 #undef la_afresh
 #undef la_alike
@@ -9572,8 +9693,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_block_chunk
 #undef la_block_run
 #undef la_both_signs
-#undef la_cancelling
-#undef la_cancelling_here
+#undef la_cancel
+#undef la_cancel_one
+#undef la_cancelled_factor
 #undef la_capped
 #undef la_causal
 #undef la_causal_columns
@@ -9747,17 +9869,20 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_outer
 #undef la_outer_tile
 #undef la_pack
+#undef la_owe
 #undef la_panel_exp
 #undef la_panel_lanes
 #undef la_panel_part
 #undef la_panel_phi
 #undef la_panel_rows
+#undef la_panel_signed
 #undef la_panel_step
 #undef la_panel_token
 #undef la_panels
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
+#undef la_owed
 #undef la_part_middle
 #undef la_part_signs
 #undef la_past_divides
@@ -9891,6 +10016,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_set1
 #undef la_settle
 #undef la_shift
+#undef la_settle_owed
 #undef la_shrink
 #undef la_small_factor
 #undef la_small_heads
@@ -9902,6 +10028,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_small_phi
 #undef la_small_rows
 #undef la_small_step
+#undef la_small_terms
 #undef la_small_token
 #undef la_softmax
 #undef la_softmax_columns
@@ -9992,6 +10119,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EITHER
 #undef LA_MEAN_VECS
 #undef LA_MOST
+#undef LA_OWED
 #undef LA_ONCE
 #undef LA_WITHIN
 #undef LA_ACCUMULATORS
