@@ -5529,20 +5529,36 @@ LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const lina
     }
 }
 
-/* Fetches lines [begin, end) of what token t brings. */
-static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t, size_t begin,
-                                                   size_t end)
+/* Lines [begin, end) of a token's. */
+LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size_t begin,
+                                                 size_t end, linattn__ahead *to)
+{
+    int i;
+    to->count = 0;
+    for (i = 0; i < all->count && end > 0; i++) {
+        const size_t lines = all->lines[i], last = end < lines ? end : lines;
+        if (begin < last) {
+            to->at[to->count] = all->at[i] + 16 * begin;
+            to->token[to->count] = all->token[i];
+            to->lines[to->count++] = last - begin;
+        }
+        begin = begin > lines ? begin - lines : 0;
+        end -= last;
+    }
+}
+
+/* Fetches what token t brings. */
+static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t)
 {
     int i;
     LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
-        const float *const at = o->at[i] + t * o->token[i];
-        const size_t lines = o->lines[i];
-        size_t f;
-        for (f = begin; f < lines && f < end; f++) LINATTN__FETCH(at + 16 * f);
-        if (end <= lines) break;
-        begin = begin > lines ? begin - lines : 0;
-        end -= lines;
+        const float *at = o->at[i] + t * o->token[i];
+        size_t lines = o->lines[i];
+        do {
+            LINATTN__FETCH(at);
+            at += 16;
+        } while (--lines > 0);
     }
 }
 
@@ -5783,17 +5799,26 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
                       own * sizeof(float));
 }
 
+/* Are operands to be fetched ahead? Where they come from memory, and rows of heads take turns, or
+   so many dense ones are read at once, for so long a token, that hardware loses track of them: a
+   fifth of the time at (64,256), up to a third for GENERAL at (128,128) on AVX2; smaller heads
+   would lose 2 to 5 %. */
+static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
+{
+    const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
+    size_t rows = s->q ? 4 : 2;
+    if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / floats) return 0;
+    if (g) rows += (g->per_feature != 0) + 2 * (g->gate[LINATTN__READ].at != NULL);
+    return s->k_token > s->d || s->m * s->dv >= 49152 / rows;
+}
+
 static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linattn__gating *gates,
                                                    const linattn_context *context)
 {
     const linattn__header *const h = linattn__header_of(w);
     linattn__recurrence x;
     const linattn__span *const s = &w->span;
-    w->span.fetch = 0;
-    if (s->k) {
-        const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
-        w->span.fetch = s->k_token > s->d && s->n > LINATTN__FETCH_FLOATS / 4 / floats;
-    }
+    w->span.fetch = linattn__rule_fetches(s, gates);
     x.span = &w->span;
     x.gates = gates;
     x.rule = (int)h->rule;

@@ -275,6 +275,7 @@
 #define la_rule_reads LA_NAME(rule_reads)
 #define la_rule_row LA_NAME(rule_row)
 #define la_rule_rows LA_NAME(rule_rows)
+#define la_rule_share LA_NAME(rule_share)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
@@ -5244,6 +5245,7 @@ typedef struct la_tokens {
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
+    linattn__ahead ahead; /* what a tile fetches of the tokens that follow the block */
 } la_tokens;
 
 /* One head, and a block of its tokens. */
@@ -6070,14 +6072,23 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 }
 #endif
 
-/* What precedes token t in a tile: it fetches its share, by columns, of what the token of the next
-   block brings. Hardware alone does not keep up with streams that take turns, strided ones least,
-   nor with all of a block while its first tile is at work. */
+#if LA_W > 1
+/* The share, by columns, of NR vectors from u in what is fetched. */
+static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t NR)
+{
+    const size_t c = u * LA_W - b->s.column_begin;
+    linattn__share_ahead(&b->ahead, c * b->fetch / 16,
+                         b->first ? (c + NR * LA_W) * b->fetch / 16 : 0, &b->w->ahead);
+}
+#endif
+
+/* What precedes token t in a tile: it fetches its share of what the token of the next block brings.
+   Hardware alone does not keep up with streams that take turns, strided ones least, nor with all of
+   a block while its first tile is at work. */
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
-    const size_t next = b->t0 + b->count + t, c = u * LA_W - b->s.column_begin;
-    if (LA_W > 1 && b->s.fetch && b->first && next < b->s.n)
-        linattn__fetch_lines(&b->ahead, next, c * b->fetch / 16, (c + NR * LA_W) * b->fetch / 16);
+    const size_t next = b->t0 + b->count + t;
+    if (LA_W > 1 && b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
@@ -6539,6 +6550,7 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
     while (u < end) {
 #if LA_W > 1
         const size_t width = la_rule_width(b, end - u);
+        if (b->s.fetch) la_rule_share(b, u, width);
         la_rule_columns_of(b, u, width);
         u += width;
 #else
@@ -9993,6 +10005,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_split
 #undef la_rule_spread
 #undef la_rule_stabilise
+#undef la_rule_share
 #undef la_rule_tile
 #undef la_rule_tile1
 #undef la_rule_tile2
