@@ -5807,7 +5807,7 @@ static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
     size_t rows = s->q ? 4 : 2;
-    if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / floats) return 0;
+    if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
     if (g) rows += (g->per_feature != 0) + 2 * (g->gate[LINATTN__READ].at != NULL);
     return s->k_token > s->d || s->m * s->dv >= 49152 / rows;
 }

@@ -4681,6 +4681,10 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     la_token w;
     la_head h;
     size_t head;
+#if LINATTN__BOTH
+    /* Zen 4 updates large heads in memory by halves of lines up to a fifth faster than by lines. */
+    if (s->stream && s->m * s->dv > 8192 && LA_WIDEST(s) && linattn__halved()) s->set = 1;
+#endif
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
