@@ -4270,7 +4270,8 @@ typedef struct la_head {
     const float *key; /* no key, no query: NULL */
     uint64_t seen;
     const float *query, *value;
-    int map, feature, plain, stream;
+    int map, feature, plain;
+    int stream; /* states come from memory: fetch ahead; 2: from beyond L3 */
     float *out;
 #if LINATTN__HAS_COMPENSATED
     int begun; /* outputs hold what was read so far */
@@ -4458,7 +4459,7 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
                                   const int keys, const int queries)
 {
     const size_t end = (h->end + LA_W - 1) / LA_W;
-    const int narrow = LA_W == 16 && keys && queries && !h->stream && linattn__halved();
+    const int narrow = LA_W == 16 && keys && queries && h->stream < 2 && linattn__halved();
     size_t u = h->begin / LA_W;
 #if LINATTN__HAS_HALF
     if (h->element) {
@@ -4681,10 +4682,14 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     la_token w;
     la_head h;
     size_t head;
+    h.stream = s->stream;
+    if (s->stream && s->heads * s->head_floats > 4 * LINATTN__FETCH_FLOATS) {
+        h.stream = 2;
 #if LINATTN__BOTH
-    /* Zen 4 updates large heads in memory by halves of lines up to a fifth faster than by lines. */
-    if (s->stream && s->m * s->dv > 8192 && LA_WIDEST(s) && linattn__halved()) s->set = 1;
+        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines. */
+        if (s->m * s->dv > 8192 && LA_WIDEST(s) && linattn__halved()) s->set = 1;
 #endif
+    }
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -4692,7 +4697,6 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.end = s->column_end;
     h.map = s->params->map;
     h.feature = s->params->norm == LINATTN_NORM_FEATURE;
-    h.stream = s->stream;
 #if LINATTN__HAS_UNIT
     h.key_params = s->params;
 #endif
