@@ -5511,9 +5511,11 @@ LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at
     to->all += to->lines[to->count++];
 }
 
-/* s and gate: of the head. */
-LINATTN__COLD static void linattn__list_ahead(const linattn__span *s, const linattn__gating *g,
-                                              const float *const *gate, linattn__ahead *to)
+/* s and gate: of the head. Not where all code is scalar. */
+LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__span *s,
+                                                              const linattn__gating *g,
+                                                              const float *const *gate,
+                                                              linattn__ahead *to)
 {
     int i;
     to->count = 0;
@@ -5548,7 +5550,8 @@ LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size
 }
 
 /* Fetches what token t brings. */
-static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o, size_t t)
+LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o,
+                                                                   size_t t)
 {
     int i;
     LINATTN__EFFECT();
@@ -5808,7 +5811,8 @@ static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
     size_t rows = s->q ? 4 : 2;
     if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
-    if (g) rows += (g->per_feature != 0) + 2 * (g->gate[LINATTN__READ].at != NULL);
+    if (g && g->per_feature) rows++;
+    if (g && g->gate[LINATTN__READ].at) rows += 2;
     return s->k_token > s->d || s->m * s->dv >= 49152 / rows;
 }
 

@@ -5253,7 +5253,9 @@ typedef struct la_tokens {
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
+#if LA_RULE_WIDE
     linattn__ahead ahead; /* what a tile fetches of the tokens that follow the block */
+#endif
 } la_tokens;
 
 /* One head, and a block of its tokens. */
@@ -5263,8 +5265,10 @@ typedef struct la_rule {
     la_tokens *w;
     float *kept, *credit, *scalars, *corrected;
     const float *gate[LINATTN__GATES];
+#if LA_RULE_WIDE
     linattn__ahead ahead; /* and lines of it to fetch for each 16 columns */
     size_t fetch;
+#endif
     int rule, reads, before; /* reads: its keys read S */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
@@ -6096,7 +6100,10 @@ static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t N
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
     const size_t next = b->t0 + b->count + t;
-    if (LA_W > 1 && b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
+#if LA_W > 1
+    if (b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
+#endif
+    (void)next;
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
@@ -7214,7 +7221,6 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
     const linattn__span *const all = b->x->span;
     const size_t m16 = linattn__round16(all->m), key = head / b->x->key_group;
     const linattn__gating *const g = b->x->gates;
-    const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
     float *const at = all->z + head * all->head_floats;
     int i;
     b->s.z = b->x->own ? b->x->own : at;
@@ -7238,9 +7244,13 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
     if (b->per_feature) la_rule_spread(b);
-    if (!LA_VECTORS(all) || !all->fetch) return;
-    linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
-    b->fetch = (b->ahead.all * 16 + width - 1) / width;
+#if LA_RULE_WIDE
+    if (LA_VECTORS(all) && all->fetch) {
+        const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
+        linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
+        b->fetch = (b->ahead.all * 16 + width - 1) / width;
+    }
+#endif
 }
 #endif
 
