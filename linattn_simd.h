@@ -780,10 +780,10 @@ LINATTN__C_LINKAGE float Sleef_expf_u10(float);
 LINATTN__INLINE void la_dstore(double *p, double a) { *p = a; }
 LINATTN__INLINE double la_dwiden(const float *p) { return (double)*p; }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE double la_dset1(double x) { return x; }
-LINATTN__INLINE double la_dload(const double *p) { return *p; }
 LINATTN__INLINE double la_dadd(double a, double b) { return a + b; }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE double la_dload(const double *p) { return *p; }
 LINATTN__INLINE double la_dsub(double a, double b) { return a - b; }
 LINATTN__INLINE double la_dmul(double a, double b) { return a * b; }
 LINATTN__INLINE double la_ddiv(double a, double b) { return a / b; }
@@ -1030,10 +1030,10 @@ LINATTN__C_LINKAGE __m512 Sleef_expf16_u10avx512f(__m512);
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm512_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm512_set1_pd(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm512_add_pd); }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm512_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm512_sub_pd); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm512_mul_pd); }
 LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm512_div_pd); }
@@ -1228,10 +1228,10 @@ LINATTN__C_LINKAGE __m256 Sleef_expf8_u10avx2(__m256);
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { _mm256_storeu_pd(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm256_set1_pd(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm256_add_pd); }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm256_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm256_sub_pd); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm256_mul_pd); }
 LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm256_div_pd); }
@@ -1362,10 +1362,10 @@ LINATTN__C_LINKAGE float32x4_t Sleef_expf4_u10advsimd(float32x4_t);
 LINATTN__INLINE void la_dstore(double *p, la_dvec a) { vst1q_f64(p, a); }
 LINATTN__INLINE la_dvec la_dwiden(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE la_dvec la_dset1(double x) { return vdupq_n_f64(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, vaddq_f64); }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dload(const double *p) { return vld1q_f64(p); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, vsubq_f64); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, vmulq_f64); }
 LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, vdivq_f64); }
@@ -1541,10 +1541,10 @@ LINATTN__INLINE la_dvec la_dwiden(const float *p)
     return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)p)));
 }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE la_dvec la_dset1(double x) { return _mm_set1_pd(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return LA_OP(a, +, b, _mm_add_pd); }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dload(const double *p) { return _mm_loadu_pd(p); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return LA_OP(a, -, b, _mm_sub_pd); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return LA_OP(a, *, b, _mm_mul_pd); }
 LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return LA_OP(a, /, b, _mm_div_pd); }
@@ -1732,10 +1732,10 @@ LINATTN__INLINE la_dvec la_dwiden(const float *p)
     return wasm_f64x2_promote_low_f32x4(wasm_v128_load64_zero(p));
 }
 #endif
-#if LINATTN__HAS_NYSTROM
 LINATTN__INLINE la_dvec la_dset1(double x) { return wasm_f64x2_splat(x); }
-LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
 LINATTN__INLINE la_dvec la_dadd(la_dvec a, la_dvec b) { return wasm_f64x2_add(a, b); }
+#if LINATTN__HAS_NYSTROM
+LINATTN__INLINE la_dvec la_dload(const double *p) { return wasm_v128_load(p); }
 LINATTN__INLINE la_dvec la_dsub(la_dvec a, la_dvec b) { return wasm_f64x2_sub(a, b); }
 LINATTN__INLINE la_dvec la_dmul(la_dvec a, la_dvec b) { return wasm_f64x2_mul(a, b); }
 LINATTN__INLINE la_dvec la_ddiv(la_dvec a, la_dvec b) { return wasm_f64x2_div(a, b); }
@@ -5073,7 +5073,9 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
         }
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
             la_store_part(out + j * LA_W, o[j], la_panel_part(s->dv, columns, j));
+#if LINATTN__HAS_SIGNED
         if (owed) la_owe(s, owed, phi, z);
+#endif
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
