@@ -1178,7 +1178,7 @@ def summary(results, folder, first):
 def others(left, folder):
     """Links to what has been measured elsewhere, or before."""
     links = [f"[{results.path.stem}]({folder}/{results.path.stem}.md)" for results in left]
-    return [f"Measured elsewhere, or before: {', '.join(links)}.", ""] if links else []
+    return [f"Measured elsewhere, before, or with another compiler: {', '.join(links)}.", ""] if links else []
 
 
 def picture(results, folder):
