@@ -1178,7 +1178,9 @@ def summary(results, folder, first):
 def others(left, folder):
     """Links to what has been measured elsewhere, or before."""
     links = [f"[{results.path.stem}]({folder}/{results.path.stem}.md)" for results in left]
-    return [f"Measured elsewhere, before, or with another compiler: {', '.join(links)}.", ""] if links else []
+    if not links:
+        return []
+    return [f"Measured elsewhere, before, or with another compiler: {', '.join(links)}.", ""]
 
 
 def picture(results, folder):
