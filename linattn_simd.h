@@ -6101,11 +6101,10 @@ static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t N
    a block while its first tile is at work. */
 static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
 {
-    const size_t next = b->t0 + b->count + t;
 #if LA_W > 1
+    const size_t next = b->t0 + b->count + t;
     if (b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
 #endif
-    (void)next;
     if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
 }
 
