@@ -1109,7 +1109,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_EXP (LINATTN__HAS_MAP_EXP || LINATTN__HAS_SOFTMAX || LINATTN__FAVOR)
 #define LINATTN__HAS_SIGNED                                                                        \
     (LINATTN__HAS_IDENTITY || LINATTN__HAS_UNIT || LINATTN__TAYLOR || LINATTN__EXPDEF)
-#define LINATTN__HAS_FLOOR (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED)
+#define LINATTN__HAS_FLOOR                                                                         \
+    (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED || LINATTN__HAS_WINDOW) /* whose keys are mapped */
 #define LINATTN__IS_EXP(map) (LINATTN__HAS_EXP && (map) == LINATTN_MAP_EXP)
 #define LINATTN__IS_SIGNED(map) (LINATTN__HAS_SIGNED && (map) == LINATTN_MAP_IDENTITY)
 #define LINATTN__IS_ELU1(map)                                                                      \
@@ -3161,7 +3162,11 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
 /* ---- States ---------------------------------------------------------------------------------- */
 
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
-#define LINATTN__STATE_VERSION 2u
+#if LINATTN__HAS_WINDOW            /* whose last change is younger than the others' */
+#define LINATTN__STATE_VERSION(window) (2u + ((window) > 0))
+#else
+#define LINATTN__STATE_VERSION(window) 2u
+#endif
 
 /* The first bytes of a state: the config with its defaults filled in. They are read in place, of
    whatever type they were written. */
@@ -3184,7 +3189,7 @@ LINATTN__COLD static void linattn__make_header(const linattn__shape *s, linattn_
 {
     const uint64_t bytes = s->state_bytes;
     h->magic = LINATTN__MAGIC;
-    h->version = LINATTN__STATE_VERSION;
+    h->version = LINATTN__STATE_VERSION(s->window);
     h->bytes_low = (uint32_t)bytes;
     h->bytes_high = (uint32_t)(bytes >> 32);
     h->tokens_low = h->tokens_high = 0;
@@ -3264,8 +3269,9 @@ LINATTN__HOT linattn_status linattn__find_header(const void *state)
     const linattn__header *const h = (const linattn__header *)state;
     if (!state) return LINATTN_ERROR_NULL;
     if ((uintptr_t)state % sizeof(float) != 0) return LINATTN_ERROR_ALIGNMENT;
-    return h->magic == LINATTN__MAGIC && h->version == LINATTN__STATE_VERSION ? LINATTN_OK
-                                                                              : LINATTN_ERROR_STATE;
+    return h->magic == LINATTN__MAGIC && h->version == LINATTN__STATE_VERSION(h->window)
+               ? LINATTN_OK
+               : LINATTN_ERROR_STATE;
 }
 
 /* A state's header, checked: it must describe a config in the form that make_header writes. */
@@ -6709,7 +6715,8 @@ typedef struct linattn__band {
 
 /* Where the parts of a head lie: the sum that is read, with the single keys beside S; its exponents
    before single keys moved them; parts; prefix; spare, a state for single tokens; the values of
-   the single keys in panels, and whether some are not finite; the last tokens as they came. */
+   the single keys in panels, and whether some are not finite; the last tokens, their keys as they
+   came or mapped. */
 typedef struct linattn__band_parts {
     float *sum, *exponents, *parts, *prefix, *spare, *panels, *keys, *values, *odd;
 } linattn__band_parts;
@@ -6729,10 +6736,24 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->values = x->keys + b->ring * LINATTN__BAND * s->d;
 }
 
+/* Are keys kept as phi(k)? Sub-blocks are summed, and keys become columns again, long after they
+   came. Exponents move meanwhile, and other features are more than coordinates. */
+LINATTN__INLINE int linattn__keeps_phi(const linattn__params *p)
+{
+    return p->source == LINATTN__DIRECT && !LINATTN__IS_EXP(p->map) && !LINATTN__IS_SIGNED(p->map);
+}
+
 /* Where token i, counted from the first of all, is kept. */
 LINATTN__INLINE size_t linattn__kept(const linattn__span *s, uint64_t i)
 {
     return (size_t)(i / LINATTN__BAND % s->band->ring * LINATTN__BAND + i % LINATTN__BAND);
+}
+
+/* The keys of a call's tokens from t on, as they are kept. */
+LINATTN__INLINE const float *linattn__kept_keys(const linattn__span *s,
+                                                const linattn__band_parts *b, size_t t)
+{
+    return b->keys + linattn__kept(s, s->seen + t) * s->d;
 }
 
 /* The tokens of the left sub-blocks that token i may see: [*first, returned). */
@@ -8506,7 +8527,8 @@ LINATTN__DECLARE_EACH(void, put_columns,
 LINATTN__DECLARE_COLD(void, put_values,
                       (const linattn__span *, const linattn__band_parts *, const float *, size_t,
                        size_t, size_t, size_t))
-LINATTN__DECLARE_EACH(int, all_finite, (const float *, size_t, size_t, size_t))
+LINATTN__DECLARE_COLD(int, all_finite, (const float *, size_t, size_t, size_t))
+LINATTN__DECLARE_HOT(void, keep_keys, (const linattn__span *, const float *, size_t, float *))
 LINATTN__DECLARE_COLD(void, band_keep,
                       (const linattn__span *, const linattn__band_parts *, size_t, size_t, size_t,
                        int))

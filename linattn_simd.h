@@ -88,7 +88,6 @@
 #define la_add_lanes LA_NAME(add_lanes)
 #define la_add_rows LA_NAME(add_rows)
 #define la_adjust LA_NAME(adjust)
-#define la_all_finite LA_NAME(all_finite)
 #define la_any LA_NAME(any)
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
@@ -189,6 +188,7 @@
 #define la_join_low LA_NAME(join_low)
 #define la_key_exponent LA_NAME(key_exponent)
 #define la_key_rows LA_NAME(key_rows)
+#define la_keep_keys LA_NAME(keep_keys)
 #define la_keys LA_NAME(keys)
 #define la_keys_vectors LA_NAME(keys_vectors)
 #define la_lanes LA_NAME(lanes)
@@ -363,6 +363,7 @@
 #define la_zip_low LA_NAME(zip_low)
 
 /* And the names of what is cold. */
+#define la_all_finite LA_COMMON(all_finite)
 #define la_band_keep LA_COMMON(band_keep)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancel LA_COMMON(cancel)
@@ -7355,44 +7356,67 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
 }
 #endif
 
-/* phi(k) of the run's tokens for a vector of features. */
-LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c, size_t f,
-                                    int lanes)
+/* phi(k) of `count` keys without exponents, to be kept. */
+static LINATTN__NOINLINE void la_keep_keys(const linattn__span *s, const float *key, size_t count,
+                                           float *to)
 {
-    const linattn__params local = *sum->params, *p = &local; /* which no store can change */
-    const la_vec e = la_key_exponent(la_load(sum->e + f));
-    const float *from = c->k.at + c->t * c->k.row + (f - c->f0);
-    const size_t row = c->k.row;
-    size_t t;
-    for (t = c->t; t < c->end; t++, from += row) {
-        la_vec phi = la_phi_key(p, from, lanes, e, p->map);
-        if (LINATTN__IS_EXP(p->map))
-            phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
-        la_store(k + t * LA_ROW + (f - c->f0), phi);
+    const linattn__params local = *s->params, *p = &local; /* which no store can change */
+    const size_t d = s->d;
+    size_t f;
+    for (; count > 0; count--, key += s->k_token, to += d) {
+        for (f = 0; f < d; f += LA_W) {
+            const int lanes = la_lanes_left(d, f);
+            const la_vec x = la_mul(la_load_most(key + f, lanes), la_set1(p->root));
+            const la_vec phi = la_plain(x, p, p->map);
+            if (lanes < LA_W)
+                la_store_part(to + f, phi, lanes);
+            else
+                la_store(to + f, phi);
+        }
     }
 }
 
-/* phi(k) of the run's tokens, which are in k from now on, become columns, that of token 0 being
-   `column`. */
+/* phi(k) of the run's tokens, but for those that are kept so, into k. */
+LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c)
+{
+    const linattn__params local = *sum->params, *p = &local; /* which no store can change */
+    const size_t row = c->k.row;
+    size_t f, t;
+    for (f = c->f0; f < c->f1; f += LA_W) {
+        const int lanes = la_lanes_left(c->f1, f);
+        const la_vec e = la_key_exponent(la_load(sum->e + f));
+        const float *from = c->k.at + c->t * row + (f - c->f0);
+        for (t = c->t; t < c->end; t++, from += row) {
+            la_vec phi = la_phi_key(p, from, lanes, e, p->map);
+            if (LINATTN__IS_EXP(p->map))
+                phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
+            la_store(k + t * LA_ROW + (f - c->f0), phi);
+        }
+    }
+}
+
+/* phi(k) of the run's tokens, made in k, become columns, that of token 0 being `column`. */
 static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
                                              size_t column)
 {
     float *const panels = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    const int kept = linattn__keeps_phi(sum->params);
+    const float *const phi = kept ? c->k.at : k;
+    const size_t row = kept ? c->k.row : LA_ROW;
     size_t t, f, i;
-    for (f = c->f0; c->f1 - f >= LA_W; f += LA_W) la_map_columns(sum, k, c, f, LA_W);
-    if (f < c->f1) la_map_columns(sum, k, c, f, (int)(c->f1 - f));
+    if (!kept) la_map_columns(sum, k, c);
     for (t = c->t; t < c->end;) {
         float *const to = panels + (column + t) / 16 * 16 * sum->m + (column + t) % 16;
         const size_t count = c->end - t >= LA_W && (column + t) % LA_W == 0 ? LA_W : 1;
         for (f = c->f0; f < c->f1; f += LA_W) {
             const size_t lanes = (size_t)la_lanes_left(c->f1, f);
-            const float *from = k + t * LA_ROW + (f - c->f0);
+            const float *from = phi + t * row + (f - c->f0);
             la_vec a[LA_W];
             if (count == 1) {
                 for (i = 0; i < lanes; i++) to[(f + i) * 16] = from[i];
                 continue;
             }
-            la_transpose(from, LA_ROW, a);
+            la_transpose(from, row, a);
             for (i = 0; i < lanes; i++) la_store(to + (f + i) * 16, a[i]);
         }
         t += count;
@@ -7409,17 +7433,17 @@ LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t colu
         for (f = 0; f < sum->m; f++) panels[c / 16 * 16 * sum->m + f * 16 + c % 16] = 0.0f;
 }
 
-/* Columns of features [f0, f1) for `count` tokens that are not masked, with no query that looks on.
- */
-static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t k_token,
-                                        size_t count, size_t f0, size_t f1, size_t column)
+/* Columns of features [f0, f1) for `count` kept tokens that are not masked, with no query that
+   looks on. */
+static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t count,
+                                        size_t f0, size_t f1, size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
     float k[LA_BLOCK * LA_ROW];
     la_chunk c;
     for (c.f0 = f0; c.f0 < f1; c.f0 = c.f1) {
         c.f1 = f1 - c.f0 < step ? f1 : c.f0 + step;
-        c.k = la_inputs(sum, keys, k_token, count, c.f0, c.f1, k, LA_ROW);
+        c.k = la_inputs(sum, keys, sum->d, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if (LINATTN__IS_EXP(sum->params->map))
@@ -7430,22 +7454,29 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 }
 #endif
 
+#if LA_COLD
 /* Are `rows` rows of n values all finite? */
 static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t rows, size_t n)
 {
-    la_vec sum = la_zero();
-    size_t c;
+    la_vec sum[2];
+    size_t c, i;
+    for (i = 0; i < 2; i++) sum[i] = la_zero();
     for (; rows > 0; rows--, v += row) {
-        for (c = 0; c < n; c += LA_W) {
-            const int lanes = la_lanes_left(n, c);
-            const la_vec x = lanes < LA_W ? la_load_part(v + c, lanes) : la_load(v + c);
-            sum = la_add(sum, la_sub(x, x)); /* 0, or NaN */
+        for (c = 0; n - c >= 2 * LA_W; c += 2 * LA_W) { /* so that sums do not wait */
+            LINATTN__UNROLL for (i = 0; i < 2; i++)
+            {
+                const la_vec x = la_load(v + c + i * LA_W);
+                sum[i] = la_add(sum[i], la_sub(x, x)); /* 0, or NaN */
+            }
+        }
+        for (; c < n; c += LA_W) {
+            const la_vec x = la_load_part(v + c, la_lanes_left(n, c));
+            sum[0] = la_add(sum[0], la_sub(x, x));
         }
     }
-    return !la_any(la_unordered(sum));
+    return !la_any(la_unordered(la_add(sum[0], sum[1])));
 }
 
-#if LA_COLD
 /* Values of `count` keys, zeros for the first `unseen` of them, into the panels that scores meet.
    Only if all are finite may several tokens share a tile, as those that a token does not see have
    the weight 0. */
@@ -7518,7 +7549,7 @@ static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__spa
         if (masked || unseen)
             la_clear_columns(sum, column, count);
         else
-            la_append(sum, b->keys + at * s->d, s->d, count, 0, s->m, column);
+            la_append(sum, b->keys + at * s->d, count, 0, s->m, column);
         t = first > key ? (size_t)(first - key) : 0;
         if (!masked && t < count &&
             !LA_OF(s, all_finite)(b->values + (at + t) * s->dv, 0, 1, (count - t) * s->dv))
@@ -7533,7 +7564,14 @@ static LINATTN__NOINLINE void la_add_kept(const linattn__span *s, const linattn_
                                           float *part, uint64_t key, uint64_t end)
 {
     linattn__span x = la_part(s, part);
+    linattn__params p = *s->params;
     if (end > s->keys) end = s->keys;
+    if (linattn__keeps_phi(&p)) { /* which this takes as it is */
+        p.map = LINATTN_MAP_RELU;
+        p.root = 1.0f;
+        p.floor = 0.0f;
+        x.params = &p;
+    }
     x.k_token = s->d;
     x.v_token = s->dv;
     x.fetch = 0;
@@ -7648,8 +7686,7 @@ static LINATTN__NOINLINE void la_put_kept(const linattn__span *s, linattn__span 
         int masked;
         count = la_kept_alike(s, b, key, end, &masked);
         if (!masked)
-            la_append(sum, b->keys + linattn__kept(s, key) * s->d, s->d, count, c->f0, c->f1,
-                      column);
+            la_append(sum, b->keys + linattn__kept(s, key) * s->d, count, c->f0, c->f1, column);
     }
 }
 
@@ -7792,7 +7829,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     size_t column = linattn__first_column(s, i) / 16 * 16;
     const size_t step = linattn__chunk(s->m);
     const float *q = s->q + g0 * s->q_head + (t0 - s->lag) * s->q_token;
-    const size_t columns = sum->column_end, m = s->m, few = LA_WIDEST(s) ? 8 : 4;
+    const size_t columns = sum->column_end, m = s->m;
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
@@ -7826,7 +7863,7 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
         c.first = c.f0 == 0;
         c.last = c.f1 == s->m;
         if (keys)
-            c.k = la_inputs(s, s->k + t0 * s->k_token, s->k_token, count, c.f0, c.f1, k, LA_ROW);
+            c.k = la_inputs(s, linattn__kept_keys(s, b, t0), s->d, count, c.f0, c.f1, k, LA_ROW);
         for (c.t = 0; c.t < count; c.t = c.end) {
             c.end = count;
             if ((LA_BLOCK > 1 ? s->group == 1 : g0 == 0) && LINATTN__IS_EXP(p->map))
@@ -7851,8 +7888,8 @@ static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__spa
     sum->column_end = s->dv;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
-    for (a.begin = 0; a.begin < count; a.begin = a.end) { /* few tokens see few keys in vain */
-        a.end = count - a.begin < 2 * few ? count : a.begin + few;
+    for (a.begin = 0; a.begin < count; a.begin = a.end) { /* four tokens see few keys in vain */
+        a.end = count - a.begin < 8 ? count : a.begin + 4;
         a.f0 = linattn__first_column(s, i + a.begin);
         a.f1 = own + a.end;
         a.q = scores + a.f0;
@@ -7873,6 +7910,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
                                            size_t t0, size_t count, size_t own, int masked)
 {
     const int apart = la_always_apart(s->params), absent = s->seen + t0 >= s->keys;
+    const int mapped = linattn__keeps_phi(s->params);
     const size_t at = linattn__kept(s, s->seen + t0);
     const int ahead = LA_W > 1 && !absent && s->keys - s->seen - t0 >= 2 * count;
     size_t t, f;
@@ -7883,7 +7921,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
         for (f = 0; ahead && f < s->d; f += 16)
             LINATTN__FETCH(s->k + (t0 + count + t) * s->k_token + f);
         for (f = 0; ahead && f < s->dv; f += 16) LINATTN__FETCH(v + count * s->v_token + f);
-        la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
+        if (masked || !mapped) la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
         } else {
@@ -7891,6 +7929,8 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             if (count == 1 && !la_all_finite(v, 0, 1, s->dv)) *b->odd = 1.0f;
         }
     }
+    if (mapped && !masked && !absent)
+        LA_HOT(s, keep_keys)(s, s->k + t0 * s->k_token, count, b->keys + at * s->d);
     if (!apart)
         la_put_values(s, b, absent ? NULL : s->v + t0 * s->v_token, s->v_token,
                       masked || absent ? count : 0, count, own);
@@ -7932,7 +7972,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     if (t0 >= s->lag)
         la_band_query(s, sum, b, t0, count, masked);
     else if (!masked)
-        la_append(sum, s->k + t0 * s->k_token, s->k_token, count, 0, s->m, own);
+        la_append(sum, linattn__kept_keys(s, b, t0), count, 0, s->m, own);
 }
 
 /* Query heads that share keys come in several blocks, and all need the same exponents: how many of
@@ -9842,6 +9882,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_kept_signs
 #undef la_key_exponent
 #undef la_key_rows
+#undef la_keep_keys
 #undef la_keys
 #undef la_keys_vectors
 #undef la_lanes

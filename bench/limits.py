@@ -214,9 +214,9 @@ class Counter:
 
     # -- windows
 
-    def columns(self, m, name):
-        """phi(k) of m features, kept and turned, by whole matrices, into a column beside S."""
-        return self.vectors(m) * (self.phi(name) + Ops(any=2, loads=2, stores=2))
+    def columns(self, m):
+        """phi(k) of m features, which was kept, turned by whole matrices into a column beside S."""
+        return self.vectors(m) * Ops(any=2, loads=1, stores=1)
 
     def scores(self, m, single):
         """Scores of as many keys, which end anywhere in a sub-block, masked, and their part of the
@@ -311,21 +311,21 @@ def sums_work(counter, kernel, name, d, dv, n):
 
 def window_work(counter, name, d, dv, n, window):
     """Causal, of maps without exponents: `middle` sub-blocks as one sum, the other keys one by one.
-    A key is mapped where it comes, where its sub-block is summed, and where the window leaves it.
-    The products are those without a window."""
+    A key is mapped where it comes. The products are those without a window."""
     if name not in ["elu1", "relu"]:
         return None
     name = PLAIN[name]
+    kept = Ops(loads=1, stores=1)
     whole = window // BAND
     middle = max(whole - 1, 0)
     single = window - middle * BAND
     left = 2 if whole and window % BAND > 1 else 1
-    work = counter.queries(name, d) + (1 + left) * counter.columns(d, name)
-    work += (counter.vectors(d) + counter.vectors(dv)) * Ops(loads=1, stores=1)  # kept
+    work = counter.queries(name, d) + (1 + left) * counter.columns(d)
+    work += counter.vectors(d) * (counter.phi(name) + kept) + counter.vectors(dv) * kept
     work += counter.vectors(dv) * Ops(stores=1)
     work += counter.scores(d, single) + counter.reads(single, dv, n)
     if middle:
-        work += counter.keys(name, d) + counter.writes(d, dv, BAND)
+        work += counter.keys("positive", d) + counter.writes(d, dv, BAND)
         work += counter.parts(d, dv, middle) + counter.reads(d, dv, n)
     return 2 * d * dv, work
 

@@ -62,7 +62,7 @@ def test_by_hand_window():
     vectors = (30 * 3 + 2 * 2) / 32  # that 32 keys reach into, of 16
     scores = 16 * vectors
     query = 2 + 1  # x sqrt(s), max; its term of the denominator
-    keys = 3 * 2  # where they come, where their sub-block is summed, where they leave
+    keys = 2 * 2  # where they come, and as they are where their sub-block is summed
     products = 16 + (16 + 1) + (32 + 1)  # sums, and outputs of sums and of scores, scaled
     sums = 7 + 1 + 16 / 32  # the denominator's tree; z; what a sub-block's tokens read
     turned = 2 * 2
@@ -82,7 +82,7 @@ def test_by_hand_window():
         cycles = [limits.limit_of(XEON, "causal", "elu1", "avx512", 64, 64, 4096, w).cycles
                   for w in [64, 0]]
         check("windows from 64 up", times == 2.3 and where == "(64,64) avx512 w64" and
-              near(ratio, cycles[0] / cycles[1]) and ratio > 1.6, f"{where} {ratio}")
+              near(ratio, cycles[0] / cycles[1]) and ratio > 1.4, f"{where} {ratio}")
 
 
 def test_ports():
