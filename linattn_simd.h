@@ -329,6 +329,7 @@
 #define la_step_update LA_NAME(step_update)
 #define la_store LA_NAME(store)
 #define la_store_columns LA_NAME(store_columns)
+#define la_store_few LA_NAME(store_few)
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
@@ -553,6 +554,8 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
+   la_store_few(p, a, n)  optional, with LA_STORE_FEW: la_store_part where heads are small, and what
+                          it takes is what they take
    la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
    la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i.
                           la_four_columns(p, s, a): of its first four. For which:
@@ -1114,6 +1117,26 @@ LINATTN__INLINE void la_store_part(float *p, la_vec a, int n)
         _mm256_storeu_ps(p, a);
     else
         _mm256_maskstore_ps(p, la_lanes(n), a);
+}
+#define LA_STORE_FEW /* by pieces: for AMD a masked store is microcode, and long */
+LINATTN__INLINE void la_store_few(float *p, la_vec a, int n)
+{
+    __m128 rest = _mm256_castps256_ps128(a);
+    if (n == 8) {
+        _mm256_storeu_ps(p, a);
+        return;
+    }
+    if (n & 4) {
+        _mm_storeu_ps(p, rest);
+        rest = _mm256_extractf128_ps(a, 1);
+        p += 4;
+    }
+    if (n & 2) {
+        _mm_storel_pi((__m64 *)(void *)p, rest);
+        rest = _mm_movehl_ps(rest, rest);
+        p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, rest);
 }
 LINATTN__INLINE la_vec la_first(la_vec a, la_vec b, int n)
 {
@@ -4746,6 +4769,10 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 #endif
 
 #if LA_W > 1 && LINATTN__HAS_PREFILL
+#ifndef LA_STORE_FEW
+LINATTN__INLINE void la_store_few(float *p, la_vec a, int n) { la_store_part(p, a, n); }
+#endif
+
 /* Has a head a panel of features and one of columns at most, and an output factor in a float? */
 LINATTN__INLINE int la_is_small(const linattn__span *s)
 {
@@ -4817,7 +4844,7 @@ static LINATTN__NOINLINE void la_settle_owed(const linattn__span *s, la_owed *w)
         for (c = 0; c < s->dv; c += LA_W) {
             const int lanes = la_lanes_left(s->dv, c);
             const la_vec o = la_load_part(w->out + c, lanes);
-            la_store_part(w->out + c, la_clamp(la_mul(o, scale)), lanes);
+            la_store_few(w->out + c, la_clamp(la_mul(o, scale)), lanes);
         }
         w->out += s->out_head;
     }
@@ -4928,7 +4955,7 @@ LINATTN__INLINE void la_small_token(const linattn__span *s, float norm, const in
             o = la_small_rows(s, kq, v, 0);
         if (!query) break;
         o = la_small_out(o, la_small_factor(s, norm, p->epsilon, &phi, &z, sign, 1), sign);
-        la_store_part(out, o, columns);
+        la_store_few(out, o, columns);
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -5073,14 +5100,17 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
                 la_small_out(o[j], scale, sign);
         }
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-            la_store_part(out + j * LA_W, o[j], la_panel_part(s->dv, columns, j));
+            la_store_few(out + j * LA_W, o[j], la_panel_part(s->dv, columns, j));
 #if LINATTN__HAS_SIGNED
         if (owed) la_owe(s, owed, phi, z);
 #endif
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
-    if (keys && s->dv < 16) la_clear_padding(s);
+    if (keys && s->dv < 16) {
+        LINATTN__UNROLL for (j = 1; j < LA_PANEL_VECS; j++) z[0] = la_add(z[0], z[j]);
+        if (la_any(la_unordered(la_sub(z[0], z[0])))) la_clear_padding(s);
+    }
 }
 
 /* owed: NULL but for the outputs of a signed map that await their factors. */
@@ -7380,6 +7410,7 @@ static LINATTN__NOINLINE void la_keep_keys(const linattn__span *s, const float *
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c)
 {
     const linattn__params local = *sum->params, *p = &local; /* which no store can change */
+    const int map = LINATTN__IS_EXP(p->map) ? LINATTN_MAP_EXP : LINATTN_MAP_RELU; /* not elu1 */
     const size_t row = c->k.row;
     size_t f, t;
     for (f = c->f0; f < c->f1; f += LA_W) {
@@ -7387,8 +7418,8 @@ LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la
         const la_vec e = la_key_exponent(la_load(sum->e + f));
         const float *from = c->k.at + c->t * row + (f - c->f0);
         for (t = c->t; t < c->end; t++, from += row) {
-            la_vec phi = la_phi_key(p, from, lanes, e, p->map);
-            if (LINATTN__IS_EXP(p->map))
+            la_vec phi = la_phi_key(p, from, lanes, e, map);
+            if (LINATTN__IS_EXP(map))
                 phi = la_select(la_gt(la_set1(LINATTN__KEY_MIN), phi), la_zero(), phi);
             la_store(k + t * LA_ROW + (f - c->f0), phi);
         }
@@ -7455,15 +7486,16 @@ static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *k
 #endif
 
 #if LA_COLD
-/* Are `rows` rows of n values all finite? */
+/* Are `rows` rows of n values all finite? Two sums, as one would wait. */
 static LINATTN__NOINLINE int la_all_finite(const float *v, size_t row, size_t rows, size_t n)
 {
+    enum { SUMS = LA_W > 1 ? 2 : 1 };
     la_vec sum[2];
     size_t c, i;
-    for (i = 0; i < 2; i++) sum[i] = la_zero();
+    sum[0] = sum[1] = la_zero();
     for (; rows > 0; rows--, v += row) {
-        for (c = 0; n - c >= 2 * LA_W; c += 2 * LA_W) { /* so that sums do not wait */
-            LINATTN__UNROLL for (i = 0; i < 2; i++)
+        for (c = 0; n - c >= SUMS * LA_W; c += SUMS * LA_W) {
+            LINATTN__UNROLL for (i = 0; i < SUMS; i++)
             {
                 const la_vec x = la_load(v + c + i * LA_W);
                 sum[i] = la_add(sum[i], la_sub(x, x)); /* 0, or NaN */
@@ -10135,6 +10167,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_update
 #undef la_store
 #undef la_store_columns
+#undef la_store_few
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
@@ -10258,6 +10291,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_STAGE_VECS
 #undef LA_STEP
 #undef LA_STORE_LANE
+#undef LA_STORE_FEW
 #undef LA_SUMS16
 #undef LA_SURELY
 #undef LA_TABLE
