@@ -60,7 +60,9 @@ bool test_has(linattn_isa isa)
 #ifdef MEMORY_SANITIZER
     if (isa == LINATTN_ISA_AVX512) return false;
 #endif
-    return linattn_isa_available() >> isa & 1u;
+    static unsigned available; /* the processor's answer takes long where it is a virtual one */
+    if (!available) available = linattn_isa_available();
+    return available >> isa & 1u;
 }
 
 linattn_isa test_isa(void)
@@ -72,13 +74,22 @@ linattn_isa test_isa(void)
     return (linattn_isa)best;
 }
 
-static bool environment_flag(const char *name)
+/* Asked for in loops, so that the environment is read once. */
+typedef enum flag { FLAG_UNKNOWN, FLAG_CLEAR, FLAG_SET } flag;
+
+static bool environment_flag(const char *name, flag *known)
 {
-    const char *value = getenv(name);
-    return value && *value && strcmp(value, "0") != 0;
+    const char *value = *known == FLAG_UNKNOWN ? getenv(name) : NULL;
+    if (*known == FLAG_UNKNOWN)
+        *known = value && *value && strcmp(value, "0") != 0 ? FLAG_SET : FLAG_CLEAR;
+    return *known == FLAG_SET;
 }
 
-bool test_quick(void) { return environment_flag("LINATTN_TEST_QUICK"); }
+bool test_quick(void)
+{
+    static flag quick;
+    return environment_flag("LINATTN_TEST_QUICK", &quick);
+}
 
 size_t test_long(void)
 {
@@ -86,7 +97,11 @@ size_t test_long(void)
     return times && *times ? (size_t)strtoull(times, NULL, 0) : 1;
 }
 
-bool test_inexact(void) { return environment_flag("LINATTN_TEST_INEXACT"); }
+bool test_inexact(void)
+{
+    static flag inexact;
+    return environment_flag("LINATTN_TEST_INEXACT", &inexact);
+}
 
 int test_teardown(void **state)
 {
@@ -372,29 +387,13 @@ void *pool_copy(const void *source, size_t bytes)
 
 /* ---- Bits ----------------------------------------------------------------------------------- */
 
-uint32_t float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-float float_from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-bool float_is_nan(float x) { return (float_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
-
-bool float_is_finite(float x) { return (float_bits(x) & 0x7F800000u) != 0x7F800000u; }
-
 float element_value(linattn_element element, uint16_t bits)
 {
     if (element == LINATTN_BF16) return float_from_bits((uint32_t)bits << 16);
     int exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
-    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    /* of the last bit: a power of two, made here, as this runs for every number that is narrowed */
+    double unit = (double)float_from_bits((uint32_t)(exponent ? exponent + 102 : 103) << 23);
+    double size = (exponent ? 1024 + fraction : fraction) * unit;
     if (exponent == 31) size = fraction ? (double)test_nan : (double)test_infinity;
     return (float)(bits >> 15 ? -size : size);
 }
@@ -416,11 +415,6 @@ void narrow(linattn_element element, float *x, size_t count)
 {
     for (size_t i = 0; i < count && element != LINATTN_F32; i++)
         x[i] = element_value(element, element_bits(element, x[i]));
-}
-
-bool float_same(float a, float b)
-{
-    return float_bits(a) == float_bits(b) || (float_is_nan(a) && float_is_nan(b));
 }
 
 /* ---- The floating-point environment --------------------------------------------------------- */
@@ -973,6 +967,10 @@ void collect_output(linattn_output out, size_t tokens, size_t heads, size_t dim,
         }
     const unsigned char *bytes = (const unsigned char *)out.data;
     pool_known(bytes, strides.extent * sizeof(float));
+    /* All of them alike is what is expected, and soon seen. */
+    if (strides.extent && *bytes == PATTERN &&
+        memcmp(bytes, bytes + 1, strides.extent * sizeof(float) - 1) == 0)
+        return;
     for (size_t i = 0; i < strides.extent * sizeof(float); i++)
         check(bytes[i] == PATTERN, "%s: byte %zu of a gap in the output was written", what, i);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -107,11 +108,30 @@ void *pool_copy(const void *source, size_t bytes);
 
 /* ---- Bits ----------------------------------------------------------------------------------- */
 
-uint32_t float_bits(float x);
-float float_from_bits(uint32_t bits);
-bool float_is_nan(float x);
-bool float_is_finite(float x);
-bool float_same(float a, float b); /* the same bits, or two NaN */
+/* Here, as every float for exp goes through them. */
+static inline uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float float_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline bool float_is_nan(float x) { return (float_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+
+static inline bool float_is_finite(float x) { return (float_bits(x) & 0x7F800000u) != 0x7F800000u; }
+
+/* The same bits, or two NaN. */
+static inline bool float_same(float a, float b)
+{
+    return float_bits(a) == float_bits(b) || (float_is_nan(a) && float_is_nan(b));
+}
 
 extern const float test_infinity, test_nan;
 

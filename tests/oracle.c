@@ -233,7 +233,7 @@ static double steps_of(const problem *p)
 /* |term|, made larger by the doubt about its factors, so that steps_of of it covers both. */
 static double with_doubt(double term, double doubt, double steps)
 {
-    return fabs(term) * (1 + doubt / steps);
+    return doubt == 0 ? fabs(term) : fabs(term) * (1 + doubt / steps);
 }
 
 /* One head's mapped keys and values, and the row that is being computed. */
@@ -247,10 +247,10 @@ typedef struct head {
     double *value, *magnitude; /* [dim_value] */
 } head;
 
-static double value_at(const head *h, size_t j, size_t c)
+static const float *values_at(const head *h, size_t j)
 {
     const linattn_config *config = &h->p->config;
-    return (double)h->p->v[(j * config->kv_heads + h->kv_index) * config->dim_value + c];
+    return h->p->v + (j * config->kv_heads + h->kv_index) * config->dim_value;
 }
 
 static feature key_at(const head *h, size_t j, size_t f) { return h->keys[j * h->m + f]; }
@@ -259,11 +259,13 @@ static feature key_at(const head *h, size_t j, size_t f) { return h->keys[j * h-
 static double largest_exponent(const head *h, range visible)
 {
     double largest = -INFINITY;
+    if (!map_is_exponential(h->p->config.map)) return 0; /* nor has any feature an exponent */
     for (size_t j = visible.first; j < visible.end; j++)
         for (size_t f = 0; f < h->m; f++) {
             feature q = h->query[f], k = key_at(h, j, f);
-            if (q.factor != 0 && k.factor != 0 && !h->masked[j])
-                largest = fmax(largest, q.exponent + k.exponent);
+            if (q.factor != 0 && k.factor != 0 && !h->masked[j] &&
+                q.exponent + k.exponent > largest)
+                largest = q.exponent + k.exponent;
         }
     return largest == -INFINITY ? 0 : largest;
 }
@@ -271,16 +273,16 @@ static double largest_exponent(const head *h, range visible)
 /* phi(q).phi(k_j) / e^shift, and the sum of the absolute values of its terms. */
 static double key_weight(const head *h, size_t j, double shift, double *absolute)
 {
-    double weight = 0;
+    const feature *q = h->query, *k = h->keys + j * h->m, *end = q + h->m;
+    double weight = 0, steps = h->steps, sum_of_sizes = 0;
     bool exponents = map_is_exponential(h->p->config.map);
-    *absolute = 0;
-    for (size_t f = 0; f < h->m; f++) {
-        feature q = h->query[f], k = key_at(h, j, f);
-        double term = q.factor * k.factor;
-        if (exponents) term *= exp(q.exponent + k.exponent - shift);
+    for (; q < end; q++, k++) {
+        double term = q->factor * k->factor;
+        if (exponents) term *= exp(q->exponent + k->exponent - shift);
         weight += term;
-        *absolute += with_doubt(term, q.doubt + k.doubt, h->steps);
+        sum_of_sizes += with_doubt(term, q->doubt + k->doubt, steps);
     }
+    *absolute = sum_of_sizes;
     return weight;
 }
 
@@ -312,15 +314,18 @@ static void row_by_keys(const head *h, range visible)
     /* What this limit cuts off is far outside the range of float in either case. */
     double unit = exp(fmax(-700, fmin(700, -shift)));
     double denominator = (double)config->epsilon * unit, absolute = denominator;
-    for (size_t c = 0; c < config->dim_value; c++) h->value[c] = h->magnitude[c] = 0;
+    size_t dv = config->dim_value;
+    double *restrict value = h->value, *restrict magnitude = h->magnitude;
+    for (size_t c = 0; c < dv; c++) value[c] = magnitude[c] = 0;
     for (size_t j = visible.first; j < visible.end; j++) {
         if (h->masked[j]) continue;
+        const float *restrict v = values_at(h, j);
         double absolute_weight, weight = key_weight(h, j, shift, &absolute_weight);
         denominator += weight;
         absolute += absolute_weight;
-        for (size_t c = 0; c < config->dim_value; c++) {
-            h->value[c] += weight * value_at(h, j, c);
-            h->magnitude[c] += absolute_weight * fabs(value_at(h, j, c));
+        for (size_t c = 0; c < dv; c++) {
+            value[c] += weight * (double)v[c];
+            magnitude[c] += absolute_weight * fabs((double)v[c]);
         }
     }
     if (config->normaliser == LINATTN_NORM_LENGTH)
@@ -345,12 +350,13 @@ static void row_by_features(const head *h, range visible)
         for (size_t j = visible.first; j < visible.end; j++) {
             feature k = key_at(h, j, f);
             if (h->masked[j] || k.factor == 0) continue;
+            const float *v = values_at(h, j);
             double weight = k.factor * exp(k.exponent - shift);
             z += weight;
             absolute_z += with_doubt(weight, k.doubt, h->steps);
             for (size_t c = 0; c < dv; c++) {
-                sums[c] += weight * value_at(h, j, c);
-                absolute_sums[c] += with_doubt(weight * value_at(h, j, c), k.doubt, h->steps);
+                sums[c] += weight * (double)v[c];
+                absolute_sums[c] += with_doubt(weight * (double)v[c], k.doubt, h->steps);
             }
         }
         if (z == 0) continue;
@@ -591,11 +597,14 @@ static void mlstm_step(rule_state *s, size_t t, const float *v)
 /* Where a rule reads, errors of one element are errors of all. */
 static void size_of_what_is_read(rule_state *s)
 {
-    double largest = 0;
-    for (size_t i = 0; i < s->m * s->dv; i++) largest = fmax(largest, fabs(s->S[i]));
+    double largest = 0, least, *restrict size = s->size;
+    const double *restrict S = s->S;
+    size_t count = s->m * s->dv;
+    for (size_t i = 0; i < count; i++) /* by hand, as fmax is a call, and these loops run often */
+        if (fabs(S[i]) > largest) largest = fabs(S[i]);
     s->recent = fmax(largest, 0.7 * s->recent);
-    for (size_t i = 0; i < s->m * s->dv; i++)
-        s->size[i] = fmax(fabs(s->S[i]), s->recent / sqrt((double)s->m));
+    least = s->recent / sqrt((double)s->m);
+    for (size_t i = 0; i < count; i++) size[i] = fabs(S[i]) > least ? fabs(S[i]) : least;
 }
 
 static void copy_for_reading(rule_state *s)
