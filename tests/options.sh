@@ -33,6 +33,12 @@ left_out_program() { # PROGRAM COMPILER FLAGS
     "$2" -std=c99 $warnings $3 -I . tests/consumer/left_out.c -o "$1"
 }
 
+# The whole library is one that is there, as its bits do not depend on how it was compiled.
+nothing_left_out() { # PROGRAM LIBRARY
+    await "$2"
+    gcc -std=c99 -O0 $warnings -DLINATTN__IMPLEMENTED -I . tests/consumer/left_out.c "$2" -o "$1"
+}
+
 left_out() { # COMPILER FLAGS
     local program lines
     await "$work/left-out"
@@ -79,20 +85,22 @@ causal_alone_static() { # COMPILER
     no_other_methods "$object"
 }
 
+# Not optimised, which takes a third of the time: functions refer to no fewer others then.
 causal_alone_linked() { # COMPILER
     local program
     program=$(mktemp -p "$work" alone.XXXXXX)
-    "$1" -std=c99 -O1 -ffunction-sections -fdata-sections -I . -Wl,--gc-sections \
+    "$1" -std=c99 -O0 -ffunction-sections -fdata-sections -I . -Wl,--gc-sections \
         tests/consumer/causal_alone.c tests/linattn.c -o "$program"
     "$program"
     no_other_methods "$program"
 }
 
-# What scalar code does on a CPU without the instruction. Where the tests run, all else uses it.
+# What scalar code does on a CPU without the instruction. Where the tests run, all else uses it. As
+# a private copy, of which compilers leave out what the program does not call: nearly all of it.
 multiply_add() { # COMPILER FLAGS...
     local program
     program=$(mktemp "$work/multiply-add.XXXXXX")
-    "$1" -std=c99 -O0 $warnings -DLINATTN_NO_DISPATCH "${@:2}" -I . \
+    "$1" -std=c99 -O0 $warnings -DLINATTN_STATIC -DLINATTN_NO_DISPATCH "${@:2}" -I . \
         tests/consumer/multiply_add.c -fsanitize=undefined -fno-sanitize-recover=all \
         -o "$program" -lm
     "$program"
@@ -127,7 +135,8 @@ case $host_isas in
     run_hostile option-sse2-hostile "$last" "option-sse2-alone-$last" sse2 'golden exp softmax'
     job "option-sse2-$last / multiply-add" multiply_add "$last" -DLINATTN_SSE2
     job 'option-sse2-gcc / multiply-add' multiply_add gcc -DLINATTN_SSE2 -O2
-    tested no-dispatch-avx2 "$last" '-DLINATTN_NO_DISPATCH -mavx2 -mfma' avx2
+    # Tuned for no processor, as clang-c99-untuned of the stage matrix, which has no AVX2.
+    tested no-dispatch-avx2 "$last" '-DLINATTN_NO_DISPATCH -mavx2 -mfma -ffast-math' avx2
     if has_isa avx512; then
         tested no-dispatch-native gcc '-DLINATTN_NO_DISPATCH -march=native' avx512
     else
@@ -160,7 +169,8 @@ vectors=${host_isas/scalar /}
 one_set=-DLINATTN_SCALAR_ONLY
 if [[ $host_isas == *avx2* ]] && has_isa avx2; then one_set+=' -mfma'; fi
 
-target "$work/left-out" left_out_program "$work/left-out" gcc -O0
+plain_library
+target "$work/left-out" nothing_left_out "$work/left-out" "$work/lib/$plain.o"
 for switch in $left_out_switches $left_out_together; do
     flags=-DLINATTN_${switch//,/ -DLINATTN_}
     # One by one by the quicker compiler.
