@@ -125,6 +125,7 @@ ports_i686() {
 # of another. With SSE2 for the former, too.
 ports_x86() {
     local plain_program=$work/ports/x86-64 sse2=$work/ports/x86-64-sse2 processor isa program
+    local with_sse2=option-sse2-gcc
     if ! command -v qemu-x86_64 >/dev/null; then
         report_not_run ports-x86-64 'qemu-x86_64 is not installed'
         return
@@ -132,8 +133,9 @@ ports_x86() {
     plain_library
     target "$plain_program" ports_program "$plain_program" "$plain_compiler" -static \
         "$work/lib/$plain.o"
-    library ports/x86-64-sse2 gcc '-std=c99 -O2 -DLINATTN_SSE2 -DLINATTN_NO_AVX512'
-    target "$sse2" ports_program "$sse2" gcc -static "$work/lib/ports/x86-64-sse2.o"
+    # The library of the stage options: what is chosen does not depend on how it was optimised.
+    library $with_sse2 gcc '-std=c99 -O1 -DLINATTN_SSE2 -DLINATTN_NO_AVX512'
+    target "$sse2" ports_program "$sse2" gcc -static "$work/lib/$with_sse2.o"
     while read -r processor isa program; do
         cross_toolchain "$processor" '' '' "qemu-x86_64 -cpu $processor"
         job "ports-x86-64 / same bits, $isa chosen, $processor" same_hash "$program" "$processor" \
