@@ -286,6 +286,9 @@ plain_library() {
     library "$plain" "$plain_compiler" "$(language_flags c99) $(matrix_flags O2)"
 }
 
+# Scalar code alone, for stages that look at other things than how it was compiled.
+scalar_library() { library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'; }
+
 # Toolchains that link another's objects of the tests: which compiler made them is not the point.
 declare -A tests_of=([clang]=gcc)
 
@@ -454,8 +457,9 @@ option() { # VARIANT TOOLCHAIN FLAGS ISAS [INEXACT_ISAS]
     for isa in $isas; do
         [[ " $inexact " == *" $isa "* ]] || exact+=" $isa"
     done
-    library "$variant" "$chain" "-std=c99 -O1 $flags"
-    job "$variant / instruction sets" is_compiled_with "$variant" "$chain" '' "$isas"
+    [[ -n ${library_of[$variant]-} ]] || library "$variant" "$chain" "-std=c99 -O1 $flags"
+    job "$variant / instruction sets" is_compiled_with "${library_of[$variant]-$variant}" "$chain" \
+        '' "$isas"
     run_tests "$variant" "$chain" '' "$exact" dispatch LINATTN_TEST_QUICK=1
     # Scalar code, which takes longest, where it is all there is.
     [[ $exact == ' scalar' ]] || exact=${exact/ scalar/}

@@ -367,5 +367,5 @@ else
     report_not_run 'header / symbols' 'nm is not installed'
 fi
 matrix header_stack
-library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
+scalar_library
 header_stack scalar-O2 gcc ''

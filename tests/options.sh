@@ -118,6 +118,8 @@ freestanding_includes() { # COMPILER
 }
 
 last=${compilers##* } # clang, where there is one
+scalar_library
+library_of[option-scalar-only-gcc]=scalar-O2
 case $host_isas in
 *avx512)
     tested scalar-only gcc -DLINATTN_SCALAR_ONLY scalar

@@ -59,7 +59,7 @@ can_run() { # NAME COMPILER HEADERS EMULATOR
 }
 
 ports_host() {
-    library scalar-O2 gcc '-std=c99 -O2 -DLINATTN_SCALAR_ONLY'
+    scalar_library
     target "$work/ports/host" ports_program "$work/ports/host" gcc '' "$work/lib/scalar-O2.o"
 }
 
