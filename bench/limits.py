@@ -70,6 +70,7 @@ CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
 STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
 BAND = 32     # tokens that a window sums at a time, LINATTN__BAND
+EXP_FMA = 9   # of an exp: 3 reduce x, 6 are the polynomial
 
 
 # ---- Operations ---------------------------------------------------------------------------------
@@ -111,8 +112,8 @@ class Counter:
     # -- exp and the maps, of a vector
 
     def exp(self):
-        """e^x without its end: 3 fma and a sum reduce x, 6 fma are the polynomial."""
-        return Ops(fma=9, any=1)
+        """e^x without its end: a sum and 3 fma reduce x, 6 fma are the polynomial."""
+        return Ops(fma=EXP_FMA, any=1)
 
     def scale(self):
         """p 2^n, 0 below: comparison and vscalef, or conversion, shift, sum and logic."""

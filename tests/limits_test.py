@@ -163,6 +163,10 @@ def test_tables():
         said = report.at_most("odd sizes", rows, 1.3)[0]
         check("a ratio out of reach", said[1] == "1.70× (four)" and
               said[-1] == "**no**; where ports alone bind: one 1.50×", str(said))
+        rows = [(1.2, "one", 1.4), (1.3, "two"), (1.1, "three", 1.6), (1.6, "four", 1.7)]
+        said = report.times_as_fast("peers", rows, 1.5)[0]
+        check("a peer that cannot be left behind", said[1] == "1.10× (three)" and said[-1] ==
+              "**no**; cannot be, as where ports alone bind: one 1.40×", str(said))
         said = report.shares_at_least(unknown, "causal", [unknown.one(d=32.0)], [0.99])[0][-1]
         check("nothing is said of an unknown processor", said == "**no**", said)
 
