@@ -1132,7 +1132,7 @@ LINATTN__INLINE void la_store_few(float *p, la_vec a, int n)
         p += 4;
     }
     if (n & 2) {
-        _mm_storel_pi((__m64 *)(void *)p, rest);
+        _mm_storel_epi64((__m128i *)(void *)p, _mm_castps_si128(rest));
         rest = _mm_movehl_ps(rest, rest);
         p += 2;
     }

@@ -68,6 +68,7 @@ __m128 _mm_unpackhi_ps(__m128, __m128), _mm_cmpgt_ps(__m128, __m128);
 __m128 _mm_cmpeq_ps(__m128, __m128), _mm_cmple_ps(__m128, __m128);
 __m128 _mm_castsi128_ps(__m128i), _mm_castpd_ps(__m128d), _mm_cvtpd_ps(__m128d);
 void _mm_storeu_ps(float *, __m128), _mm_store_ss(float *, __m128);
+void _mm_storel_epi64(__m128i *, __m128i);
 int _mm_movemask_ps(__m128), _mm_movemask_epi8(__m128i);
 __m128d _mm_set1_pd(double), _mm_loadu_pd(const double *), _mm_cvtps_pd(__m128);
 __m128d _mm_add_pd(__m128d, __m128d), _mm_sub_pd(__m128d, __m128d);
