@@ -5,6 +5,7 @@
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,12 @@ bool test_has(linattn_isa isa)
 #ifdef MEMORY_SANITIZER
     if (isa == LINATTN_ISA_AVX512) return false;
 #endif
-    static unsigned available; /* the processor's answer takes long where it is a virtual one */
-    if (!available) available = linattn_isa_available();
+    static atomic_uint known; /* the processor's answer takes long where it is a virtual one */
+    unsigned available = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!available) {
+        available = linattn_isa_available();
+        atomic_store_explicit(&known, available, memory_order_relaxed);
+    }
     return available >> isa & 1u;
 }
 
@@ -74,20 +79,23 @@ linattn_isa test_isa(void)
     return (linattn_isa)best;
 }
 
-/* Asked for in loops, so that the environment is read once. */
-typedef enum flag { FLAG_UNKNOWN, FLAG_CLEAR, FLAG_SET } flag;
+/* Asked for in loops, and by threads, so that the environment is read once. */
+enum { FLAG_UNKNOWN, FLAG_CLEAR, FLAG_SET };
 
-static bool environment_flag(const char *name, flag *known)
+static bool environment_flag(const char *name, atomic_int *known)
 {
-    const char *value = *known == FLAG_UNKNOWN ? getenv(name) : NULL;
-    if (*known == FLAG_UNKNOWN)
-        *known = value && *value && strcmp(value, "0") != 0 ? FLAG_SET : FLAG_CLEAR;
-    return *known == FLAG_SET;
+    int flag = atomic_load_explicit(known, memory_order_relaxed);
+    if (flag == FLAG_UNKNOWN) {
+        const char *value = getenv(name);
+        flag = value && *value && strcmp(value, "0") != 0 ? FLAG_SET : FLAG_CLEAR;
+        atomic_store_explicit(known, flag, memory_order_relaxed);
+    }
+    return flag == FLAG_SET;
 }
 
 bool test_quick(void)
 {
-    static flag quick;
+    static atomic_int quick;
     return environment_flag("LINATTN_TEST_QUICK", &quick);
 }
 
@@ -99,7 +107,7 @@ size_t test_long(void)
 
 bool test_inexact(void)
 {
-    static flag inexact;
+    static atomic_int inexact;
     return environment_flag("LINATTN_TEST_INEXACT", &inexact);
 }
 
