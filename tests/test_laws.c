@@ -140,6 +140,9 @@ static void decode_steps_of_one_panel(void **state)
                                          .normaliser = LINATTN_NORM_SUM};
                 problem p = problem_new(config, 16, 16, &r, 3);
                 decode_law(&p, &r);
+                /* a feature that is not finite leaves columns beyond the values' zero */
+                p.k[9 * key_width(&p) + rng_below(&r, key_width(&p))] = test_infinity;
+                if (maps[i] != LINATTN_MAP_IDENTITY) decode_law(&p, &r); /* which makes NaN of it */
                 pool_release(mark);
             }
 }
