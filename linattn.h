@@ -1109,8 +1109,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HAS_EXP (LINATTN__HAS_MAP_EXP || LINATTN__HAS_SOFTMAX || LINATTN__FAVOR)
 #define LINATTN__HAS_SIGNED                                                                        \
     (LINATTN__HAS_IDENTITY || LINATTN__HAS_UNIT || LINATTN__TAYLOR || LINATTN__EXPDEF)
-#define LINATTN__HAS_FLOOR                                                                         \
-    (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED || LINATTN__HAS_WINDOW) /* whose keys are mapped */
+#define LINATTN__HAS_FLOOR /* windows pass keys that are mapped already through relu */            \
+    (LINATTN__HAS_RELU || LINATTN__HAS_SIGNED || LINATTN__HAS_WINDOW)
 #define LINATTN__IS_EXP(map) (LINATTN__HAS_EXP && (map) == LINATTN_MAP_EXP)
 #define LINATTN__IS_SIGNED(map) (LINATTN__HAS_SIGNED && (map) == LINATTN_MAP_IDENTITY)
 #define LINATTN__IS_ELU1(map)                                                                      \

@@ -554,8 +554,8 @@
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
-   la_store_few(p, a, n)  optional, with LA_STORE_FEW: la_store_part where heads are small, and what
-                          it takes is what they take
+   la_store_few(p, a, n)  optional, with LA_STORE_FEW: la_store_part for the outputs of small heads,
+                          where a slow one would be most of the time
    la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
    la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i.
                           la_four_columns(p, s, a): of its first four. For which:
@@ -7406,11 +7406,12 @@ static LINATTN__NOINLINE void la_keep_keys(const linattn__span *s, const float *
     }
 }
 
-/* phi(k) of the run's tokens, but for those that are kept so, into k. */
+/* phi(k) of the run's tokens into k, where keys are not kept so. */
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c)
 {
     const linattn__params local = *sum->params, *p = &local; /* which no store can change */
-    const int map = LINATTN__IS_EXP(p->map) ? LINATTN_MAP_EXP : LINATTN_MAP_RELU; /* not elu1 */
+    /* elu1's are kept: what is not exp is a maximum, as relu */
+    const int map = LINATTN__IS_EXP(p->map) ? LINATTN_MAP_EXP : LINATTN_MAP_RELU;
     const size_t row = c->k.row;
     size_t f, t;
     for (f = c->f0; f < c->f1; f += LA_W) {
@@ -7426,7 +7427,8 @@ LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la
     }
 }
 
-/* phi(k) of the run's tokens, made in k, become columns, that of token 0 being `column`. */
+/* phi(k) of the run's tokens, as kept or made in k, become columns, that of token 0 being `column`.
+ */
 static LINATTN__NOINLINE void la_put_columns(const linattn__span *sum, float *k, const la_chunk *c,
                                              size_t column)
 {
@@ -10290,8 +10292,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SMALL
 #undef LA_STAGE_VECS
 #undef LA_STEP
-#undef LA_STORE_LANE
 #undef LA_STORE_FEW
+#undef LA_STORE_LANE
 #undef LA_SUMS16
 #undef LA_SURELY
 #undef LA_TABLE

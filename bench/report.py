@@ -147,6 +147,11 @@ class Results:
             return row["peak"]
         return max(row["peak"], row["gflops"] / self.peaks[row["by"]] / limit.share)
 
+    def faster_at_limit(self, ours, theirs):
+        """How many times as fast as a peer linattn would be where ports alone bind; or None."""
+        limit = self.limit(ours)
+        return limit and faster(ours, theirs) * limit.share / ours["peak"]
+
     def shapes(self, kernel):
         found = {(row["d"], row["dv"]) for row in self.find(kernel=kernel) if row["d"]}
         return sorted(found, key=lambda shape: (shape[0] * shape[1], shape))
@@ -465,12 +470,10 @@ def slowest(results, kernel, shapes, variant=""):
     for d, dv in shapes:
         ours = results.one(kernel=kernel, map="elu1", by=results.isas[0], d=d, dv=dv, n=n,
                            variant=variant)
-        limit = results.limit(ours) if kernel != "decode" else None
         for name, peer in results.peers(kernel, (d, dv), n, variant).items():
             if ours:
                 where = " ".join(filter(None, [kernel, variant, shape_name((d, dv)), name]))
-                times = faster(ours, peer)
-                found.append((times, where, limit and times * limit.share / ours["peak"]))
+                found.append((faster(ours, peer), where, results.faster_at_limit(ours, peer)))
     return found
 
 
@@ -859,13 +862,11 @@ def rule_faster(results, kernel, n, variants):
                 ours = results.one(kernel=kernel, map=rule, by=results.isas[0], d=shape[0],
                                    dv=shape[1], n=n, variant=variant)
                 peers = results.peers(kernel, shape, n, variant, map=rule)
-                limit = results.limit(ours) if kernel == "recurrent" else None
                 where = " ".join(filter(None, [rule, shape_name(shape), variant]))
                 for name, peer in peers.items():
                     if ours:
-                        times = faster(ours, peer)
-                        least = limit and times * limit.share / ours["peak"]
-                        found.setdefault(name, []).append((times, where, least))
+                        found.setdefault(name, []).append(
+                            (faster(ours, peer), where, results.faster_at_limit(ours, peer)))
     return dict(sorted(found.items()))
 
 

@@ -1382,6 +1382,28 @@ static void state_check(void **state)
     check_state(c, w->other, w->state_bytes, LINATTN_ERROR_STATE, "the other byte order");
 }
 
+/* Windows' own changed after the rest: a state of either is of one version and of no other. */
+static void states_of_other_versions(void **state)
+{
+    (void)state;
+    for (size_t window = 0; window <= 40; window += 40) {
+        linattn_config config = {.dim_key = 4, .window = window};
+        size_t bytes = linattn_state_size(&config);
+        uint32_t *memory = (uint32_t *)pool_take(bytes), own = window ? 3 : 2;
+        float x[4] = {1, 1, 1, 1}, out[4];
+        check_status(linattn_state_init(&config, memory, bytes), LINATTN_OK, "%zu", window);
+        check(memory[1] == own, "version %u, window %zu", (unsigned)memory[1], window);
+        for (uint32_t version = 0; version < 6; version++) {
+            linattn_status expected = version == own ? LINATTN_OK : LINATTN_ERROR_STATE;
+            memory[1] = version;
+            check_state(&config, memory, bytes, expected, "a version");
+            check_status(linattn_causal(memory, linattn_rows(x), linattn_rows(x), linattn_rows(x),
+                                        linattn_output_rows(out), 1, NULL),
+                         expected, "version %u, window %zu", (unsigned)version, window);
+        }
+    }
+}
+
 /* A state of `mine` is one of `same`, and not one of the others. */
 static void check_told_apart(const linattn_config *mine, const linattn_config *same,
                              const linattn_config *others, size_t count)
@@ -3227,6 +3249,7 @@ int main(void)
         TEST(state_reset),
         TEST(state_tokens),
         TEST(state_check),
+        TEST(states_of_other_versions),
         TEST(state_check_compares_configs),
         TEST(state_check_compares_fields_of_maps),
         TEST(corrupted_states),
