@@ -8474,8 +8474,11 @@ LINATTN__DECLARE_EACH(void, read_tiles, (const struct linattn__tile_scalar *))
 LINATTN__DECLARE_EACH(void, causal_tiles, (const struct linattn__tile_scalar *))
 LINATTN__DECLARE_EACH(void, keys,
                       (const linattn__span *, float *, const struct linattn__chunk_scalar *))
-LINATTN__DECLARE_EACH(void, update_run,
-                      (const linattn__span *, const float *, const struct linattn__chunk_scalar *))
+LINATTN__DECLARE_EACH(void, update_vectors,
+                      (const linattn__span *, const float *, const struct linattn__chunk_scalar *,
+                       size_t, size_t))
+LINATTN__DECLARE_EACH(void, outer_wide, (const linattn__outer *, size_t))
+LINATTN__DECLARE_EACH(void, outer_single, (const linattn__outer *, size_t))
 LINATTN__DECLARE_EACH(void, step, (linattn__span *))
 #endif
 #if LINATTN__HAS_UNIT

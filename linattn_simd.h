@@ -67,19 +67,24 @@
 /* And what holds next to no arithmetic, but walks through blocks, runs and tokens, is compiled once
    for all three, in plain code of the inclusion for scalar code. It calls the rest by LA_OF: that
    of the set that its call began with, which LINATTN__DECLARE_EACH lists. Scratch is then that of
-   vectors for scalar code, too. LA_WALK: this inclusion has the shared text. */
+   vectors for scalar code, too. LA_WALK: this inclusion has the shared text. LA_HALF: that of AVX2,
+   which takes half of a vector in half the time, where `half`. */
 #if LINATTN__BOTH
 #define LA_WALK (LINATTN__ISA == LINATTN__ISA_SCALAR)
 #define LA_SHARED(word) linattn__##word##_scalar
 #define LA_OF(call, word) linattn__##word##_of[(call)->set]
 #define LA_WIDEST(call) ((call)->set > 1)
 #define LA_VECTORS(call) ((call)->set > 0)
+#define LA_LANES(call) ((call)->set > 0 ? 8 * (size_t)(call)->set : 1)
+#define LA_HALF(call, word, half) linattn__##word##_of[(half) ? 1 : (call)->set]
 #else
 #define LA_WALK 1
 #define LA_SHARED(word) LA_NAME(word)
 #define LA_OF(call, word) LA_NAME(word)
 #define LA_WIDEST(call) 0
 #define LA_VECTORS(call) ((void)(call), LA_W > 1)
+#define LA_LANES(call) ((size_t)LA_W)
+#define LA_HALF(call, word, half) ((void)(half), LA_NAME(word))
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -190,6 +195,7 @@
 #define la_key_rows LA_NAME(key_rows)
 #define la_keep_keys LA_NAME(keep_keys)
 #define la_keys LA_NAME(keys)
+#define la_keys_rest LA_NAME(keys_rest)
 #define la_keys_vectors LA_NAME(keys_vectors)
 #define la_lanes LA_NAME(lanes)
 #define la_lanes_left LA_NAME(lanes_left)
@@ -223,7 +229,9 @@
 #define la_once_rows LA_NAME(once_rows)
 #define la_once_tile LA_NAME(once_tile)
 #define la_outer LA_NAME(outer)
+#define la_outer_single LA_NAME(outer_single)
 #define la_outer_tile LA_NAME(outer_tile)
+#define la_outer_wide LA_NAME(outer_wide)
 #define la_pack LA_NAME(pack)
 #define la_owe LA_NAME(owe)
 #define la_panel_exp LA_NAME(panel_exp)
@@ -350,7 +358,7 @@
 #define la_unit_root LA_NAME(unit_root)
 #define la_unordered LA_NAME(unordered)
 #define la_update_columns LA_NAME(update_columns)
-#define la_update_run LA_NAME(update_run)
+#define la_update_vectors LA_NAME(update_vectors)
 #define la_upheld LA_NAME(upheld)
 #define la_values LA_NAME(values)
 #define la_weigh LA_NAME(weigh)
@@ -533,6 +541,8 @@
 #define la_untame LA_SHARED(untame)
 #define la_update LA_SHARED(update)
 #define la_update_block LA_SHARED(update_block)
+#define la_update_few LA_SHARED(update_few)
+#define la_update_run LA_SHARED(update_run)
 #define la_visible LA_SHARED(visible)
 
 /* ==== (A) The vocabulary ======================================================================
@@ -585,6 +595,7 @@
    LA_QUERY_TOKENS x LA_QUERY_VECS      the tile of query, LA_QUERY_FEW and LA_QUERY_TALL
    LA_UPDATE_ROWS x LA_UPDATE_VECS      the tile of update: features x vectors of columns, and of
                                         products of matrices of doubles
+   LA_UPDATE_TALL x 1                   that of a single vector
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
@@ -650,6 +661,7 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_QUERY_TALL 1
 #define LA_UPDATE_ROWS LA_SMALL
 #define LA_UPDATE_VECS 1
+#define LA_UPDATE_TALL LA_SMALL
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK (LINATTN__BOTH ? 24 : 1)
@@ -839,6 +851,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_QUERY_TALL 8
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
+#define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 3
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
@@ -1091,6 +1104,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_QUERY_TALL 8
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
+#define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
@@ -1302,6 +1316,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_QUERY_TALL 2
 #define LA_UPDATE_ROWS 8
 #define LA_UPDATE_VECS 2
+#define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 3
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
@@ -1425,6 +1440,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_QUERY_TALL 1
 #define LA_UPDATE_ROWS 2
 #define LA_UPDATE_VECS 1
+#define LA_UPDATE_TALL 2
 #define LA_EXACT_VECS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 24
@@ -1622,6 +1638,7 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_QUERY_TALL 4
 #define LA_UPDATE_ROWS 6
 #define LA_UPDATE_VECS 2
+#define LA_UPDATE_TALL 6
 #define LA_EXACT_VECS 2
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
@@ -3332,11 +3349,12 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
     size_t t = a->begin, g;
 #if LA_GROUP_TOKENS > 1
-    const size_t step = a->heads < 4 ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
+    const int pairs = a->heads < 4 || a->heads == 6; /* six: three are faster than four and two */
+    const size_t step = pairs ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
     for (; a->end - t >= step; t += step) {
-        for (g = 0; a->heads - g >= 4; g += 4)
+        for (g = 0; !pairs && a->heads - g >= 4; g += 4)
             la_take(a, g, t, u, 1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
-        for (; step == LA_GROUP_TOKENS && a->heads - g >= 2; g += 2)
+        for (; pairs && a->heads - g >= 2; g += 2)
             la_take(a, g, t, u, 1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
         for (; g < a->heads; g++) la_causal_run(a, g, t, t + step, u);
     }
@@ -3675,8 +3693,9 @@ LINATTN__SMALL static void la_causal(const linattn__span *s)
 {
     la_scratch w;
     const size_t rows = la_most(s), chunk = s->group < rows ? s->group : rows;
+    const size_t height = chunk == 1 ? 6 : chunk < 4 ? 4 : 2; /* which those of tiles divide */
     size_t most = rows / chunk, t, g, count;
-    if (most > 6) most -= most % 6; /* of which all heights of tiles are divisors */
+    if (most > height) most -= most % height;
     for (t = 0; t < s->n; t += count) {
         int masked;
         count = la_alike(s, t, most, &masked);
@@ -3744,14 +3763,23 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
 }
 
 /* From row r on; what is left goes two rows at a time, where these are worth their code. */
-LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const int two,
-                              const size_t NR)
+LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const size_t NR)
 {
-    for (; x->rows - r >= LA_UPDATE_ROWS; r += LA_UPDATE_ROWS)
-        la_outer_tile(x, r, masked, 0, LA_UPDATE_ROWS, NR);
-    for (; LA_UPDATE_ROWS > 2 && two && x->rows - r >= 2; r += 2)
+    const size_t MR = NR == 1 && !masked ? LA_UPDATE_TALL : LA_UPDATE_ROWS;
+    for (; x->rows - r >= MR; r += MR) la_outer_tile(x, r, masked, 0, MR, NR);
+    for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
         la_outer_tile(x, r, masked, 0, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 0, 1, NR);
+}
+
+LINATTN__UNUSED static LINATTN__NOINLINE void la_outer_wide(const linattn__outer *x, size_t r)
+{
+    la_outer(x, r, 0, LA_UPDATE_VECS);
+}
+
+LINATTN__UNUSED static LINATTN__NOINLINE void la_outer_single(const linattn__outer *x, size_t r)
+{
+    la_outer(x, r, 0, 1);
 }
 
 #if LINATTN__HAS_PREFILL
@@ -3795,6 +3823,13 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
     }
 }
 
+/* Features from f, vector by vector. */
+static LINATTN__NOINLINE void la_keys_rest(const linattn__span *s, float *phi, const la_chunk *c,
+                                           size_t f)
+{
+    for (; f < c->f1; f += LA_W) la_keys_vectors(s, phi, c, f, s->params->map, 1);
+}
+
 /* The maps as in la_stage. */
 static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const la_chunk *c)
 {
@@ -3817,42 +3852,48 @@ static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const 
 #else
     (void)step;
 #endif
-    for (; f < c->f1; f += LA_W) la_keys_vectors(s, phi, c, f, s->params->map, 1);
+    if (f < c->f1 && c->f1 - f <= 8 && la_half_filled(c->f1))
+        LA_COMMON(keys_rest)(s, phi, c, f);
+    else
+        la_keys_rest(s, phi, c, f);
 }
 
-/* The NR vectors of columns from u. Values are read once for each tile of rows: in place, or packed
-   into v, as in place they may end in a partial vector, lie across cache lines, or share a few L1
-   sets (rows a multiple of 512 bytes apart). The first tile packs them beside its arithmetic. */
+/* The `vectors` of columns from u, LA_UPDATE_VECS or one. Values are read once for each tile of
+   rows: in place, or packed into v, as in place they may end in a partial vector, lie across cache
+   lines, or share a few L1 sets (rows a multiple of 512 bytes apart). The first wide tile packs
+   them beside its arithmetic. */
 LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x, float *v,
-                                       const la_chunk *c, size_t u, const size_t NR)
+                                       const la_chunk *c, size_t u, size_t vectors)
 {
-    const size_t line = LA_W * sizeof(float) - 1;
-    const int whole = (u + NR) * LA_W <= s->dv;
+    const size_t line = LA_W * sizeof(float) - 1, width = vectors * LA_W;
+    const int whole = u * LA_W + width <= s->dv;
     size_t r = 0;
     x->b = s->v + (c->t0 + c->t) * s->v_token + u * LA_W;
     x->b_row = s->v_token;
     if (!whole || ((uintptr_t)x->b & line) || (s->v_token * sizeof(float) & line) ||
         s->v_token % 128 == 0) {
-        if (whole && x->rows >= LA_UPDATE_ROWS) {
-            la_outer_tile(x, 0, 0, 1, LA_UPDATE_ROWS, NR);
+        if (whole && vectors == LA_UPDATE_VECS && x->rows >= LA_UPDATE_ROWS) {
+            la_outer_tile(x, 0, 0, 1, LA_UPDATE_ROWS, LA_UPDATE_VECS);
             r = LA_UPDATE_ROWS;
         } else {
-            la_edge_rows(s, v, NR * LA_W, x->b, s->v_token, x->count, u, NR * LA_W);
+            la_edge_rows(s, v, width, x->b, s->v_token, x->count, u, width);
         }
         x->b = v;
-        x->b_row = NR * LA_W;
+        x->b_row = width;
     }
-    la_outer(x, r, 0, 1, NR);
+    if (vectors == 1)
+        la_outer_single(x, r);
+    else
+        la_outer_wide(x, r);
 }
 
-/* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
-static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi,
-                                            const la_chunk *c)
+/* Vectors [u, end) of columns. */
+static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const float *phi,
+                                                const la_chunk *c, size_t u, size_t end)
 {
     float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
-    const size_t end = (s->column_end + LA_W - 1) / LA_W;
     linattn__outer x;
-    size_t u = s->column_begin / LA_W;
+    size_t vectors;
     x.count = c->end - c->t;
     x.rows = c->f1 - c->f0;
     x.a = phi + c->t * LA_PART_ROW;
@@ -3860,12 +3901,10 @@ static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float 
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    for (; u < end; u += LA_UPDATE_VECS) {
+    for (; u < end; u += vectors) {
+        vectors = end - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
         x.c = la_column(s, u) + c->f0 * 16;
-        if (end - u >= LA_UPDATE_VECS)
-            la_update_columns(s, &x, v, c, u, LA_UPDATE_VECS);
-        else
-            la_update_columns(s, &x, v, c, u, 1);
+        la_update_columns(s, &x, v, c, u, vectors);
     }
 }
 
@@ -3879,6 +3918,51 @@ LINATTN__INLINE size_t la_part_signs(const linattn__span *s)
 #endif
     (void)s;
     return 0;
+}
+
+/* `count` columns, few of those of a vector: features lie in its lanes instead. */
+static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float *phi,
+                                            const la_chunk *c, size_t column, size_t count)
+{
+    float sums[4 * LA_PART_ROW];
+    float *const rows = la_column(s, column / LA_W) + c->f0 * 16;
+    const size_t lanes = LA_LANES(s), wide = (LINATTN__BOTH ? 2 : LA_UPDATE_VECS) * lanes;
+    size_t left = c->f1 - c->f0, f, i;
+    linattn__outer x;
+    x.count = c->end - c->t;
+    x.rows = count;
+    x.a = s->v + (c->t0 + c->t) * s->v_token + column;
+    x.a_row = s->v_token;
+    x.b = phi + c->t * LA_PART_ROW;
+    x.b_row = x.c_row = LA_PART_ROW;
+    x.c = sums;
+    x.c_vec = lanes;
+    linattn__zeros(sums, count * LA_PART_ROW); /* lanes of no feature are computed with, too */
+    for (f = 0; f < left; f++)
+        for (i = 0; i < count; i++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
+    for (; left >= wide; left -= wide, x.b += wide, x.c += wide) LA_OF(s, outer_wide)(&x, 0);
+    while (left > 0) {
+        const size_t half = left <= 8 && LA_WIDEST(s); /* la_keys may have left the others out */
+        LA_HALF(s, outer_single, half)(&x, 0);
+        left -= left < lanes ? left : lanes;
+        x.b += lanes;
+        x.c += lanes;
+    }
+    for (f = 0; f < c->f1 - c->f0; f++)
+        for (i = 0; i < count; i++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
+}
+
+/* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
+static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi,
+                                            const la_chunk *c)
+{
+    const size_t lanes = LA_LANES(s), rest = s->column_end % lanes;
+    const size_t few = rest <= lanes / 4 ? rest : 0;
+    const size_t half = LA_WIDEST(s) && rest - 1 < 8 && !few;
+    const size_t whole = s->column_end - (few + half > 0 ? rest : 0);
+    LA_OF(s, update_vectors)(s, phi, c, s->column_begin / lanes, (whole + lanes - 1) / lanes);
+    if (few) la_update_few(s, phi, c, whole, few);
+    if (half) LA_HALF(s, update_vectors, 1)(s, phi, c, whole / 8, whole / 8 + 1);
 }
 
 static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
@@ -3916,7 +4000,7 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
             for (c.t = 0; c.t < count; c.t = c.end) {
                 c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
                 LA_OF(s, keys)(s, phi, &c);
-                LA_OF(s, update_run)(s, phi, &c);
+                la_update_run(s, phi, &c);
             }
             if (c.f0 >= signs) break;
             c.f0 += signs;
@@ -8629,13 +8713,13 @@ static LINATTN__NOINLINE void la_scores(const linattn__exact *x, const linattn__
 static LINATTN__NOINLINE void la_weighed(const linattn__outer *a, size_t vectors, int masked)
 {
     if (masked)
-        la_outer(a, 0, 1, 0, 1);
-    else if (LA_EXACT_VECS > 2 && vectors > 2)
-        la_outer(a, 0, 0, 1, LA_EXACT_VECS);
-    else if (LA_EXACT_VECS > 1 && vectors > 1)
-        la_outer(a, 0, 0, LA_EXACT_VECS == 2, 2);
+        la_outer(a, 0, 1, 1);
+    else if (LA_EXACT_VECS > LA_UPDATE_VECS && vectors > LA_UPDATE_VECS)
+        la_outer(a, 0, 0, LA_EXACT_VECS);
+    else if (LA_UPDATE_VECS > 1 && vectors > 1)
+        la_outer_wide(a, 0);
     else
-        la_outer(a, 0, 0, LA_EXACT_VECS < 3, 1);
+        la_outer_single(a, 0);
 }
 
 /* e^(before - top), of a vector each: what sums shrink by where a maximum rises. */
@@ -9918,6 +10002,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_key_rows
 #undef la_keep_keys
 #undef la_keys
+#undef la_keys_rest
 #undef la_keys_vectors
 #undef la_lanes
 #undef la_lanes_left
@@ -9973,7 +10058,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_rows
 #undef la_once_tile
 #undef la_outer
+#undef la_outer_single
 #undef la_outer_tile
+#undef la_outer_wide
 #undef la_pack
 #undef la_owe
 #undef la_panel_exp
@@ -10200,7 +10287,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_update
 #undef la_update_block
 #undef la_update_columns
+#undef la_update_few
 #undef la_update_run
+#undef la_update_vectors
 #undef la_upheld
 #undef la_values
 #undef la_visible
@@ -10222,6 +10311,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_WALK
 #undef LA_SHARED
 #undef LA_OF
+#undef LA_HALF
+#undef LA_LANES
 #undef LA_VECTORS
 #undef LA_WIDEST
 #undef LA_EITHER
@@ -10299,6 +10390,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_TABLE
 #undef LA_TILE
 #undef LA_UPDATE_ROWS
+#undef LA_UPDATE_TALL
 #undef LA_UPDATE_VECS
 #undef LA_W
 #undef LA_WIDE_TOKENS

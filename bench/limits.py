@@ -107,7 +107,9 @@ class Counter:
         self.selection = Ops(any=ports.selection)
 
     def vectors(self, floats):
-        return math.ceil(floats / self.w)
+        """Where a vector takes two turns, a last one that is at most half full takes one."""
+        turns = 2 if self.wide and self.ports.loads == 1 else 1
+        return math.ceil(turns * floats / self.w) / turns
 
     # -- exp and the maps, of a vector
 

@@ -56,6 +56,14 @@ def test_by_hand_update():
           near(limit.share, 512 / 528), str(limit))
 
 
+def test_partial_vectors():
+    """Zen 4 has half of a vector of 512 bits in half the time, others do not."""
+    for cpu, isa, expected in [(EPYC, "avx512", 2.5), (XEON, "avx512", 3), (EPYC, "avx2", 5)]:
+        counter = limits.Counter(isa, limits.ports_of(cpu, isa))
+        check(f"vectors of 40 floats, {cpu} {isa}", counter.vectors(40) == expected and
+              counter.vectors(41) == (6 if isa == "avx2" else 3))
+
+
 def test_by_hand_window():
     """A window of 64 with relu, (16,16), AVX-512: a sub-block summed, 32 keys one by one."""
     limit = limits.limit_of(XEON, "band", "relu", "avx512", 16, 16, 4096, 64)
@@ -193,7 +201,7 @@ def test_odd_sizes_and_threads():
               str(said))
 
 
-for test in [test_by_hand, test_by_hand_update, test_by_hand_window, test_ports, test_sources,
-             test_published, test_tables, test_odd_sizes_and_threads]:
+for test in [test_by_hand, test_by_hand_update, test_partial_vectors, test_by_hand_window,
+             test_ports, test_sources, test_published, test_tables, test_odd_sizes_and_threads]:
     test()
 check.finish()
