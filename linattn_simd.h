@@ -1942,6 +1942,7 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 
 #define LA_PANEL_VECS (16 / LA_W)                     /* vectors in a row of a panel */
 #define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that one token reads at a time */
+#define LA_QUERIES (2 * LA_BLOCK - 1)                 /* query heads times tokens of a block */
 #define LA_MOST (LA_BLOCK > 1 ? 16 : 1)               /* lanes of those who share scratch */
 
 /* Scratch, in floats: a row is no power of two, or L1 sets clash; but scalar code has one row, and
@@ -2230,13 +2231,13 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_widen(const float *from, int ele
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float k[LA_BLOCK * LA_ROW];          /* phi(k), token by token */
-    float q[LA_BLOCK * LA_ROW];          /* phi(q), or the weights that stand for it */
-    float den[LA_BLOCK * 16];            /* denominators over 16 virtual lanes */
-    float lost[LA_BLOCK * 16];           /* and what their rounding lost, for the identity */
-    float top[LA_BLOCK];                 /* exponent that phi(q) is relative to */
-    float scale[LA_BLOCK - 1 + LA_MOST]; /* output factor: scale * 2^power */
-    float power[LA_BLOCK];
+    float *q;                       /* phi(q), or the weights that stand for it: the rest of */
+    float k[2 * LA_BLOCK * LA_ROW]; /* phi(k), token by token */
+    float den[LA_QUERIES * 16];     /* denominators over 16 virtual lanes */
+    float lost[LA_QUERIES * 16];    /* and what their rounding lost, for the identity */
+    float top[LA_QUERIES];          /* exponent that phi(q) is relative to */
+    float scale[LA_QUERIES - 1 + LA_MOST]; /* output factor: scale * 2^power */
+    float power[LA_QUERIES];
 } la_scratch;
 
 /* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
@@ -3610,7 +3611,7 @@ LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a,
 }
 
 /* Reads out `count` tokens from t0 for query heads [g0, g0 + heads) of the group, and with keys
-   adds each token to the state before its query. count * heads <= LA_BLOCK; z and S keep the
+   adds each token to the state before its query. count * heads <= LA_QUERIES; z and S keep the
    sums only where `keep` says so, which is once all query heads have seen the old ones. */
 LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t count, size_t g0,
                       size_t heads, int keep, int own, const int keys)
@@ -3618,7 +3619,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     const size_t step = linattn__chunk(s->m);
     la_tile a;
     size_t g, f;
-    LINATTN_ASSERT(count * heads <= LA_BLOCK);
+    LINATTN_ASSERT(count * heads <= LA_QUERIES);
     a.span = s;
     a.k = w->k;
     a.q = w->q;
@@ -3651,6 +3652,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
 static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch *w, size_t t0,
                                              size_t count, size_t g, int own)
 {
+    w->q = w->k + LA_BLOCK * LA_ROW;
     la_block(s, w, t0, count, g, 1, 0, own, 0);
 }
 
@@ -3692,9 +3694,12 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
 LINATTN__SMALL static void la_causal(const linattn__span *s)
 {
     la_scratch w;
-    const size_t rows = la_most(s), chunk = s->group < rows ? s->group : rows;
-    const size_t height = chunk == 1 ? 6 : chunk < 4 ? 4 : 2; /* which those of tiles divide */
-    size_t most = rows / chunk, t, g, count;
+    const size_t most_alone = la_most(s); /* in a half of scratch of their own */
+    const int alone = s->group == 1 || most_alone < LA_BLOCK;
+    const size_t rows = alone ? most_alone : LA_QUERIES;
+    const size_t chunk = s->group < rows ? s->group : rows;
+    size_t most = alone ? rows / chunk : 2 * LA_BLOCK / (chunk + 1), t, g, count;
+    const size_t height = alone ? 6 : most > 3 ? 4 : 2; /* of tiles */
     if (most > height) most -= most % height;
     for (t = 0; t < s->n; t += count) {
         int masked;
@@ -3703,6 +3708,7 @@ LINATTN__SMALL static void la_causal(const linattn__span *s)
             la_masked_tokens(s, &w, t, count);
             continue;
         }
+        w.q = w.k + (alone ? LA_BLOCK : count) * LA_ROW;
         /* more heads than a block holds come in chunks, and then count is 1 */
         for (g = 0; g < s->group; g += chunk) {
             const size_t heads = s->group - g < chunk ? s->group - g : chunk;
@@ -3852,7 +3858,7 @@ static LINATTN__NOINLINE void la_keys(const linattn__span *s, float *phi, const 
 #else
     (void)step;
 #endif
-    if (f < c->f1 && c->f1 - f <= 8 && la_half_filled(c->f1))
+    if (c->f1 - f <= 8 && la_half_filled(c->f1))
         LA_COMMON(keys_rest)(s, phi, c, f);
     else
         la_keys_rest(s, phi, c, f);
@@ -3870,7 +3876,7 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
     size_t r = 0;
     x->b = s->v + (c->t0 + c->t) * s->v_token + u * LA_W;
     x->b_row = s->v_token;
-    if (!whole || ((uintptr_t)x->b & line) || (s->v_token * sizeof(float) & line) ||
+    if (!whole || (((uintptr_t)x->b | s->v_token * sizeof(float)) & line) ||
         s->v_token % 128 == 0) {
         if (whole && vectors == LA_UPDATE_VECS && x->rows >= LA_UPDATE_ROWS) {
             la_outer_tile(x, 0, 0, 1, LA_UPDATE_ROWS, LA_UPDATE_VECS);
@@ -3938,8 +3944,8 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
     x.c = sums;
     x.c_vec = lanes;
     linattn__zeros(sums, count * LA_PART_ROW); /* lanes of no feature are computed with, too */
-    for (f = 0; f < left; f++)
-        for (i = 0; i < count; i++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
+    for (i = 0; i < count; i++)
+        for (f = 0; f < left; f++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
     for (; left >= wide; left -= wide, x.b += wide, x.c += wide) LA_OF(s, outer_wide)(&x, 0);
     while (left > 0) {
         const size_t half = left <= 8 && LA_WIDEST(s); /* la_keys may have left the others out */
@@ -3948,13 +3954,12 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
         x.b += lanes;
         x.c += lanes;
     }
-    for (f = 0; f < c->f1 - c->f0; f++)
-        for (i = 0; i < count; i++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
+    for (i = 0; i < count; i++)
+        for (f = 0; f < c->f1 - c->f0; f++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
-static LINATTN__NOINLINE void la_update_run(const linattn__span *s, const float *phi,
-                                            const la_chunk *c)
+LA_WITHIN void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
     const size_t lanes = LA_LANES(s), rest = s->column_end % lanes;
     const size_t few = rest <= lanes / 4 ? rest : 0;
@@ -8069,6 +8074,7 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
 #else
     float *const scores = w.k; /* of one token; its key is mapped in w.q */
 #endif
+    w.q = w.k + LA_BLOCK * LA_ROW;
     for (g = 0; g < s->group; g += chunk) {
         const size_t heads = s->group - g < chunk ? s->group - g : chunk;
         la_band_block(s, sum, b, &w, scores, t0, count, g, heads, g == 0 && !masked);
@@ -10318,6 +10324,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EITHER
 #undef LA_MEAN_VECS
 #undef LA_MOST
+#undef LA_QUERIES
 #undef LA_OWED
 #undef LA_ONCE
 #undef LA_WITHIN
