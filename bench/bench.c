@@ -149,6 +149,7 @@ linattn_config bench_config(const bench *b)
     config.landmarks = b->landmarks;
     config.normaliser = b->normaliser;
     config.rule = b->rule;
+    if (b->variant == VARIANT_GROUPED) config.kv_heads = 1;
     if (b->variant == VARIANT_COMPENSATED) config.precision = LINATTN_PRECISION_COMPENSATED;
     if (b->normaliser != LINATTN_NORM_DEFAULT) return config;
     config.normaliser = LINATTN_NORM_SUM;
@@ -181,10 +182,10 @@ static void make_denormal(const bench *b, float *x, size_t floats)
         x[i] = exponential ? 4.0f * normal(i) - 88.0f : spread * normal(i);
 }
 
-static linattn_view view_of(const bench *b, const float *data, size_t tokens, size_t dim)
+static linattn_view view_of(const bench *b, bool keys, const float *data, size_t tokens, size_t dim)
 {
     linattn_view view = {.data = data, .stride_token = dim, .stride_head = tokens * dim};
-    if (b->variant == VARIANT_HEADS) {
+    if (b->variant == VARIANT_HEADS || (b->variant == VARIANT_GROUPED && !keys)) {
         view.stride_token = b->heads * dim;
         view.stride_head = dim;
     }
@@ -209,10 +210,10 @@ const char *bench_operands(const bench *b, size_t tokens, operands *x)
     }
     in += shift;
     *x = (operands){.tokens = tokens};
-    x->q = view_of(b, in, tokens, b->d);
-    x->k = view_of(b, in + keys, tokens, b->d);
-    x->v = view_of(b, in + 2 * keys, tokens, b->dv);
-    as_out = view_of(b, out, tokens, b->dv);
+    x->q = view_of(b, false, in, tokens, b->d);
+    x->k = view_of(b, true, in + keys, tokens, b->d);
+    x->v = view_of(b, true, in + 2 * keys, tokens, b->dv);
+    as_out = view_of(b, false, out, tokens, b->dv);
     x->out.data = out + shift;
     x->out.stride_token = as_out.stride_token;
     x->out.stride_head = as_out.stride_head;
@@ -256,9 +257,9 @@ void *bench_state(const bench *b)
 size_t bench_state_header(const bench *b)
 {
     linattn_config one = bench_config(b), two;
-    one.heads = 1;
+    one.heads = one.kv_heads = 1;
     two = one;
-    two.heads = 2;
+    two.heads = two.kv_heads = 2;
     return (2 * linattn_state_size(&one) - linattn_state_size(&two)) / sizeof(float);
 }
 

@@ -21,6 +21,7 @@ typedef enum variant {
     VARIANT_PLAIN,       /* aligned, each head's tokens dense */
     VARIANT_MISALIGNED,  /* one float beyond an aligned address */
     VARIANT_HEADS,       /* eight heads, interleaved: [tokens][heads][dim] */
+    VARIANT_GROUPED,     /* the same of queries, which share the key and value of one head */
     VARIANT_DENORMAL,    /* values whose features and products are denormal, or nearly */
     VARIANT_COMPENSATED, /* operands as plain ones, in sums that do not drift */
     VARIANT_COUNT

@@ -42,6 +42,7 @@ static const char usage[] =
     "  memory_bound  0: that time is of an FMA loop; 1: of updating as many bytes in that place\n"
     "  error         the largest against double precision, relative to its row's largest element\n"
     "  times         as long as on aligned, dense, ordinary operands; a window: as without;\n"
+    "                grouped8, eight query heads of one key: as eight with a key each;\n"
     "                1,048,576 tokens: as in sequences of 1,024; recurrent-step: as causal, elu1;\n"
     "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  share         of the time of a plain loop, base_ns, also by turns\n"

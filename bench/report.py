@@ -617,6 +617,8 @@ def marks_table(results):
     rows += at_most("odd sizes against their neighbours, per flop", odd_sizes(results, elu1), 1.3)
     rows += at_most("compensated sums against plain ones, causal",
                     variants(results, "causal", "compensated"), 2.2)
+    rows += at_most("eight query heads that share keys and values against eight with their own",
+                    variants(results, "causal", "grouped8"), 0.8)
     rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
     rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
     rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.1)

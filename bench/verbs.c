@@ -181,7 +181,11 @@ static void set_limits(bench *b, void *memory)
     const double state = heads * (double)(b->m * b->dv);
     b->items = heads * n;
     switch (v->kind) {
-    case SUMS: b->flops = sides * b->items * bench_token_flops(b); break;
+    case SUMS:
+        b->flops = (sides * b->items) * bench_token_flops(b);
+        if (b->variant == VARIANT_GROUPED && v->writes)
+            b->flops -= (heads - 1) * n * bench_token_flops(b);
+        break;
     case EXACT: b->flops = heads * n * (v->causal ? n + 1.0 : 2.0 * n) * dims; break;
     case NYSTROM: b->flops = 4.0 * b->items * (double)b->landmarks * dims; break;
     }
@@ -194,8 +198,8 @@ static void set_limits(bench *b, void *memory)
     }
 }
 
-/* What threads are compared with: the same in one; a variant: plain operands, as many tokens of as
-   many heads; a window: all tokens; a long sequence: as many tokens in short ones. */
+/* What threads are compared with: the same in one; a group: as many heads with a key each; another
+   variant: plain operands, as many tokens of as many heads; a window: all tokens; a long sequence: as many tokens in short ones. */
 static const char *base_begin(runs *r, const bench *b, const operands *o)
 {
     bench plain = *b;
@@ -207,7 +211,7 @@ static const char *base_begin(runs *r, const bench *b, const operands *o)
         r->base.context = (linattn_context){0};
         return NULL;
     }
-    plain.variant = VARIANT_PLAIN;
+    plain.variant = b->variant == VARIANT_GROUPED ? VARIANT_HEADS : VARIANT_PLAIN;
     plain.window = 0;
     problem = b->variant == VARIANT_PLAIN ? NULL : bench_operands(&plain, o->tokens, &dense);
     if (problem) return problem;
@@ -248,6 +252,7 @@ static const char *const variant_names[VARIANT_COUNT] = {
     [VARIANT_PLAIN] = "",
     [VARIANT_MISALIGNED] = "/misaligned",
     [VARIANT_HEADS] = "/heads8",
+    [VARIANT_GROUPED] = "/grouped8",
     [VARIANT_DENORMAL] = "/denormal",
     [VARIANT_COMPENSATED] = "/compensated",
 };
@@ -256,7 +261,11 @@ static const char *const variant_names[VARIANT_COUNT] = {
    denormal in the others. */
 static bool variant_wanted(const selection *s, const bench *b)
 {
+    const verb *v = b->subject;
     if (b->variant == VARIANT_PLAIN) return true;
+    if (b->variant == VARIANT_GROUPED)
+        return v->reads && v->writes && b->n == usual_length && b->d == b->dv && b->d % 64 == 0 &&
+               (b->map == LINATTN_MAP_ELU1 || b->map == LINATTN_MAP_EXP);
     if (b->n != usual_length || b->dv != 64 || (b->d != 64 && b->map < LINATTN_MAP_TAYLOR))
         return false;
     if (s->full || s->given || b->map == LINATTN_MAP_ELU1) return true;
@@ -266,7 +275,7 @@ static bool variant_wanted(const selection *s, const bench *b)
 
 static void add_sums(const selection *s, bench b)
 {
-    b.heads = b.variant == VARIANT_HEADS ? 8 : 1;
+    b.heads = b.variant == VARIANT_HEADS || b.variant == VARIANT_GROUPED ? 8 : 1;
     if (b.variant != VARIANT_PLAIN || b.n == long_length) b.comparison = COMPARE_TIMES;
     for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++) {
         b.isa = (linattn_isa)isa;
