@@ -3876,8 +3876,8 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
     size_t r = 0;
     x->b = s->v + (c->t0 + c->t) * s->v_token + u * LA_W;
     x->b_row = s->v_token;
-    if (!whole || (((uintptr_t)x->b | s->v_token * sizeof(float)) & line) ||
-        s->v_token % 128 == 0) {
+    if (LA_W > 1 && (!whole || (((uintptr_t)x->b | s->v_token * sizeof(float)) & line) ||
+                     s->v_token % 128 == 0)) {
         if (whole && vectors == LA_UPDATE_VECS && x->rows >= LA_UPDATE_ROWS) {
             la_outer_tile(x, 0, 0, 1, LA_UPDATE_ROWS, LA_UPDATE_VECS);
             r = LA_UPDATE_ROWS;
@@ -3893,10 +3893,12 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
         la_outer_wide(x, r);
 }
 
-/* Vectors [u, end) of columns. */
+/* Columns [begin, end), of which the first one begins a vector. */
 static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const float *phi,
-                                                const la_chunk *c, size_t u, size_t end)
+                                                const la_chunk *c, size_t begin, size_t end)
 {
+    const size_t last = (end + LA_W - 1) / LA_W;
+    size_t u = begin / LA_W;
     float v[LA_PART_TOKENS * LA_UPDATE_VECS * LA_W];
     linattn__outer x;
     size_t vectors;
@@ -3907,8 +3909,8 @@ static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const fl
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    for (; u < end; u += vectors) {
-        vectors = end - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
+    for (; u < last; u += vectors) {
+        vectors = last - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
         x.c = la_column(s, u) + c->f0 * 16;
         la_update_columns(s, &x, v, c, u, vectors);
     }
@@ -3933,7 +3935,8 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
     float sums[4 * LA_PART_ROW];
     float *const rows = la_column(s, column / LA_W) + c->f0 * 16;
     const size_t lanes = LA_LANES(s), wide = (LINATTN__BOTH ? 2 : LA_UPDATE_VECS) * lanes;
-    size_t left = c->f1 - c->f0, f, i;
+    const size_t features = c->f1 - c->f0;
+    size_t step, f, i;
     linattn__outer x;
     x.count = c->end - c->t;
     x.rows = count;
@@ -3945,29 +3948,28 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
     x.c_vec = lanes;
     linattn__zeros(sums, count * LA_PART_ROW); /* lanes of no feature are computed with, too */
     for (i = 0; i < count; i++)
-        for (f = 0; f < left; f++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
-    for (; left >= wide; left -= wide, x.b += wide, x.c += wide) LA_OF(s, outer_wide)(&x, 0);
-    while (left > 0) {
-        const size_t half = left <= 8 && LA_WIDEST(s); /* la_keys may have left the others out */
-        LA_HALF(s, outer_single, half)(&x, 0);
-        left -= left < lanes ? left : lanes;
-        x.b += lanes;
-        x.c += lanes;
+        for (f = 0; f < features; f++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
+    for (f = 0; f < features; f += step, x.b += step, x.c += step) {
+        step = features - f < wide ? lanes : wide;
+        if (step == wide)
+            LA_OF(s, outer_wide)(&x, 0);
+        else /* of half a vector la_keys may have left the rest out */
+            LA_HALF(s, outer_single, features - f <= 8)(&x, 0);
     }
     for (i = 0; i < count; i++)
-        for (f = 0; f < c->f1 - c->f0; f++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
+        for (f = 0; f < features; f++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
 }
 
 /* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
 LA_WITHIN void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
-    const size_t lanes = LA_LANES(s), rest = s->column_end % lanes;
+    const size_t lanes = LA_LANES(s), rest = s->column_end & (lanes - 1);
     const size_t few = rest <= lanes / 4 ? rest : 0;
     const size_t half = LA_WIDEST(s) && rest - 1 < 8 && !few;
     const size_t whole = s->column_end - (few + half > 0 ? rest : 0);
-    LA_OF(s, update_vectors)(s, phi, c, s->column_begin / lanes, (whole + lanes - 1) / lanes);
+    LA_OF(s, update_vectors)(s, phi, c, s->column_begin, whole);
     if (few) la_update_few(s, phi, c, whole, few);
-    if (half) LA_HALF(s, update_vectors, 1)(s, phi, c, whole / 8, whole / 8 + 1);
+    if (half) LA_HALF(s, update_vectors, 1)(s, phi, c, whole, s->column_end);
 }
 
 static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0, size_t count)
