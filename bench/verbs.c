@@ -199,7 +199,8 @@ static void set_limits(bench *b, void *memory)
 }
 
 /* What threads are compared with: the same in one; a group: as many heads with a key each; another
-   variant: plain operands, as many tokens of as many heads; a window: all tokens; a long sequence: as many tokens in short ones. */
+   variant: plain operands, as many tokens of as many heads; a window: all tokens; a long sequence:
+   as many tokens in short ones. */
 static const char *base_begin(runs *r, const bench *b, const operands *o)
 {
     bench plain = *b;
