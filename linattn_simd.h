@@ -2231,13 +2231,13 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_widen(const float *from, int ele
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float *q;                       /* phi(q), or the weights that stand for it: the rest of */
-    float k[2 * LA_BLOCK * LA_ROW]; /* phi(k), token by token */
+    float k[2 * LA_BLOCK * LA_ROW]; /* phi(k), token by token; then, where q points, phi(q) */
     float den[LA_QUERIES * 16];     /* denominators over 16 virtual lanes */
     float lost[LA_QUERIES * 16];    /* and what their rounding lost, for the identity */
     float top[LA_QUERIES];          /* exponent that phi(q) is relative to */
     float scale[LA_QUERIES - 1 + LA_MOST]; /* output factor: scale * 2^power */
     float power[LA_QUERIES];
+    float *q; /* phi(q), or the weights that stand for it */
 } la_scratch;
 
 /* Where the inputs of the map lie for a chunk of features: that of token t and the chunk's feature
@@ -3694,12 +3694,14 @@ static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratc
 LINATTN__SMALL static void la_causal(const linattn__span *s)
 {
     la_scratch w;
-    const size_t most_alone = la_most(s); /* in a half of scratch of their own */
+    /* Keys and queries have half of scratch each; or the queries of a group all that its few keys
+       leave. Tokens come as tiles divide them: two where sixteen query heads share a key. */
+    const size_t most_alone = la_most(s);
     const int alone = s->group == 1 || most_alone < LA_BLOCK;
     const size_t rows = alone ? most_alone : LA_QUERIES;
     const size_t chunk = s->group < rows ? s->group : rows;
     size_t most = alone ? rows / chunk : 2 * LA_BLOCK / (chunk + 1), t, g, count;
-    const size_t height = alone ? 6 : most > 3 ? 4 : 2; /* of tiles */
+    const size_t height = alone ? 6 : most > 3 ? 4 : 2;
     if (most > height) most -= most % height;
     for (t = 0; t < s->n; t += count) {
         int masked;
@@ -3960,7 +3962,8 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
         for (f = 0; f < features; f++) rows[f * 16 + i] = sums[i * LA_PART_ROW + f];
 }
 
-/* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. */
+/* S += phi(K)^T V in register tiles, for one run of tokens of a chunk. What is left over of the
+   columns would take a whole vector for each feature. */
 LA_WITHIN void la_update_run(const linattn__span *s, const float *phi, const la_chunk *c)
 {
     const size_t lanes = LA_LANES(s), rest = s->column_end & (lanes - 1);

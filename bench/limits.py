@@ -30,6 +30,7 @@ class Ports:
     broadcasts: float  # of loads; together they take the sum of their times
     stores: float
     selection: int     # operations of a selection; 0: a mask of the operation before it
+    parts: int = 1     # that a vector is taken in, one after the other
 
 
 PORTS = {
@@ -37,7 +38,7 @@ PORTS = {
     # 512. Measured, instruction by instruction.
     "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0), "avx2": Ports(2, 3, 3, 3, 2, 3)},
     # FP0 and FP1, any FP0 to FP3, all of 256 bits: those of 512 take two turns.
-    "zen4": {"avx512": Ports(1, 2, 1, 2, 0.5, 0), "avx2": Ports(2, 4, 2, 2, 1, 1)},
+    "zen4": {"avx512": Ports(1, 2, 1, 2, 0.5, 0, 2), "avx2": Ports(2, 4, 2, 2, 1, 1)},
     # The same of 512 bits.
     "zen5": {"avx512": Ports(2, 4, 2, 2, 1, 0), "avx2": Ports(2, 4, 2, 2, 2, 1)},
 }
@@ -108,8 +109,8 @@ class Counter:
 
     def vectors(self, floats):
         """Where a vector takes two turns, a last one that is at most half full takes one."""
-        turns = 2 if self.wide and self.ports.loads == 1 else 1
-        return math.ceil(turns * floats / self.w) / turns
+        parts = self.ports.parts
+        return math.ceil(parts * floats / self.w) / parts
 
     # -- exp and the maps, of a vector
 
