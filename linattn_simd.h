@@ -533,6 +533,7 @@
 #define la_rule_spend_one LA_SHARED(rule_spend_one)
 #define la_rule_spread LA_SHARED(rule_spread)
 #define la_scratch LA_SHARED(scratch)
+#define la_step_others LA_SHARED(step_others)
 #define la_symmetric LA_SHARED(symmetric)
 #define la_tile LA_SHARED(tile)
 #define la_token LA_SHARED(token)
@@ -3668,8 +3669,8 @@ static LINATTN__NOINLINE void la_query(const linattn__span *s)
 
 /* A masked token adds nothing: it only queries, but counts for the norm length. One by one, so that
    a program which does not call linattn_query has no other tiles for it. */
-static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratch *w, size_t t0,
-                                               size_t count)
+LINATTN__COLD static LINATTN__NOINLINE void la_masked_tokens(const linattn__span *s, la_scratch *w,
+                                                             size_t t0, size_t count)
 {
     linattn__span one;
     size_t t;
@@ -4047,7 +4048,7 @@ LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shr
 }
 
 /* One head: dst += src, the exponents of both aligned to the larger one first. */
-static void la_merge(const linattn__span *dst, const linattn__span *src)
+LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span *src)
 {
     const size_t m = dst->m, panels = (dst->dv + 15) / 16;
     size_t f, i, c;
@@ -4775,6 +4776,43 @@ static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, 
 }
 #endif
 
+/* From how many query heads on their tiles are worth it: never where nothing else needs those of
+   query, as in a program that calls linattn_causal alone. */
+#if LINATTN__HAS_PREFILL && (LINATTN__HAS_WINDOW || !defined(LINATTN_STATIC))
+#define LA_GROUPED_STEP 4
+#else
+#define LA_GROUPED_STEP 0
+#endif
+#define LA_LARGE_HEAD 8448 /* floats, those of (128,64) */
+
+#if LA_WALK && LA_GROUPED_STEP
+/* One token of `count` query heads: once S has the key, they are the tokens of a query, whose tiles
+   read S for two or more at once. False where the next head is to go alone: if they are odd, and
+   with the key if S is small, or if tiles do not divide them. */
+LINATTN__COLD static LINATTN__NOINLINE int la_step_others(const linattn__span *s, const la_head *h,
+                                                          size_t count)
+{
+    linattn__span x = *s;
+    if (count % 2 != 0 || LINATTN__ELEMENT(s)) return 0;
+    if (h->key) {
+        if (count % 4 != 0 || s->head_floats <= LA_LARGE_HEAD) return 0;
+        x.heads = 1;
+        x.q = NULL;
+        LA_OF(s, step)(&x);
+    }
+    x.k = NULL;
+    x.group = 1;
+    x.seen = h->seen;
+    x.q = h->query;
+    x.q_token = s->q_head;
+    x.out = h->out;
+    x.out_token = s->out_head;
+    x.n = count;
+    la_query(&x);
+    return 1;
+}
+#endif
+
 /* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
 LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token *w)
@@ -4783,6 +4821,9 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
     if (h->key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(h->key, h->m)) h->key = NULL;
     if (!h->query) g = h->key ? 1 : 0;
     for (; g > 0; g--) {
+#if LA_GROUPED_STEP
+        if (g >= LA_GROUPED_STEP && la_step_others(s, h, g)) return;
+#endif
 #if LINATTN__HAS_UNIT
         if (s->params->source == LINATTN__UNIT) la_step_roots(s, h, w);
 #endif
@@ -7562,8 +7603,9 @@ LINATTN__COLD static void la_clear_columns(const linattn__span *sum, size_t colu
 
 /* Columns of features [f0, f1) for `count` kept tokens that are not masked, with no query that
    looks on. */
-static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys, size_t count,
-                                        size_t f0, size_t f1, size_t column)
+LINATTN__COLD static LINATTN__NOINLINE void la_append(const linattn__span *sum, const float *keys,
+                                                      size_t count, size_t f0, size_t f1,
+                                                      size_t column)
 {
     const size_t step = linattn__chunk(sum->m);
     float k[LA_BLOCK * LA_ROW];
@@ -7655,8 +7697,8 @@ static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const lina
 
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
    vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
-static LINATTN__NOINLINE void la_band_begin(const linattn__span *s, linattn__span *sum,
-                                            const linattn__band_parts *b, uint64_t i)
+LINATTN__COLD static LINATTN__NOINLINE void
+la_band_begin(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b, uint64_t i)
 {
     const linattn__band *band = s->band;
     const int exponents = LINATTN__IS_EXP(s->params->map);
@@ -7873,9 +7915,9 @@ static LINATTN__NOINLINE size_t la_band_settle(const linattn__span *s, linattn__
 #if LA_WALK
 /* One run of a chunk: stages it, and reads out S and, as `scores`, the columns beside it, `wide` of
    them from `column` on. */
-static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w, float *scores,
-                                          la_chunk *c, la_tile *a, size_t column, size_t wide,
-                                          const float *q)
+LINATTN__COLD static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_scratch *w,
+                                                        float *scores, la_chunk *c, la_tile *a,
+                                                        size_t column, size_t wide, const float *q)
 {
     const size_t columns = sum->column_end, out_token = sum->out_token, out_head = sum->out_head;
     const size_t dv = sum->dv;
@@ -7946,10 +7988,10 @@ static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w
 #if LA_WALK
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
-static LINATTN__NOINLINE void la_band_block(const linattn__span *s, linattn__span *sum,
-                                            const linattn__band_parts *b, la_scratch *w,
-                                            float *scores, size_t t0, size_t count, size_t g0,
-                                            size_t heads, int keys)
+LINATTN__COLD static LINATTN__NOINLINE void
+la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_parts *b,
+              la_scratch *w, float *scores, size_t t0, size_t count, size_t g0, size_t heads,
+              int keys)
 {
     const linattn__params *p = s->params;
     const uint64_t i = s->seen + t0;
@@ -10254,6 +10296,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_halves
 #undef la_step_heads
 #undef la_step_map
+#undef la_step_others
 #undef la_step_part
 #undef la_step_parts
 #undef la_step_past

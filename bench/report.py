@@ -619,6 +619,7 @@ def marks_table(results):
                     variants(results, "causal", "compensated"), 2.2)
     rows += at_most("eight query heads that share keys and values against eight with their own",
                     variants(results, "causal", "grouped8"), 0.8)
+    rows += at_most("the same, one token", variants(results, "decode", "grouped8"), 0.8)
     rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
     rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
     rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.1)

@@ -178,7 +178,8 @@ static void set_limits(bench *b, void *memory)
     const verb *v = b->subject;
     const int sides = v->reads + v->writes;
     const double n = (double)b->n, heads = (double)b->heads, dims = (double)(b->d + b->dv);
-    const double state = heads * (double)(b->m * b->dv);
+    const double states = b->variant == VARIANT_GROUPED ? 1.0 : heads;
+    const double state = states * (double)(b->m * b->dv);
     b->items = heads * n;
     switch (v->kind) {
     case SUMS:
@@ -369,11 +370,17 @@ static void register_threads(const selection *s, bench b)
             }
 }
 
-/* One token for each of many heads, whose states may be beyond the caches. With a window, too: its
-   sums are not those of a state without. */
+/* One token for each of many heads, whose states may be beyond the caches. With eight query heads of
+   one key, too, and with a window: its sums are not those of a state without. */
 static void add_decode(bench b)
 {
     bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", bench_by(&b), b.d, b.dv, b.heads);
+    if (b.heads == 8) {
+        b.variant = VARIANT_GROUPED;
+        b.comparison = COMPARE_TIMES;
+        bench_add(&b, "decode/elu1/%s/%zux%zu/1/grouped8", bench_by(&b), b.d, b.dv);
+        return;
+    }
     if (b.d != 64 || b.heads != 32) return;
     b.window = 256;
     bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu-w%zu", bench_by(&b), b.d, b.dv, b.heads, b.window);
