@@ -10405,10 +10405,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FOURS
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
+#undef LA_GROUPED_STEP
 #undef LA_GROUP_TOKENS
 #undef LA_HALF_VECS
 #undef LA_HALF_WIDTH
 #undef LA_KEY_PARAMS
+#undef LA_LARGE_HEAD
 #undef LA_LEVEL_BEGIN
 #undef LA_LISTS
 #undef LA_LIST_ROW

@@ -370,8 +370,8 @@ static void register_threads(const selection *s, bench b)
             }
 }
 
-/* One token for each of many heads, whose states may be beyond the caches. With eight query heads of
-   one key, too, and with a window: its sums are not those of a state without. */
+/* One token for each of many heads, whose states may be beyond the caches. Also with eight query
+   heads of one key, and with a window: its sums are not those of a state without. */
 static void add_decode(bench b)
 {
     bench_add(&b, "decode/elu1/%s/%zux%zu/1/h%zu", bench_by(&b), b.d, b.dv, b.heads);
