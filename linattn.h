@@ -1795,7 +1795,9 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 #define LINATTN__ONE(name) linattn__##name##_scalar
 /* 0, 1 or 2 for the three, in this order, as the numbers of their sets are 1, 3 and 4. */
 #define LINATTN__SET() ((int)linattn__isa() >> 1)
+#define LINATTN__TAKES_AVX2(span) ((span)->set == 1)
 #else
+#define LINATTN__TAKES_AVX2(span) ((void)(span), linattn__isa() == LINATTN__ISA_AVX2)
 #define LINATTN__DECLARE_COMMON(type, name) LINATTN__DECLARE(type, name)
 #define LINATTN__COMMON(name) LINATTN__KERNEL(name)
 #define LINATTN__DECLARE_ONE(type, name) LINATTN__DECLARE(type, name)
@@ -3705,6 +3707,13 @@ typedef void linattn__widen_kernel(const float *from, int element, size_t row, s
 LINATTN__DECLARE(linattn__widen_kernel, widen)
 #endif
 LINATTN__DECLARE(linattn__step_kernel, step)
+#if LINATTN__BOTH
+static linattn__step_kernel *const linattn__step_of[] = {linattn__step_scalar, linattn__step_avx2,
+                                                         linattn__step_avx512};
+#define LINATTN__RUN_STEP(span) linattn__step_of[(span)->set](span)
+#else
+#define LINATTN__RUN_STEP(span) LINATTN__KERNEL(step)(span)
+#endif
 LINATTN__DECLARE_COMMON(linattn__merge_kernel, merge)
 #if LINATTN__HAS_PREFILL
 LINATTN__DECLARE_ONE(linattn__span_kernel, update)
@@ -3929,7 +3938,7 @@ LINATTN__COLD static void linattn__widened(const linattn__span *s) { linattn__wi
 LINATTN__COLD static void linattn__step_copy(const linattn__span *s)
 {
     linattn__span own = *s;
-    LINATTN__KERNEL(step)(&own);
+    LINATTN__RUN_STEP(&own);
 }
 #endif
 
@@ -4170,7 +4179,7 @@ LINATTN__INLINE void linattn__step_heads(linattn__span *s)
         return;
     }
 #endif
-    LINATTN__KERNEL(step)(s);
+    LINATTN__RUN_STEP(s);
 }
 
 #if !LINATTN__HAS_PREFILL
@@ -4187,23 +4196,25 @@ static void linattn__step_job(void *arg, size_t index)
 }
 #endif
 
-#if LINATTN__HAS_PREFILL && LINATTN__HAS_HALF
-/* Sums in 16 bits of one head, which are rounded at every token. */
-static void linattn__half_kernel(const linattn__span *s)
+#if LINATTN__HAS_PREFILL
+/* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. */
+LINATTN__COLD static void linattn__token_kernel(const linattn__span *s)
 {
     size_t t;
     for (t = 0; t < s->n; t++) {
         linattn__span own = *s;
         linattn__cut(&own, t, 1);
-        LINATTN__KERNEL(step)(&own);
+        linattn__step_heads(&own);
     }
 }
+#endif
 
+#if LINATTN__HAS_PREFILL && LINATTN__HAS_HALF
 /* Threads share out heads and columns, of queries alone heads and tokens. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *w,
                                                                  const linattn_context *context)
 {
-    linattn__use_kernel(w, linattn__half_kernel);
+    linattn__use_kernel(w, linattn__token_kernel);
     if (!context || !context->parallel_for || context->threads <= 1)
         linattn__causal_heads(w, 0, w->span.heads);
     else if (w->span.k)
@@ -4242,29 +4253,30 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 }
 
 #if LINATTN__HAS_PREFILL
-/* So few tokens that blocks, which are made head by head, take longer than one by one, as all
-   states stay in the cache: if that is so, they are done. How few was measured. */
-LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(const linattn__work *w,
+/* So few tokens that blocks take longer than one by one: if that is so, they are done, for all heads
+   at once, or head by head where these do not stay in the cache. How few was measured. */
+LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
                                                                const linattn_context *context)
 {
     const linattn__span *const all = &w->span;
-    const int many = all->heads > 1;
-    size_t most, t;
+    const int many = all->heads > 1, large = all->heads * all->head_floats > 65536;
+    size_t most;
     if (all->m <= 16 && all->dv <= 16) {
         most = many ? 2 : 1;
         if (all->q) most = !many ? 3 : all->k ? 5 : 7;
     } else {
+        const int avx2 = LINATTN__TAKES_AVX2(all);
         most = 3;
-        if (all->k) most = all->q && linattn__isa() == LINATTN__ISA_AVX2 ? 2 : 1;
-        if (all->group > 1 || all->heads * all->head_floats > 65536) return 0;
+        if (all->k) most = avx2 || ((all->dv - 1) & 8) == 0 ? 2 : 1;
+        if (all->group > 1 || (large && !avx2)) return 0;
     }
     if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
     if (context && context->parallel_for && context->threads > 1) return 0;
-    for (t = 0; t < all->n; t++) {
-        linattn__span s = *all;
-        linattn__cut(&s, t, 1);
-        linattn__step_heads(&s);
-    }
+    w->kernel = linattn__token_kernel;
+    if (large)
+        linattn__causal_heads(w, 0, all->heads);
+    else
+        linattn__token_kernel(all);
     return 1;
 }
 
@@ -4819,7 +4831,7 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
         if (status != LINATTN_OK || n == 0) return status;
     }
     if (usual && n == 1)
-        LINATTN__KERNEL(step)(&w.span);
+        LINATTN__RUN_STEP(&w.span);
     else
         linattn__do_verb(&w, verb, context);
     linattn__leave(w.environment);
@@ -8479,7 +8491,6 @@ LINATTN__DECLARE_EACH(void, update_vectors,
                        size_t, size_t))
 LINATTN__DECLARE_EACH(void, outer_wide, (const linattn__outer *, size_t))
 LINATTN__DECLARE_EACH(void, outer_single, (const linattn__outer *, size_t))
-LINATTN__DECLARE_EACH(void, step, (linattn__span *))
 #endif
 #if LINATTN__HAS_UNIT
 LINATTN__DECLARE_EACH(void, unit,
@@ -8873,9 +8884,11 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__READ
 #undef LINATTN__RULES
 #undef LINATTN__RULE_MAPS
+#undef LINATTN__RUN_STEP
 #undef LINATTN__SATURATION
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SET
+#undef LINATTN__TAKES_AVX2
 #undef LINATTN__SHARED
 #undef LINATTN__SMALL
 #undef LINATTN__SOME_MAPS

@@ -3533,8 +3533,9 @@ LINATTN__INLINE size_t la_most(const linattn__span *s)
 
 #if LINATTN__HAS_FEATURES || LINATTN__HAS_UNIT
 /* The inputs of a chunk, made into y. */
-static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chunk *c,
-                                            const float *x, size_t x_token, float *y, float *kept)
+LINATTN__COLD static LINATTN__NOINLINE void la_chunk_made(const linattn__span *s, const la_chunk *c,
+                                                          const float *x, size_t x_token, float *y,
+                                                          float *kept)
 {
 #if LINATTN__HAS_FEATURES && LA_BLOCK > 1
     const size_t row = la_kept_signs(s), signs = s->params->signs;
