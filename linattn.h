@@ -4253,8 +4253,8 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 }
 
 #if LINATTN__HAS_PREFILL
-/* So few tokens that blocks take longer than one by one: if that is so, they are done, for all heads
-   at once, or head by head where these do not stay in the cache. How few was measured. */
+/* So few tokens that blocks take longer than one by one: if that is so, they are done, for all
+   heads at once, or head by head where these do not stay in the cache. How few was measured. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
                                                                const linattn_context *context)
 {
