@@ -48,6 +48,39 @@ refused() { # COMMAND...
     fi
 }
 
+# By no name or link is a header of the library replaced by the file that is made of it. In a copy,
+# as what fails here writes.
+not_onto_itself() {
+    local place=$work/amalgamated/itself out
+    await "$single"
+    mkdir -p "$place/tools"
+    cp tools/amalgamate "$place/tools"
+    cp linattn.h linattn_simd.h "$place"
+    ln -s ../linattn.h "$place/tools/link.h"
+    ln "$place/linattn_simd.h" "$place/hard.h"
+    for out in linattn.h ./linattn_simd.h "$place/linattn.h" tools/link.h hard.h; do
+        (cd "$place" && refused tools/amalgamate "$out")
+        grep -F "$out is what this reads" "$place/said"
+        cmp linattn.h "$place/linattn.h"
+        cmp linattn_simd.h "$place/linattn_simd.h"
+    done
+    [[ -h $place/tools/link.h && $place/hard.h -ef $place/linattn_simd.h ]]
+    (cd "$place" && tools/amalgamate other.h)
+    cmp "$single" "$place/other.h"
+    rm "$place/said" "$place/tools/link.h"
+    diff <(ls -A "$place" "$place/tools") - <<END
+$place:
+hard.h
+linattn.h
+linattn_simd.h
+other.h
+tools
+
+$place/tools:
+amalgamate
+END
+}
+
 # A file that there is stays as it is where the new one cannot be written whole.
 unwritten() {
     local place=$work/amalgamated/unwritten tool
@@ -78,4 +111,5 @@ unwritten() {
 target "$single" tools/amalgamate "$single"
 job 'amalgamated / the same text' same_text
 job 'amalgamated / renamed' renamed
+job 'amalgamated / not onto what it is made of' not_onto_itself
 job 'tools / what cannot be is refused' unwritten

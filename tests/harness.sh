@@ -431,6 +431,27 @@ run_hostile() { # VARIANT TOOLCHAIN LIBRARY ISAS TESTS [NAME=VALUE...]
 few_methods='-DLINATTN_SCALAR_ONLY -DLINATTN_ONLY_IDENTITY -DLINATTN_NO_EXACT -DLINATTN_NO_HALF'
 few_methods+=' -DLINATTN_NO_RECURRENT'
 
+# ---- What README.md says -------------------------------------------------------------------------
+
+# The Nth block of code in a language.
+readme_block() { # LANGUAGE N
+    awk -v fence='```'"$1" -v wanted="$2" '
+        inside && /^```/ { exit }
+        inside { print }
+        $0 == fence && ++seen == wanted { inside = 1 }' README.md
+}
+
+# A copy of what a clone contains, without anything built.
+readme_clone() { # DIRECTORY
+    mkdir -p "$1"
+    if git rev-parse --git-dir >/dev/null 2>&1; then
+        git ls-files -z --cached --others --exclude-standard |
+            tar --null --ignore-failed-read -cf - -T - | tar xf - -C "$1"
+    else
+        tar --exclude './build*' -cf - . | tar xf - -C "$1"
+    fi
+}
+
 # ---- Sanitizers ----------------------------------------------------------------------------------
 
 has_libfuzzer() {

@@ -1,25 +1,6 @@
 # shellcheck shell=bash
 # Stage of tools/test: what README.md tells a newcomer to do works as it stands there.
 
-# The Nth block of code in a language.
-readme_block() { # LANGUAGE N
-    awk -v fence='```'"$1" -v wanted="$2" '
-        inside && /^```/ { exit }
-        inside { print }
-        $0 == fence && ++seen == wanted { inside = 1 }' README.md
-}
-
-# A copy of what a clone contains, without anything built.
-readme_clone() { # DIRECTORY
-    mkdir -p "$1"
-    if git rev-parse --git-dir >/dev/null 2>&1; then
-        git ls-files -z --cached --others --exclude-standard |
-            tar --null --ignore-failed-read -cf - -T - | tar xf - -C "$1"
-    else
-        tar --exclude './build*' -cf - . | tar xf - -C "$1"
-    fi
-}
-
 # A `cc` that does not optimise, whatever it is told, for programs that take longest to compile: the
 # matrix is for what optimisers do. And one for programs whose text is the same in scalar code.
 quick_cc() { # FOLDER FLAGS...
@@ -76,6 +57,23 @@ readme_second_command() {
 # The program that it prints is the one that is built.
 readme_quickstart() {
     readme_block c 1 | diff - examples/quickstart.c
+}
+
+# The single file is written where README.md writes it, and is a library; the tree stays as it was.
+readme_single_file() {
+    local command place=$work/clone-single/linattn
+    command=$(sed -n 's/.*`\(tools\/amalgamate [^`]*\)` write both as one file.*/\1/p' README.md)
+    readme_clone "$place"
+    cp -R "$place" "$place-before"
+    cd "$place"
+    echo "$command"
+    bash -e -c "$command"
+    diff -r "$place-before" "$place"
+    mkdir "$place/../alone"
+    cp "${command##* }" "$place/../alone/single.h"
+    cd "$place/../alone"
+    echo '#include "single.h"' >library.c
+    gcc -std=c99 $warnings -DLINATTN_IMPLEMENTATION -DLINATTN_SCALAR_ONLY -fsyntax-only library.c
 }
 
 # The example of a layer of Gated DeltaNet: the second value corrects what the first one left.
@@ -209,6 +207,7 @@ job 'readme / tables of the benchmark' readme_figures
 job 'readme / sizes are measured' readme_sizes
 job 'readme / streams without end' readme_streams
 job 'readme / quickstart.c is the one printed' readme_quickstart
+job 'readme / the single file' readme_single_file
 job 'readme / rules' readme_rules
 job 'readme / many states' readme_many
 job 'readme / a microcontroller' readme_small
