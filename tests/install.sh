@@ -1,20 +1,23 @@
 # shellcheck shell=bash
 # Stage of tools/test: a program that uses linattn in each way in which it can be had.
 
-prefix=$work/installed/prefix
+clone=$work/installed/clone
 moved=$work/installed/moved
 scalar=-DLINATTN_SCALAR_ONLY # compiled in a fifth of the time
 
+# By the commands that README.md has, in a tree of their own.
 installed() {
-    meson setup "$work/installed/build" --prefix "$prefix" -Dpkgconfig.relocatable=true \
-        -Dc_args="$scalar" -Doptimization=0
-    meson install -C "$work/installed/build"
-    find "$work/installed/build" -name '*.o' >"$work/installed/compiled"
+    local command staged=$work/installed/staged prefix
+    command=$(grep -x 'meson setup build && meson install -C build  *# this,' README.md)
+    readme_clone "$clone"
+    cd "$clone"
+    DESTDIR=$staged CFLAGS="$scalar -O0" bash -e -c "$command"
+    find build -name '*.o' >"$work/installed/compiled"
+    prefix=$staged/usr/local
     test -e "$prefix/include/linattn.h"
     test -e "$prefix/include/linattn_simd.h"
     # Elsewhere from the start, so that nothing can depend on where it was installed.
-    cp -R "$prefix" "$moved"
-    rm -rf "$prefix"
+    mv "$prefix" "$moved"
     touch "$made"
 }
 
@@ -24,16 +27,17 @@ nothing_compiled() {
     await "$work/installed/done"
     cat "$work/installed/compiled"
     [[ ! -s $work/installed/compiled ]]
-    listed=$(meson test -C "$work/installed/build" --list)
+    listed=$(meson test -C "$clone/build" --list)
     grep -q ' / golden$' <<<"$listed"
-    meson test -C "$work/installed/build" --print-errorlogs quickstart
-    test -x "$work/installed/build/examples/quickstart"
+    meson test -C "$clone/build" --print-errorlogs quickstart
+    test -x "$clone/build/examples/quickstart"
 }
 
 with_pkg_config() {
     local flags version
     await "$work/installed/done"
     export PKG_CONFIG_PATH=$moved/share/pkgconfig
+    pkg-config --cflags linattn | grep -F -e "-I$moved/" # rather than a copy in /usr/local
     flags=$(pkg-config --cflags --libs linattn)
     version=$(pkg-config --modversion linattn)
     mkdir -p "$work/installed/pkg-config"
@@ -58,12 +62,12 @@ with_cmake() {
 
 # What CMake installs is where meson puts it, and can be moved as well.
 with_cmake_alone() {
-    local place=$work/cmake/alone
+    local command place=$work/cmake/alone
     await "$work/installed/done"
-    cmake -S . -B "$place/build"
-    cmake --build "$place/build"
-    cmake --install "$place/build" --prefix "$place/prefix"
-    mv "$place/prefix" "$place/moved"
+    command=$(grep -x 'cmake -S \. -B build && cmake --install build  *# or this' README.md)
+    readme_clone "$place/clone"
+    (cd "$place/clone" && DESTDIR=$place/staged bash -e -c "$command")
+    mv "$place/staged/usr/local" "$place/moved"
     diff <(cd "$moved" && find . -type f ! -name '*.pc' | sort) \
         <(cd "$place/moved" && find . -type f | sort)
     cmp "$moved/share/cmake/linattn/linattnConfigVersion.cmake" \
