@@ -438,10 +438,14 @@ static double worst_error;
 
 double bench_worst_error(void) { return worst_error; }
 
+static bench_outcome outcome;
+
+bench_outcome bench_what_ran(void) { return outcome; }
+
 static const char *open_projection(bench *b)
 {
     float *rows = bench_floats(projected(b) * b->d);
-    if (!rows) return "not enough memory";
+    if (!rows) return bench_no_memory;
     bench_check(linattn_random_features(1, LINATTN_RANDOM_ORTHOGONAL, projected(b), b->d, rows));
     b->projection = rows;
     return NULL;
@@ -460,6 +464,9 @@ static void open_bench(bench *b)
     the_clock = b->threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     current.problem = projects(b) ? open_projection(b) : NULL;
     if (!current.problem) current.problem = b->open(b);
+    outcome.some_failed |= current.problem != NULL;
+    outcome.some_lacked_memory |= current.problem == bench_no_memory;
+    outcome.some_ran |= !current.problem;
     if (current.problem) return;
     worst_error = fmax(worst_error, b->error);
     b->memory_floats -= b->memory_floats % 128; /* a step of the loop in peak.c, at most */

@@ -96,6 +96,13 @@ linattn_config bench_config(const bench *b);
 /* The largest error of all benchmarks that ran. */
 double bench_worst_error(void);
 
+/* Of the benchmarks that were opened. A peer that has no kernel for a shape fails, too. */
+typedef struct bench_outcome {
+    bool some_ran, some_failed, some_lacked_memory;
+} bench_outcome;
+
+bench_outcome bench_what_ran(void);
+
 /* Exits with a message if the library refuses what a benchmark asks for. */
 void bench_check(linattn_status status);
 

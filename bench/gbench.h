@@ -12,8 +12,12 @@ extern "C" {
 typedef struct gbench_state gbench_state;
 typedef void gbench_function(gbench_state *state, void *argument);
 
+/* What follows "--option=" in an argument, or NULL. */
+char *gbench_value(char *argument, const char *option);
+
 /* Takes Google Benchmark's own flags out of the command line. min_time is in seconds and holds
-   where the command line has no --benchmark_min_time. */
+   where the command line has no --benchmark_min_time, which may end in s or not, whatever the
+   version takes. */
 void gbench_init(int *argc, char **argv, double min_time);
 
 /* The function is called with the argument, as often as Google Benchmark sees fit. The name is
@@ -25,6 +29,10 @@ void gbench_context(const char *key, const char *value);
 
 /* Runs what the flags select; returns how many benchmarks ran. */
 size_t gbench_run(void);
+
+/* After that: whether all that it printed, and wrote to the file of --benchmark_out, has gone out.
+   */
+bool gbench_is_written(void);
 
 /* while (gbench_next(state, batch)) { run it `batch` times; gbench_time(state, seconds of all); }
    */

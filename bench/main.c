@@ -1,4 +1,5 @@
 /* linattn_bench: see `usage`. */
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static const char usage[] =
     "  --check              fail if a result is wrong\n"
     "With --shapes, --n, --maps or --rules: all their combinations. Rules have the map identity;\n"
     "with --rules and without --maps there is nothing but rules.\n"
+    "Status 1: results could not be written, none could be had, or not all that these options\n"
+    "ask for, for want of memory.\n"
     "\n"
     "Names: verb/map[-parameter]/isa or peer/dim_key x dim_value/n[/variant]; parameters are\n"
     "favor's rows of the projection, the degree of taylor and expdef, nystrom's landmarks. band "
@@ -60,6 +63,18 @@ static void refuse(const char *format, ...)
     fputs(", see --help\n", stderr);
     va_end(values);
     exit(1);
+}
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "linattn_bench: %s\n", why);
+    exit(1);
+}
+
+/* If it is closed, the next file that is opened would be taken for it. */
+static void check_output(void)
+{
+    if (fcntl(STDOUT_FILENO, F_GETFD) == -1) fail("standard output is closed");
 }
 
 /* A number from 1 to 2^40 in front of what is left of a word, or 0. */
@@ -121,13 +136,6 @@ static unsigned read_set(const char *option, char *list, int first, int count,
 static const char *map_name(int map) { return bench_map_name((linattn_feature_map)map); }
 static const char *isa_name(int isa) { return linattn_isa_name((linattn_isa)isa); }
 
-/* What follows "--option=", or NULL. */
-static char *value_of(char *argument, const char *option)
-{
-    const size_t length = strlen(option);
-    return strncmp(argument, option, length) == 0 ? argument + length : NULL;
-}
-
 static void read_option(selection *s, char *argument)
 {
     char *value;
@@ -135,18 +143,18 @@ static void read_option(selection *s, char *argument)
         s->full = true;
     } else if (strcmp(argument, "--check") == 0) {
         s->check = true;
-    } else if ((value = value_of(argument, "--isas="))) {
+    } else if ((value = gbench_value(argument, "--isas="))) {
         s->isas &= read_set("--isas", value, LINATTN_ISA_SCALAR, LINATTN_ISA_COUNT, isa_name);
         if (!s->isas) refuse("--isas: this processor or this build has none of these");
     } else {
         s->given = true;
-        if ((value = value_of(argument, "--shapes=")))
+        if ((value = gbench_value(argument, "--shapes=")))
             read_shapes(s, value);
-        else if ((value = value_of(argument, "--n=")))
+        else if ((value = gbench_value(argument, "--n=")))
             read_lengths(s, value);
-        else if ((value = value_of(argument, "--maps=")))
+        else if ((value = gbench_value(argument, "--maps=")))
             s->maps = read_set("--maps", value, 0, LINATTN_MAP_COUNT, map_name);
-        else if ((value = value_of(argument, "--rules=")))
+        else if ((value = gbench_value(argument, "--rules=")))
             s->rules = read_set("--rules", value, 0, RULE_ROWS, rule_row_name);
         else
             refuse("unknown option '%s'", argument);
@@ -222,15 +230,26 @@ static void register_sleef(selection s)
 }
 #endif
 
+/* Of the sample some may be too large for a machine. What was asked for is to fit. */
+static void check_outcome(const selection *s)
+{
+    const bench_outcome outcome = bench_what_ran();
+    if (!gbench_is_written()) fail("the results could not be written");
+    if (outcome.some_failed && !outcome.some_ran) fail("none of the benchmarks could be run");
+    if (s->given && outcome.some_lacked_memory)
+        fail("not enough memory for all that --shapes, --n, --maps and --rules ask for");
+}
+
 int main(int argc, char **argv)
 {
     selection s = {0};
     size_t ran;
+    check_output();
     settle_openblas(argv);
     s.isas = linattn_isa_available();
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) fputs(usage, stdout);
-    fflush(stdout);
+    if (fflush(stdout) != 0) fail("the help could not be written");
     gbench_init(&argc, argv, 0.05);
     for (int i = 1; i < argc; i++) read_option(&s, argv[i]);
     selection_fill(&s);
@@ -244,6 +263,7 @@ int main(int argc, char **argv)
     register_rules(&s);
     register_peers(&s);
     ran = gbench_run();
+    check_outcome(&s);
     if (s.check && !(bench_worst_error() < 1e-3)) {
         fprintf(stderr, "linattn_bench: an error of %g\n", bench_worst_error());
         return 1;
