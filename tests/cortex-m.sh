@@ -3,13 +3,9 @@
 # those of this machine, and a program stays within so many bytes of code and of stack, and so many
 # instructions per token. tools/sizes writes these figures into README.md.
 
-# state_init and causal. `step` takes tokens one by one, `prefill` also in blocks.
-declare -A cortex_m_flags=(
-    [step]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1 -DLINATTN_NO_PREFILL
-        -DLINATTN_NO_HALF'
-    [prefill]='-DLINATTN_NO_WINDOW -DLINATTN_NO_FEATURES -DLINATTN_ONLY_ELU1 -DLINATTN_NO_HALF'
-)
-declare -A most_code=([step]=6144 [prefill]=14336) # bytes
+# shellcheck source=tests/cortex-m/builds.sh
+source tests/cortex-m/builds.sh
+declare -A most_code=([step]=6144 [prefill]=20480) # bytes, of state_init and causal
 declare -A most_stack=([step]=1024 [prefill]=4096) # bytes
 most_instructions=150                              # % of the plain loop's
 most_double=0 most_divide64=0                      # functions
@@ -72,6 +68,14 @@ cortex_m_quiet() { # VARIANT
         -c tests/cortex-m/library.c -o /dev/null
 }
 
+# Otherwise two builds of two names would be one.
+has_blocks() { # VARIANT 0|1
+    printf '#define LINATTN_IMPLEMENTATION\n#include "linattn.h"\n' |
+        arm-none-eabi-gcc -mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard -DLINATTN_SCALAR_ONLY \
+            -DLINATTN_FREESTANDING -ffreestanding ${cortex_m_flags[$1]} -I . -x c -E -dD - |
+        grep -x "#define LINATTN__HAS_PREFILL $2"
+}
+
 cortex_m() {
     local isa variant flags dim program
     for isa in $host_isas; do
@@ -97,6 +101,8 @@ cortex_m() {
                 report_not_run "cortex-m-$variant / golden bits, $isa" "the CPU lacks $isa"
             fi
         done
+        job "cortex-m-$variant / blocks of tokens" has_blocks $variant \
+            "$([[ $variant == step ]] && echo 0 || echo 1)"
         job "cortex-m-$variant / code" at_most $variant code ${most_code[$variant]}
         for dim in 16 32; do
             job "cortex-m-$variant / stack, ($dim,$dim)" at_most $variant stack-$dim \
