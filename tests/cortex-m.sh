@@ -62,6 +62,37 @@ same_golden() { # VARIANT PROGRAM
     [[ $here == "$there" && $here != *' 0000000000000000' ]]
 }
 
+# Of a program with README.md's lines, linked with -nostdlib: what has to come from elsewhere is
+# named there.
+needs_what_is_named() {
+    local object=$work/cortex-m/needs.o symbol
+    mkdir -p "${object%/*}"
+    {
+        readme_block c 4
+        cat <<'EOF'
+linattn_status begin(const linattn_config *config, void *state, size_t bytes)
+{
+    return linattn_state_init(config, state, bytes);
+}
+linattn_status step(void *state, const float *q, const float *k, const float *v, float *out)
+{
+    return linattn_causal(state, linattn_rows(q), linattn_rows(k), linattn_rows(v),
+                          linattn_output_rows(out), 1, NULL);
+}
+EOF
+    } >"${object%.o}.c"
+    grep -q LINATTN_FREESTANDING "${object%.o}.c"
+    arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -std=c99 \
+        $warnings -ffreestanding -I . -c "${object%.o}.c" -o "$object"
+    for symbol in $(arm-none-eabi-nm -u "$object" | awk '{ print $NF }'); do
+        echo "$symbol"
+        grep -qF "\`$symbol\`" README.md
+    done
+    # Nothing but these, of which libgcc has the last.
+    arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -nostdlib \
+        -Wl,-e,step -Wl,--defsym=memcpy=0 -Wl,--defsym=memset=0 "$object" -lgcc -o "${object%.o}"
+}
+
 cortex_m_quiet() { # VARIANT
     arm-none-eabi-gcc -mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -std=c99 $warnings \
         -DLINATTN_SCALAR_ONLY -DLINATTN_FREESTANDING -ffreestanding ${cortex_m_flags[$1]} -I . \
@@ -109,6 +140,7 @@ cortex_m() {
                 ${most_stack[$variant]}
         done
     done
+    job "cortex-m / what README's lines need" needs_what_is_named
     job 'cortex-m-step / no double' at_most step double $most_double
     job 'cortex-m-step / no division of 64 bits' at_most step divide64 $most_divide64
     for dim in 16 32; do
