@@ -48,7 +48,8 @@ static const char help[] =
     "  --realtime     wait until each hop would have been recorded\n"
     "  --handoff      two threads take the hops in turn; same bytes\n"
     "  --save F       another thread takes copies of the stream while it runs; write the last one\n"
-    "  --resume F     go on where a copy of --save was taken, with the same clip\n"
+    "  --resume F     go on where a copy of --save was taken, with the same clip: others, and\n"
+    "                 copies from before their clip was noted, are refused\n"
     "  --quiet        no meter and no table\n"
     "  --help         print this\n"
     "\n"
@@ -260,20 +261,34 @@ static float take_hop(const constants *c, stream *s, const float *samples, size_
 
 /* ---- Copies while it runs -------------------------------------------------------------------- */
 
-/* What a file of --save has. */
+enum { KIND_LENGTH = 16 };
+static const char saved_kind[KIND_LENGTH + 1] = "linattn stream 2"; /* with the version */
+
+/* What a file of --save has. Version 1 was the stream and its hash alone. */
 typedef struct saved {
+    char kind[KIND_LENGTH];
+    uint64_t samples, clip_checksum; /* what else it needs to go on with is in the clip */
     stream stream;
-    uint64_t hash;
+    uint64_t hash; /* of all before */
 } saved;
 
 /* FNV-1a: a slip of the disk does not go unnoticed. */
-static uint64_t hash_of(const stream *s)
+static uint64_t hash_of(const saved *file)
 {
     uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < sizeof *s; i++) {
-        hash = (hash ^ ((const unsigned char *)s)[i]) * 0x100000001b3;
+    for (size_t i = 0; i < offsetof(saved, hash); i++) {
+        hash = (hash ^ ((const unsigned char *)file)[i]) * 0x100000001b3;
     }
     return hash;
+}
+
+/* A file of a stream of this clip, which is still to come. */
+static void begin_saved(saved *file, const wav_clip *clip)
+{
+    memset(file, 0, sizeof *file);
+    memcpy(file->kind, saved_kind, sizeof file->kind);
+    file->samples = clip->samples;
+    file->clip_checksum = crc32_of(clip->data, clip->samples * sizeof *clip->data);
 }
 
 static void write_saved(output_file *file, const void *content)
@@ -281,25 +296,43 @@ static void write_saved(output_file *file, const void *content)
     write_bytes(file, content, sizeof(saved));
 }
 
-static void read_saved(stream *s, const char *path, uint32_t rate)
+static void check_clip(const saved *file, const char *path, const wav_clip *clip)
+{
+    saved same;
+    if (file->stream.rate != clip->rate) {
+        fail("%s: of a clip of %" PRIu32 " samples per second, this one has %zu", path,
+             file->stream.rate, clip->rate);
+    }
+    begin_saved(&same, clip);
+    if (file->samples != same.samples) {
+        fail("%s: of a clip of %" PRIu64 " samples, this one has %zu", path, file->samples,
+             clip->samples);
+    }
+    if (file->clip_checksum != same.clip_checksum) {
+        fail("%s: of another clip than %s, with as many samples", path, clip->path);
+    }
+}
+
+static void read_saved(stream *s, const char *path, const wav_clip *clip)
 {
     saved file;
     const linattn_config config = config_of_memories();
     input_file in = open_input(path);
+    if (in.bytes == sizeof(stream) + sizeof file.hash) {
+        fail("%s: of an earlier version of this program, which did not note the clip: begin again",
+             path);
+    }
     if (in.bytes != sizeof file) {
         fail("%s: %zu bytes, expected %zu, which --save writes", path, in.bytes, sizeof file);
     }
     read_bytes(&in, &file, sizeof file, "state");
     fclose(in.stream);
     *s = file.stream;
-    if (file.hash != hash_of(s) ||
+    if (memcmp(file.kind, saved_kind, sizeof file.kind) != 0 || file.hash != hash_of(&file) ||
         linattn_state_check(&config, s->state, sizeof s->state) != LINATTN_OK) {
-        fail("%s: damaged, or not a file of --save", path);
+        fail("%s: damaged, or not a file of this version's --save", path);
     }
-    if (s->rate != rate) {
-        fail("%s: of a clip of %" PRIu32 " samples per second, this one has %" PRIu32, path,
-             s->rate, rate);
-    }
+    check_clip(&file, path, clip);
 }
 
 /* The stream looks at one number between two hops, and copies itself where that asks for it. It
@@ -334,7 +367,7 @@ static void *keep_copies(void *user)
             atomic_store_explicit(&k->is_asked, !closed, memory_order_release);
         }
     }
-    k->last.hash = hash_of(&k->last.stream);
+    k->last.hash = hash_of(&k->last);
     return NULL;
 }
 
@@ -608,7 +641,7 @@ static void make_run(run *u, const wav_clip *clip, const options *given)
     u->hops = (size_t)whole_option(given, OPTION_HOPS, 1, SIZE_MAX, u->clip_hops);
     u->constants = make_constants((uint32_t)clip->rate);
     if (given->text[OPTION_RESUME]) {
-        read_saved(&u->beginning, given->text[OPTION_RESUME], (uint32_t)clip->rate);
+        read_saved(&u->beginning, given->text[OPTION_RESUME], clip);
     } else {
         begin_stream(&u->beginning, (uint32_t)clip->rate);
     }
@@ -617,6 +650,9 @@ static void make_run(run *u, const wav_clip *clip, const options *given)
     u->novelty = allocate_touched(u->hops, sizeof *u->novelty);
     u->times = allocate_touched(u->hops, sizeof *u->times);
     u->keeper = given->text[OPTION_SAVE] ? allocate_touched(1, sizeof *u->keeper) : NULL;
+    if (u->keeper) {
+        begin_saved(&u->keeper->last, clip);
+    }
     u->has_meter = !given->text[OPTION_QUIET] && isatty(STDOUT_FILENO);
     u->is_paced = given->text[OPTION_REALTIME] != NULL;
 }

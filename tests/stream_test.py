@@ -344,9 +344,36 @@ def test_states(work, clip):
         other.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1:])
         refuse(f"a copy with a bit changed in byte {at}", clip, "--resume", other, "--out", OUT,
                says=[b"other", b"damaged"])
-    fast = wav(work / "fast.wav", samples_of(clip)[:32000], 32000)
-    refuse("a copy of another clip", fast, "--resume", saved, "--out", OUT,
-           says=[b"16000", b"32000"])
+    for at, says in {7: b"damaged", 15: b"version", 20: b"damaged", 30: b"damaged"}.items():
+        other.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        refuse(f"a copy with a bit changed in byte {at}, of its clip", clip, "--resume", other,
+               "--out", OUT, says=[b"other", says])
+    x = samples_of(clip)
+    louder = x.copy()
+    louder[-1] += 1 / 32768  # behind all that the copy has heard
+    others = {"another rate": (x[:32000], 32000, [b"16000", b"32000"]),
+              "more samples": (np.append(x, 0), 16000, [str(len(x) + 1).encode()]),
+              "fewer samples": (x[:-1], 16000, [str(len(x) - 1).encode()]),
+              "another sample": (louder, 16000, [b"another clip", b"another.wav"]),
+              "other samples": (x[::-1], 16000, [b"another clip"])}
+    for name, (samples, rate, says) in others.items():
+        refuse(f"a copy of a clip with {name}", wav(work / "another.wav", samples, rate),
+               "--resume", saved, "--out", OUT, says=[b"saved", *says])
+    same = wav(work / "same.wav", x, 16000, 32)
+    done = run(same, "--resume", saved, "--quiet", "--hops", 1)
+    check("the same samples in a file of another format are the same clip",
+          done.returncode == 0 and not done.stderr, repr(done.stderr))
+    version_1 = content[32:-8]
+    other.write_bytes(version_1 + struct.pack("<Q", fnv_1a(version_1)))
+    refuse("a copy of version 1", clip, "--resume", other, "--out", OUT,
+           says=[b"other", b"earlier version"])
+
+
+def fnv_1a(content):
+    value = 0xcbf29ce484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
+    return value
 
 
 # ---- Times, the terminal, options ----------------------------------------------------------------
