@@ -791,8 +791,8 @@ static void attend(work *w, MPI_Datatype type)
 
 /* ---- Outputs -------------------------------------------------------------------------------- */
 
-/* Each rank writes its rows into the file that rank 0 has made. */
-static void write_rows(const work *w, const char *path)
+/* Each rank writes its rows into the file that rank 0 has made, which becomes `path`. */
+static void write_rows(const work *w, const char *path, const char *temporary)
 {
     char header[NPY_LONGEST_HEADER];
     size_t row = 1;
@@ -800,9 +800,10 @@ static void write_rows(const work *w, const char *path)
         row *= w->out.shape[i];
     }
     size_t offset = npy_print_header(&w->out, header) + w->queries.first * row * sizeof(float);
-    output_file file = {.path = path, .stream = fopen(path, "r+b")};
+    output_file file = {.path = path, .stream = fopen(temporary, "r+b")};
     if (!file.stream || fseeko(file.stream, (off_t)offset, SEEK_SET) != 0) {
-        fail("%s: cannot be opened, which rank 0 has made: %s", path, strerror(errno));
+        fail("%s: cannot be opened by the name %s, which rank 0 gave it: %s", path, temporary,
+             strerror(errno));
     }
     signal(SIGXFSZ, SIG_IGN);
     npy_write_data(&file, w->out.data, w->queries.count * row);
@@ -812,19 +813,19 @@ static void write_rows(const work *w, const char *path)
     }
 }
 
-/* All ranks in step with rank 0, which alone knows the file. */
-static void write_together(const work *w, const output_file *file)
+/* All ranks in step with rank 0, which alone knows the file that there is as yet. */
+static void write_together(const work *w, const char *path, const output_file *file)
 {
     agree(NULL); /* the file is there */
     int length = file ? (int)strlen(file->temporary) + 1 : 0;
     MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    char *path = allocate((size_t)length);
+    char *temporary = allocate((size_t)length);
     if (file) {
-        memcpy(path, file->temporary, (size_t)length);
+        memcpy(temporary, file->temporary, (size_t)length);
     }
-    MPI_Bcast(path, length, MPI_CHAR, 0, MPI_COMM_WORLD);
-    write_rows(w, path);
-    free(path);
+    MPI_Bcast(temporary, length, MPI_CHAR, 0, MPI_COMM_WORLD);
+    write_rows(w, path, temporary);
+    free(temporary);
     agree(NULL); /* and complete */
 }
 
@@ -837,7 +838,7 @@ static void write_output(output_file *file, const void *content)
     if (fflush(file->stream) != 0) {
         fail("%s: cannot be written: %s", file->path, strerror(errno));
     }
-    write_together(w, file);
+    write_together(w, file->path, file);
 }
 
 enum { NUMBERS = 5 }; /* that a rank reports */
@@ -890,7 +891,7 @@ static void publish(work *w, const char *path)
     if (rank == 0) {
         publish_outputs();
     } else if (path) {
-        write_together(w, NULL);
+        write_together(w, path, NULL);
     }
     agree(NULL);
 }

@@ -369,7 +369,7 @@ def bad_files_are_refused(work, inputs):
                                            [1, "--dir", inputs, "--causal", "--out",
                                             work / "another.npy"]], ["rank 2", "--out"], ""),
              ("rank 1 cannot write", [[1, "--generate", 300000, "--dim", 16, *options]] * 2,
-              ["rank 1", "written"], "-f 12000")]
+              ["rank 1", "/out.npy: cannot be written"], "-f 12000")]
     each(lambda name, lines, says, limit: refuse(name, work, *lines, says=says, limit=limit), every)
 
 
