@@ -25,7 +25,7 @@ static const char rules_help[] =
     "  --decay F           a: .npy file of shape (tokens, kv_heads) or, but for mlstm, (tokens,\n"
     "                      kv_heads, dim); with 1 in place of tokens the same for all of them\n"
     "  --decay-is KIND     log (default): the file has log(a), at most 0; factor: a, 0 to 1\n"
-    "  --beta F            (tokens, kv_heads) or (tokens, 1), -2 to 2\n"
+    "  --beta F            (tokens, kv_heads) or (tokens, 1), 0 to 2\n"
     "  --read F --write F  r and p, each of the shape of k\n"
     "  --bonus F           u, (kv_heads, dim): the output is (S + Diag(u) k v')'q with S as it\n"
     "                      was before the token\n"
@@ -322,7 +322,7 @@ static inline linattn_view *gate_view(linattn_gates *views, gate_kind which)
 
 static inline const number_range *gate_range(gate_kind which, int decay_log)
 {
-    static const number_range beta = {-2, 2, "-2 to 2", 0};
+    static const number_range beta = {0, 2, "0 to 2", 0}; /* below, S grows without end */
     static const number_range factor = {0, 1, "0 to 1, as --decay-is factor has it", 0};
     static const number_range log = {-FLT_MAX, 0, "at most 0, as --decay-is log has it", 1};
     if (which == GATE_DECAY) {
