@@ -114,17 +114,26 @@ static inline void npy_parse_string(npy_header *h, char text[32])
     h->at += length + 2;
 }
 
+static inline const char *npy_dtypes(const npy_layout *layout)
+{
+    return layout->takes_half ? "'<f4' (little-endian float32) or '<f2' (float16)"
+                              : "'<f4' (little-endian float32)";
+}
+
 static inline void npy_parse_descr(npy_header *h)
 {
     char descr[32];
     if (h->has_descr++) {
         npy_fail(h, "'descr' only once");
     }
+    if (npy_accept(h, '[')) { /* a list of fields */
+        fail("%s: a structured dtype is not supported, expected %s", h->path,
+             npy_dtypes(h->layout));
+    }
     npy_parse_string(h, descr);
     h->half = strcmp(descr, "<f2") == 0;
     if (strcmp(descr, "<f4") != 0 && !(h->half && h->layout->takes_half)) {
-        fail("%s: dtype '%s', expected '<f4' (little-endian float32)%s", h->path, descr,
-             h->layout->takes_half ? " or '<f2' (float16)" : "");
+        fail("%s: dtype '%s', expected %s", h->path, descr, npy_dtypes(h->layout));
     }
 }
 

@@ -744,6 +744,7 @@ BAD_FILES = {
     "big-endian float32": npy(header("'>f4'"), DATA),
     "int32": npy(header("'<i4'"), DATA),
     "a structured dtype": npy(header("[('x', '<f4')]"), DATA),
+    "a dtype of many fields": npy(header("[" + "('x', '<f4'), " * 100 + "]"), DATA),
     "a dtype with a line break": npy(header("'<f4\n'"), DATA),
     "a dtype without quotes": npy(header("f4"), DATA),
     "an endless dtype": npy(header("'" + "f" * 3000 + "'"), DATA),
@@ -803,10 +804,10 @@ def test_files(work):
         path.write_bytes(content)
         # As all three, so that no difference of shapes is what is refused.
         refuse(name, "--q", path, "--k", path, "--v", path, "--out", OUT, says=[b"other.npy"])
-    for name in ["float64", "big-endian float32"]:
+    for name in ["float64", "big-endian float32", "a structured dtype", "a dtype of many fields"]:
         path.write_bytes(BAD_FILES[name])
         refuse(f"{name}, and what is taken", "--q", path, "--k", path, "--v", path, "--out", OUT,
-               says=[b"'<f4'", b"'<f2'"])
+               says=[b"dtype", b"expected '<f4'", b"'<f2'"])
     path.write_bytes(BAD_FILES["one byte missing"])
     for bad in "qkv":
         files = [x for y in "qkv" for x in
