@@ -20,7 +20,7 @@
 #define LINATTN_IMPLEMENTATION
 #include "../linattn.h"
 
-static const char help[] = "usage: agents [--frames N] [--seed S]\n"
+static const char help[] = "usage: agents [--frames N] [--seed S] [--help or -h]\n"
                            "\n"
                            "Plays N frames (600) of game S (0) on every instruction set.\n"
                            "Exit status: 0, 1 where the bits differ, 2 for a failure.\n";

@@ -89,7 +89,8 @@ static const char help_text[] =
     "  --by KIND           what threads share: tokens (default), stretches of the rank's tokens,\n"
     "                      like ranks; or columns, heads and columns of values, as the library\n"
     "                      does, and with the same bytes for any T\n"
-    "  --isa NAME          auto (default), scalar, neon, avx2 or avx512; same bytes\n"
+    "  --isa NAME          " ISA_NAMES ";\n"
+    "                      same bytes\n"
     "  --map NAME          elu1 (default), identity, relu, exp, softmax, favor, favor-simple,\n"
     "                      favor-hyperbolic, taylor, expdef or unit\n"
     "  --norm NAME         sum, feature, length or none, as in attend\n"
@@ -100,7 +101,7 @@ static const char help_text[] =
     "                      --decay-is log or factor, --bonus F and --input-gate F as in attend;\n"
     "                      with --generate, gates are generated, too. States of the other rules\n"
     "                      do not merge\n"
-    "  --help              print this\n"
+    "  --help, -h          print this\n"
     "\n"
     "Exit status: 0, or 2 after one line on stderr; then no output file is left. mpirun -q adds\n"
     "no lines of its own to that.\n";

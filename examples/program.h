@@ -125,6 +125,14 @@ static inline int option_named(const options *given, const char *text, size_t le
     return i;
 }
 
+static inline int is_short_help(const char *text) { return strcmp(text, "-h") == 0; }
+
+/* For programs whose first argument is a file, unless an option comes first. */
+static inline int begins_with_file(int count, char **arguments)
+{
+    return count > 1 && strncmp(arguments[1], "--", 2) != 0 && !is_short_help(arguments[1]);
+}
+
 /* The value of option o: behind the '=' at `text`, or the argument behind *i, which moves on. */
 static inline const char *option_value(const options *given, int o, const char *text, int *i,
                                        int count, char **arguments)
@@ -136,8 +144,14 @@ static inline const char *option_value(const options *given, int o, const char *
         }
         return "";
     }
-    if (!value && *i + 1 < count && strncmp(arguments[*i + 1], "--", 2) != 0) {
-        value = arguments[++*i];
+    const char *next = *i + 1 < count ? arguments[*i + 1] : NULL;
+    if (!value && next) {
+        if (strncmp(next, "--", 2) == 0) {
+            fail("%s needs a value, see --help; one that begins with -- goes behind =: %s=%s",
+                 given->names[o], given->names[o], next);
+        }
+        value = next;
+        ++*i;
     }
     if (!value || !*value) {
         fail("%s needs a value, see --help", given->names[o]);
@@ -145,13 +159,13 @@ static inline const char *option_value(const options *given, int o, const char *
     return value;
 }
 
-/* Takes `--name value` and `--name=value`. With --help prints that, and ends the program. */
+/* Takes `--name value` and `--name=value`. With --help or -h prints that, and ends the program. */
 static inline void read_options(options *given, int count, char **arguments)
 {
     for (int i = 1; i < count; i++) {
         const char *text = arguments[i];
         size_t length = strcspn(text, "=");
-        int o = option_named(given, text, length);
+        int o = is_short_help(text) ? given->count - 1 : option_named(given, text, length);
         if (o == given->count) {
             fail("unknown option '%s', see --help", text);
         }
@@ -267,6 +281,9 @@ static inline int name_option(const options *given, int o, const char *const *na
     }
     return 0;
 }
+
+/* For --help: what linattn_isa_name() calls them, in its order. */
+#define ISA_NAMES "auto (default), scalar, neon, avx2, avx512, simd128, relaxed, sse2"
 
 /* The option's instruction set, or LINATTN_ISA_COUNT for `more`, a name besides, if not NULL. Those
    that there are go into `names`. */

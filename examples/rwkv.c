@@ -42,9 +42,10 @@ static const char help[] =
     "                   token 0, which it lacks, ends the text. Without it tokens are bytes\n"
     "  --chunk C        read the prompt in calls of so many tokens (default: 32); same bytes\n"
     "  --threads T      use T threads, 1 to 256; same bytes\n"
-    "  --isa NAME       auto (default), scalar, neon, avx2 or avx512; same bytes\n"
+    "  --isa NAME       " ISA_NAMES ";\n"
+    "                   same bytes\n"
     "  --time           tell on stderr how long it took, and what part of it was attention\n"
-    "  --help           print this\n"
+    "  --help, -h       print this\n"
     "\n"
     "Exit status: 0, or 2 after one line on stderr; then no output file is left.\n";
 
@@ -879,7 +880,7 @@ static void run_task(run *u, task *t, const options *given)
 int main(int argc, char **argv)
 {
     options given = {option_names, OPTION_COUNT, OPTION_TIME, help, {NULL}};
-    int has_model = argc > 1 && strncmp(argv[1], "--", 2) != 0;
+    int has_model = begins_with_file(argc, argv);
     read_options(&given, argc - has_model, argv + has_model);
     if (!has_model) {
         fail("the model is missing: give its file first, rwkv MODEL (see --help)");

@@ -43,15 +43,16 @@ static const char help[] =
     "                 shape (hops, 2)\n"
     "  --hops N       end after N hops (default: with the clip); a clip that is shorter begins\n"
     "                 again\n"
-    "  --isa NAME     auto (default), scalar, neon, avx2 or avx512; same bytes. all: one after\n"
-    "                 another, which is not for --times, --save and --realtime\n"
+    "  --isa NAME     " ISA_NAMES ", all;\n"
+    "                 same bytes. all: one after another, which is not for --times, --save and\n"
+    "                 --realtime\n"
     "  --realtime     wait until each hop would have been recorded\n"
     "  --handoff      two threads take the hops in turn; same bytes\n"
     "  --save F       another thread takes copies of the stream while it runs; write the last one\n"
     "  --resume F     go on where a copy of --save was taken, with the same clip: others, and\n"
     "                 copies from before their clip was noted, are refused\n"
     "  --quiet        no meter and no table\n"
-    "  --help         print this\n"
+    "  --help, -h     print this\n"
     "\n"
     "Exit status: 0; 1 where instruction sets differ; 2 after one line on stderr: no output file\n"
     "is left then.\n";
@@ -690,7 +691,7 @@ static void print_end(const run *u)
 int main(int argc, char **argv)
 {
     options given = {option_names, OPTION_COUNT, OPTION_REALTIME, help, {NULL}};
-    int has_clip = argc > 1 && strncmp(argv[1], "--", 2) != 0;
+    int has_clip = begins_with_file(argc, argv);
     read_options(&given, argc - has_clip, argv + has_clip);
     if (!has_clip) {
         fail("the clip is missing: give its file first, stream CLIP.wav (see --help)");

@@ -26,7 +26,7 @@ import numpy as np
 sys.dont_write_bytecode = True  # beside the source
 
 import checks
-from checks import OUT, check, present_isas, refuse, run
+from checks import OUT, check, check_common_options, present_isas, refuse, run
 
 ELEMENTWISE = ["elu1", "identity", "relu", "exp", "softmax", "unit"]
 FAVOR = ["favor", "favor-simple", "favor-hyperbolic"]
@@ -1315,6 +1315,7 @@ def test_compare(work, real, square):
 
 
 def test_help(_):
+    check_common_options("--dir", "none", "--out", "none")
     done = run("--help")
     of_compare = done.stdout.split(b"\n  --compare")[1].split(b"\n\n")[0]
     check("--help tells what --compare refuses",

@@ -2,6 +2,7 @@
 it refuses. Needs Python 3 alone."""
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -66,6 +67,25 @@ def present_isas(*arguments):
         else:
             check(f"{isa} is absent and refused", done.returncode == 2 and b"lacks" in done.stderr
                   and isa != "scalar")
+
+
+def check_common_options(*arguments):
+    """What all programs do alike, with arguments to which an option may be added."""
+    shown = run("--help")
+    short = run("-h")
+    check("-h is --help", (short.returncode, short.stdout, short.stderr)
+          == (0, shown.stdout, b"") and shown.stdout.startswith(b"usage: "), repr(short.stderr))
+    text = shown.stdout.decode()
+    check("--help names -h", re.search(r"\n  --help, -h +print this\n", text) is not None)
+    said = run(*arguments, "--isa", "no-such").stderr.decode()
+    expected = said.split("expected one of: ")[-1].strip().split(", ")
+    listed = text.split("--isa NAME")[-1].split(";")[0].replace(" (default)", "").strip()
+    names = re.split(", | or ", " ".join(listed.split()))
+    check("--help has the names of --isa that an unknown one is answered with",
+          names == expected and len(names) > 4, f"{names}, {expected}")
+    refuse("a value that looks like an option", *arguments, "--isa", "--x",
+           says=[b"--isa needs a value", b"--help", b"--isa=--x"])
+    refuse("no value at all", *arguments, "--isa", says=[b"--isa needs a value, see --help\n"])
 
 
 def main(name, usage, make_tests, takes_data=True):

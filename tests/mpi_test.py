@@ -410,6 +410,7 @@ def help_is_printed_once(_work, _inputs):
     done = run(3, "--help")
     check("--help", good("--help", done) and done.stdout.startswith(b"usage: mpirun")
           and done.stdout.count(b"usage:") == 1)
+    checks.check_common_options("--generate", 3)
 
 
 if __name__ == "__main__":

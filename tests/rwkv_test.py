@@ -18,7 +18,7 @@ import numpy as np
 sys.dont_write_bytecode = True  # beside the source
 
 import checks
-from checks import OUT, check, present_isas, refuse, run
+from checks import OUT, check, check_common_options, present_isas, refuse, run
 
 VERSIONS = ["5.1", "5.2", "6", "7"]
 TOLERANCE = 1e-4
@@ -701,6 +701,7 @@ def test_options(work):
             done = run(model, "--logits", existing, "--tokens", "3", stdout=full)
         check("a full standard output is a failure, and leaves the file as it is",
               done.returncode == 2 and existing.read_bytes() == b"before")
+    check_common_options(model)
     done = run("--help")
     names = ["prompt", "tokens", "temperature", "seed", "branches", "logits", "vocab", "chunk",
              "threads", "isa", "time", "help"]

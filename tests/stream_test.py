@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True  # beside the source
 import numpy as np
 
 import checks
-from checks import OUT, check, present_isas, refuse, run
+from checks import OUT, check, check_common_options, present_isas, refuse, run
 
 BANDS, LATE = 16, 20
 MEMORIES = [0.3, 1, 10, 60]  # seconds
@@ -442,6 +442,7 @@ def test_options(work, clip):
     }
     for name, (arguments, says) in cases.items():
         refuse(name, *arguments, says=says)
+    check_common_options(clip)
     done = run("--help")
     names = ["out", "memories", "times", "hops", "isa", "realtime", "handoff", "save", "resume",
              "quiet", "help"]
