@@ -23,6 +23,21 @@ import subprocess
 import sys
 import tempfile
 
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--errors", action="store_true")
+    what.add_argument("--times", action="store_true")
+    what.add_argument("--render", action="store_true")
+    what.add_argument("--more", nargs="+", metavar="DIR[=causal]")
+    return parser.parse_args()
+
+
+# Before what may be missing, which --help does without.
+OPTIONS = read_options() if __name__ == "__main__" else None
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only cost
 try:
     import numpy as np
@@ -494,19 +509,11 @@ def measure(options):
                                       "times": times(attend)})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--errors", action="store_true")
-    what.add_argument("--times", action="store_true")
-    what.add_argument("--render", action="store_true")
-    what.add_argument("--more", nargs="+", metavar="DIR[=causal]")
-    options = parser.parse_args()
+def main(options):
     if not options.render:
         measure(options)
     study_report.render()
 
 
 if __name__ == "__main__":
-    main()
+    main(OPTIONS)

@@ -196,6 +196,19 @@ readme_figures() {
     diff -r before/results bench/results
 }
 
+# Where NumPy and Matplotlib are missing, the study's --help is printed, and all else says so.
+readme_study() {
+    local place=$work/study
+    mkdir -p "$place"
+    echo 'raise ImportError("it is not there")' >"$place/numpy.py"
+    cp "$place/numpy.py" "$place/matplotlib.py"
+    export PYTHONPATH=$place PYTHONDONTWRITEBYTECODE=1
+    python3 docs/study.py --help | tee "$place/help"
+    grep -q -e '--render' "$place/help"
+    if python3 docs/study.py --render >"$place/said" 2>&1; then return 1; fi
+    grep 'Install python3-numpy' "$place/said"
+}
+
 quick_cc quick-cc -O0
 quick_cc scalar-cc -O1 -DLINATTN_SCALAR_ONLY
 # The one that takes longest goes first, as nothing comes after this stage.
@@ -205,6 +218,7 @@ job 'readme / second command' readme_second_command
 job 'readme / a model' readme_rwkv
 job 'readme / tables of the benchmark' readme_figures
 job 'readme / sizes are measured' readme_sizes
+job 'readme / help of the study' readme_study
 job 'readme / streams without end' readme_streams
 job 'readme / quickstart.c is the one printed' readme_quickstart
 job 'readme / the single file' readme_single_file
