@@ -6228,19 +6228,24 @@ static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t
 #endif
 
 /* The exponential map under decays: a row whose z has become small is brought back to what new
-   keys are near, and one that is gone starts anew. Without decays no row is. */
+   keys are near, and one that is gone starts anew, as does one of which this token's decay leaves
+   nothing: `decay` of row f0 on, or of all where step is 0, is at most `none`. Without decays, NULL,
+   no row is. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *s, size_t past,
-                                                           size_t f0, size_t f1)
+                                                           size_t f0, size_t f1, const float *decay,
+                                                           size_t step, float none)
 {
     /* 2^-64, 2^-40: sums of few tokens, beside a past, are not to be flushed */
     float least = past ? 9.094947018e-13f : 5.421010862e-20f;
     size_t f, c, i;
     if (LINATTN__ELEMENT(s) == LINATTN_F16) least = 3.7252903e-9f; /* what f16 still holds well */
     for (f = f0; f < f1; f++) {
-        float z = s->z[f], up, factor;
+        const float by = decay ? decay[(f - f0) * step] : 1.0f;
+        const int reset = none < 0.0f ? by <= none : by == 0.0f;
+        float z = reset ? 0.0f : s->z[f], up, factor;
         if (!(z < least) || !(s->e[f] > LINATTN__LOWEST)) continue;
 #if LINATTN__HAS_COMPENSATED
-        if (past) linattn__add_past(s, past, f, &z);
+        if (past && !reset) linattn__add_past(s, past, f, &z);
         if (!(z < least)) continue;
 #endif
         up = -24.0f - linattn__exponent_of(linattn__to_bits(z));

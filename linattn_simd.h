@@ -5492,9 +5492,11 @@ static LINATTN__NOINLINE void la_rule_split(float *x, float *n, size_t count, in
         la_store(n + i, power);
     }
     for (i = 0; !logs && i < count; i++) {
-        const uint32_t bits = linattn__to_bits(x[i]);
-        n[i] = (float)((int)(bits >> 23 & 0xff) - 127);
-        if (x[i] < LINATTN__FLT_MIN) n[i] = -LINATTN__INF;
+        uint32_t bits = linattn__to_bits(x[i]);
+        const int denormal = bits - 1 < 0x007fffffu; /* that many times 2^-149 */
+        if (denormal) bits = linattn__to_bits((float)bits);
+        n[i] = (float)((int)(bits >> 23 & 0xff) - (denormal ? 127 + 149 : 127));
+        if (x[i] < LINATTN__FLT_MIN && !denormal) n[i] = -LINATTN__INF;
         if (x[i] <= LINATTN__FLT_MAX) /* neither inf nor NaN */
             x[i] = linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
     }
@@ -5999,7 +6001,13 @@ static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 LINATTN__COLD static void la_rule_exponents(la_rule *b, const float *key)
 {
     if (key) {
-        if (!b->settled) linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1);
+        const int logs = b->per_feature && b->x->gates->logs;
+        const float *decay = b->per_feature ? b->gate[LINATTN__DECAY] : b->w->decay;
+        if (b->per_feature) decay += b->t0 * b->x->gates->gate[LINATTN__DECAY].token + b->f0;
+        if (b->before) decay = NULL; /* which queries come before */
+        if (!b->settled)
+            linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1, decay, b->a_step,
+                           logs ? -104.0f : 0.0f);
         la_settle(&b->s, b->f0, b->f1, key + b->f0);
     }
     if (b->out) {
@@ -6229,9 +6237,10 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
 #if LA_COLD
-/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what would be
-   denormal, and what might become so before they are looked at again. */
-static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end)
+/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what might become
+   denormal before they are looked at again and, where `decays`, what its decay would make so. */
+static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end,
+                                            int decays)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, groups = (count + 15) / 16;
     const unsigned all = b->w->any[t] == LA_ALL ? 0xffffu : 0;
@@ -6241,7 +6250,7 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
         const unsigned flags = all ? all : b->w->flagged[t * groups + g];
         for (f = 16 * g; flags >> (f - 16 * g) && f < count && f < 16 * (g + 1); f++) {
             const float by = a[f * b->a_step];
-            float least = by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
+            float least = decays && by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
             if (!(flags >> (f - 16 * g) & 1)) continue;
             if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
             for (j = c; j < end; j += LA_W) {
@@ -6272,7 +6281,8 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
     const size_t next = b->t0 + b->count + t;
     if (b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
 #endif
-    if (b->w->any[t] && b->kind != LA_BEFORE) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
+    if (b->w->any[t] && b->kind != LA_BEFORE)
+        la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
 
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
@@ -6452,7 +6462,8 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
 }
 
 /* NR vectors of columns from u, tokens [t, end) of the block one by one. Rows that queries read
-   before they are flushed are read in a pass of their own. */
+   before they are flushed are read in a pass of their own, and what general's r reads of them is
+   not to depend on the decay that follows. */
 LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t end, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W), kind = b->kind;
@@ -6466,6 +6477,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         const int more = t + 1 < end + LA_BEYOND(b), flush = b->w->any[t];
         const size_t reader = more ? t + 1 : t; /* without a next one for nothing */
         const int apart = kind == LA_BEFORE && flush;
+        const int late = flush && (kind == LA_BEFORE || kind == LA_GENERAL);
         la_vec o[4], v[4];
         if ((flush && kind != LA_BEFORE) || b->s.fetch) la_rule_prepare(b, t, u, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_zero();
@@ -6475,9 +6487,9 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             const la_rows *const by = apart ? &b->q : &b->r;
             LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] = o[j];
             la_rule_read_rows(b, by->at + t * by->row, u, next, NR);
-            if (apart && flush) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W);
             fresh = 0;
         }
+        if (late) la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, 1);
         LINATTN__UNROLL for (j = 0; j < NR; j++)
         {
             c[j] = next[j];
@@ -6952,7 +6964,7 @@ LINATTN__INLINE void la_once_powers(la_once *o, la_rule *b, const float *decay, 
     b->s.s = o->s;
     b->f0 = b->a_step = b->a.row = 0;
     b->a.at = w->decay;
-    la_rule_flush(b, 0, 0, linattn__round16(o->dv));
+    la_rule_flush(b, 0, 0, linattn__round16(o->dv), 1);
 }
 
 /* The same, and z and the denominator. */
@@ -7182,25 +7194,28 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
 {
     float *const out = b->out;
-    const size_t end = b->s.column_end;
-    const int kind = b->kind, signs = b->signs;
+    const size_t begin = b->s.column_begin, end = b->s.column_end;
+    const size_t whole = (end + LA_W - 1) / LA_W * LA_W;
+    const int kind = b->kind, signs = b->signs, general = kind == LA_GENERAL;
     size_t c;
-    for (c = b->s.column_begin; c < end; c++) b->corrected[c] = 0.0f;
+    for (c = begin; c < end; c++) b->corrected[c] = 0.0f;
     b->kind = LA_READ;
     b->out = b->corrected;
     b->last = b->signs = b->first = 0;
     for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
+        int flush;
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
         la_rule_keys(b);
         if (b->per_feature) la_rule_decays(b);
-        if (b->w->any[0] && !LINATTN__ELEMENT(&b->s))
-            la_rule_flush(b, 0, b->s.column_begin, (end + LA_W - 1) / LA_W * LA_W);
+        flush = b->w->any[0] && !LINATTN__ELEMENT(&b->s);
+        if (flush) la_rule_flush(b, 0, begin, whole, !general);
         if (b->rule == LINATTN_RULE_GATED_DELTA) {
             if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
             b->r.at = b->r_made;
         }
         b->q = b->r;
         LA_HOT(&b->s, rule_columns)(b);
+        if (flush && general) la_rule_flush(b, 0, begin, whole, 1);
     }
     b->w->any[0] = 0;
     b->kind = kind;

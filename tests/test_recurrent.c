@@ -2031,6 +2031,95 @@ static void exponents_under_decays(void **state)
     }
 }
 
+/* Decays of which nothing is left, or next to nothing: r reads what is there before that, also
+   where features come in chunks and heads in blocks of one token. */
+static void reads_before_decays_erase(void **state)
+{
+    (void)state;
+    static const float decays[] = {0, 1e-45f, 1e-40f, 1.5e-38f, 1e-36f, 1e-34f, 1e-20f};
+    static const float sizes[] = {1, 1e-5f, 1e-10f};
+    rng r = {53};
+    for (size_t i = 0; i < (test_quick() ? 24 : 240); i++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.heads = 1 + rng_below(&r, 2),
+                                 .kv_heads = 1,
+                                 .dim_key = i % 6 ? 1 + rng_below(&r, 20) : 600,
+                                 .dim_value = 1 + rng_below(&r, 40)};
+        recurrence x = recurrence_new(config, i % 2 ? FORM_GENERAL : FORM_GENERAL_HEADS, 12, &r);
+        float size = sizes[i % COUNT_OF(sizes)];
+        for (size_t e = 0; e < operand_floats(&x, IN_V); e++) x.in[IN_V][e] *= size;
+        for (size_t e = 0; e < operand_floats(&x, IN_DECAY); e++) {
+            float a = decays[rng_below(&r, COUNT_OF(decays))];
+            if (rng_below(&r, 3) == 0)
+                x.in[IN_DECAY][e] = !x.log ? a : a > 0 ? (float)log((double)a) : -test_infinity;
+        }
+        accuracy_law(&x, &r);
+        cuts_law(&x, &r);
+        if (!test_inexact()) isa_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
+/* Forget gates below FLT_MIN, beside an input gate that outweighs them by far. */
+static void mlstm_forgets_by_denormals(void **state)
+{
+    (void)state;
+    static const float decays[] = {1e-37f, FLT_MIN, 1e-38f, 1e-40f, 1e-45f};
+    static const float inputs[] = {1000, 0}, ones[] = {1, 1}, values[] = {1, 5};
+    for (int precision = 0; precision < 2; precision++)
+        for (size_t i = 0; i < COUNT_OF(decays); i++) {
+            linattn_config config = {.dim_key = 1,
+                                     .rule = LINATTN_RULE_MLSTM,
+                                     .precision = (linattn_precision)precision};
+            float decay[] = {1, decays[i]}, out[2];
+            linattn_gates gates = {.decay = linattn_rows(decay), .input = linattn_rows(inputs)};
+            size_t mark = pool_mark();
+            check_status(linattn_recurrent(run_init(&config), linattn_rows(ones),
+                                           linattn_rows(ones), linattn_rows(values), &gates,
+                                           linattn_output_rows(out), 2, NULL),
+                         LINATTN_OK, "recurrent");
+            check(fabsf(out[0] - 1) < 1e-6f && fabsf(out[1] - 1) < 1e-6f, "%g %g after %g",
+                  (double)out[0], (double)out[1], (double)decays[i]);
+            pool_release(mark);
+        }
+}
+
+/* The exponential map: a decay of 0 makes room for any key, however far below what it ends. */
+static void exponents_after_resets(void **state)
+{
+    (void)state;
+    rng r = {54};
+    for (size_t i = 0; i < (test_quick() ? 24 : 240); i++) {
+        size_t mark = pool_mark(), n = 30;
+        linattn_config config = {.heads = 1 + rng_below(&r, 2),
+                                 .kv_heads = 1,
+                                 .dim_key = i % 6 ? 1 + rng_below(&r, 20) : 150,
+                                 .dim_value = 1 + rng_below(&r, 20),
+                                 .map = LINATTN_MAP_EXP,
+                                 .normaliser = LINATTN_NORM_SUM};
+        if (i % 3 == 2) config.precision = LINATTN_PRECISION_COMPENSATED;
+        recurrence x = recurrence_new(config, i % 2 ? FORM_GATED : FORM_GATED_FEATURES, n, &r);
+        size_t each = x.per_feature ? config.dim_key : 1;
+        x.fixed = false;
+        x.in[IN_DECAY] = pool_floats(n * each);
+        for (size_t t = 0; t < n; t++) {
+            /* all at once: a document ends */
+            bool end = t % 7 == 6;
+            float size = t / 7 % 2 ? -90 : 90;
+            for (size_t e = 0; e < each; e++)
+                x.in[IN_DECAY][t * each + e] = end     ? (x.log ? -test_infinity : 0)
+                                               : x.log ? -0.1f
+                                                       : 0.9f;
+            for (size_t f = 0; f < config.dim_key; f++)
+                operand_row(&x, IN_K, t, 0)[f] += end ? -size : size;
+        }
+        accuracy_law(&x, &r);
+        cuts_law(&x, &r);
+        if (!test_inexact()) isa_law(&x, &r);
+        pool_release(mark);
+    }
+}
+
 /* Decays below 0, as the formula has them: what a row has decayed by in all, which is below 0 then,
    is flushed at token 27, whether or not another row has the tokens looked at one by one. */
 static void decays_below_zero(void **state)
@@ -2164,6 +2253,9 @@ int main(void)
         TEST(causality),
         TEST(masked_tokens_are_absent),
         TEST(queries_of_masked_tokens),
+        TEST(reads_before_decays_erase),
+        TEST(mlstm_forgets_by_denormals),
+        TEST(exponents_after_resets),
         TEST(decays_below_zero),
         TEST(low_parts_of_decays_below_zero),
         TEST(decays_beyond_floats),
