@@ -26,13 +26,13 @@
      sequence into calls, every thread count, gcc and clang, C and C++, -O0 to -O3 -march=native
      -ffast-math. (Not a NaN's sign and payload, and not under LINATTN_USE_SLEEF or
      LINATTN_SCALAR_FAST, which say so.)
-   - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys,
-     any |value| <= 1e30, any length (exp under the rules sum and gated: the others take e^x as it
-     is, which overflows from 88 on); with the other maps as long as the sums of phi(k)|v| and of
-     phi(q)phi(k)|v| stay below 1e37 and phi itself is finite; exact attention and nystrom whenever
-     scale * q.k is finite and |value| <= 1e30. A key whose components are all -inf is a masked
-     token (not for identity, unit, taylor, expdef, but under a rule for all). NaN in one head makes
-     NaN in that head only.
+   - Finite input, finite output: with the maps exp, softmax and favor any finite queries and keys
+     (exponents beyond +-1.4e6 count as that), any |value| <= 1e30, any length (exp under the rules
+     sum and gated: the others take e^x as it is, which overflows from 88 on); with the other maps
+     as long as the sums of phi(k)|v| and of phi(q)phi(k)|v| stay below 1e37 and phi itself is
+     finite; exact attention and nystrom whenever scale * q.k is finite and |value| <= 1e30. A key
+     whose components are all -inf is a masked token (not for identity, unit, taylor, expdef, but
+     under a rule for all). NaN in one head makes NaN in that head only.
    - Nothing of a later token enters an earlier output: favor's stabiliser is a power of two per
      feature that follows the keys as they come.
    - No allocation, no stdio, no libm, no global state but one atomic int: the instruction set.
@@ -55,11 +55,12 @@
      come to 1.2e-3; 3.9e-3, of 1 - 2^-20 to 3.8e-3; 5e-2, of 0.99 to 2e-7; 5.9e-6 for good.
      linattn_state_tokens says how far a state is. Those of config.precision do not drift: below
      3e-6 after 10^8 tokens of either kind, whatever the map or the decay is.
-   - Numbers below FLT_MIN in size, 1.2e-38, are kept as they are, and x86 takes some 150 cycles for
-     an operation that meets one. A prefill of (64,64) heads whose keys or queries all are so small
-     takes 10 to 20 times as long with elu1 and exp, 40 to 160 with relu and the identity; whose
-     values are, or for elu1 the products phi(k) v, 70 to 160 times. Making keys and queries 0 first
-     would cost all others 6 to 10 % with elu1, up to 7 % with relu.
+   - Numbers below FLT_MIN in size, 1.2e-38, are kept as they are, and Intel's processors take some
+     150 cycles for an operation that meets one (AMD's Zen 4 next to none: at most a fifth longer in
+     all). A prefill of (64,64) heads whose keys or queries all are so small takes 10 to 20 times as
+     long there with elu1 and exp, 40 to 160 with relu and the identity; whose values are, or for
+     elu1 the products phi(k) v, 70 to 160 times. Making keys and queries 0 first would cost all
+     others 6 to 10 % with elu1, up to 7 % with relu.
    - gcc >= 8 or clang >= 11, or a compiler that takes their extensions, or MSVC: AVX2 and AVX-512
      for x64 (Visual Studio 2019 and later), NEON for ARM64, whatever /arch and /fp are. Not run on
      MSVC: gcc and clang run its text. Others, and MSVC for 32 bits, get the scalar code.
@@ -74,9 +75,13 @@
    OPTIONS, to be defined before the inclusion that has LINATTN_IMPLEMENTATION. These are all names
    there are; any other is ignored, but for some near misses, which are errors.
    LINATTN_IMPLEMENTATION   Compile the functions here. Without it only declarations are seen.
-   LINATTN_STATIC           All functions are static: one private copy per file, nothing for the
-                            linker to share, and what the file does not call is not compiled. Define
-                            it at every inclusion.
+   LINATTN_STATIC           All functions are static: one private copy per file, with an instruction
+                            set chosen by each, nothing for the linker to share, and what the file
+                            does not call is not compiled. Define it at every inclusion, and
+                            LINATTN_IMPLEMENTATION with it: gcc warns of static functions that are
+                            declared alone.
+   LINATTN_API              How functions are declared otherwise, default: extern; such as
+                            __declspec(dllexport) or __attribute__((visibility("default"))).
    Instruction sets
    LINATTN_SCALAR_ONLY      Only scalar code: smallest, portable to any CPU; 8 to 60 times slower.
                             x86-64, not compiled for size: twice, with and without FMA.
@@ -152,7 +157,10 @@
     defined(LINATTN_NODISPATCH) || defined(LINATTN_SLEEF) || defined(LINATTN_FREE_STANDING) ||     \
     defined(LINATTN_NO_HALVES) || defined(LINATTN_NO_STDLIB) || defined(LINATTN_NO_RULES) ||       \
     defined(LINATTN_NO_RECURRENCES) || defined(LINATTN_NO_RECURRENCE) ||                           \
-    defined(LINATTN_USE_SSE2) || defined(LINATTN_NO_SSE2) || defined(LINATTN_SSE)
+    defined(LINATTN_USE_SSE2) || defined(LINATTN_NO_SSE2) || defined(LINATTN_SSE) ||               \
+    defined(LINATTN_NO_PREFIL) || defined(LINATTN_NO_MAP) || defined(LINATTN_ONLY_ELU) ||          \
+    defined(LINATTN_NO_FAVOR) || defined(LINATTN_NO_TAYLOR) || defined(LINATTN_NO_NYSTROEM) ||     \
+    defined(LINATTN_NO_HALFS) || defined(LINATTN_NO_F16) || defined(LINATTN_NO_BF16)
 #error "linattn has no option of a name that is defined: see the list under OPTIONS above"
 #endif
 
@@ -164,13 +172,18 @@
 #define LINATTN_MAX_HEADS 65536
 
 #ifdef LINATTN_STATIC
+#define LINATTN__STATIC 1
+#undef LINATTN_API
 #if defined(__GNUC__) || defined(__clang__)
 #define LINATTN_API static __attribute__((unused))
 #else
 #define LINATTN_API static
 #endif
 #else
+#define LINATTN__STATIC 0
+#ifndef LINATTN_API
 #define LINATTN_API extern
+#endif
 #endif
 
 /* What each file that includes this has of its own. */
@@ -310,14 +323,15 @@ typedef struct linattn_config {
                                 |i - j| < window (bidirectional). Exact attention, too, where a
                                 query's place counts from the end of the keys: see there. At most
                                 2^30 - 1 */
-    size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM; 0 means 64 */
+    size_t landmarks;        /* nystrom: at most LINATTN_MAX_DIM, else all refuse; 0 means 64 */
     size_t iterations;       /* nystrom: most steps of the pseudo-inverse, 0 means 12 */
     linattn_rule rule;       /* 0 means sum. Others: the normaliser is none by default; sum and
                                 length go with GATED alone */
     size_t key_heads;        /* a rule's: query and key heads, dividing kv_heads; 0 means kv_heads.
                                 Values, gates, states and outputs have kv_heads, and that of head h
                                 reads query and key head h / (kv_heads / key_heads): Mamba-2,
-                                Qwen3-Next. heads is then key_heads, kv_heads or 0 */
+                                Qwen3-Next. heads is then key_heads, kv_heads or 0; where
+                                the two are the same, as ever */
     linattn_precision precision; /* 0 means plain */
     size_t sinks;                /* exact attention: the first `sinks` keys stay visible beside a
                                 window (Xiao et al. 2024); without a window all are, anyway. At most
@@ -343,10 +357,12 @@ LINATTN_API linattn_status linattn_config_check(const linattn_config *config);
    the config zeroed first? " stands before it. For what linattn_config_check and all verbs return
    SIZE or CONFIG for, and a favor without projection. linattn_config_check is about states: sinks,
    soft_cap and alibi_slopes, which exact attention alone takes, are UNSUPPORTED there, wrong or
-   right, and linattn_workspace_size tells whether exact attention takes a config. */
+   right, and linattn_workspace_size tells whether exact attention takes a config. Where one of the
+   three is set, what exact attention refuses comes first, and its "... goes with exact attention
+   alone" means that nothing is wrong with it there. */
 LINATTN_API const char *linattn_config_error(const linattn_config *config);
 
-/* The number m of features of the config's map. 0 if refused. */
+/* The number m of features of the config's map. 0 if refused, as for linattn_state_size. */
 LINATTN_API size_t linattn_features(const linattn_config *config);
 
 /* ---- Operands ------------------------------------------------------------------------------- */
@@ -378,7 +394,8 @@ typedef struct linattn_view {
 } linattn_view;
 
 /* The same for what is written. Its rows must not overlap one another, any input or the state:
-   LINATTN_ERROR_OVERLAP (two views of one interleaved buffer that do not touch are told apart). */
+   LINATTN_ERROR_OVERLAP (two views of one interleaved buffer that do not touch are told apart, but
+   tokens between whose heads lie other tokens' are refused). */
 typedef struct linattn_output {
     float *data;
     size_t stride_token, stride_head;
@@ -487,15 +504,15 @@ typedef struct linattn_context {
    import makes NaN of them; below 2^-100 they have fewer bits, and below 2^-108 none. NaN stays
    NaN. */
 
-/* The same as a constant expression, for the maps that act on each coordinate and no window, so
-   that a state can be a static array:
+/* The same as a constant expression, for the maps that act on each coordinate, without a window and
+   with plain precision, so that a state can be a static array:
        static _Alignas(64) unsigned char memory[LINATTN_STATE_BYTES(2, 16, 16)]; */
 #define LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value)                                          \
     (128 + (size_t)4 * (kv_heads) *                                                                \
                (2 * (((size_t)(dim_key) + 15) / 16 * 16) +                                         \
                 (dim_key) * (((size_t)(dim_value) + 15) / 16 * 16)))
 
-/* And for a rule other than the sum. */
+/* And for a rule other than the sum, with plain precision, too. */
 #define LINATTN_RULE_STATE_BYTES(kv_heads, dim_key, dim_value)                                     \
     (LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value) +                                           \
      (size_t)4 * (kv_heads) *                                                                      \
@@ -511,7 +528,8 @@ typedef struct linattn_context {
      LINATTN_STATE_BYTES(kv_heads, dim_key, dim_value) +                                           \
      LINATTN_HALF_STATE_BYTES(kv_heads, dim_key, dim_value))
 
-/* Bytes to provide; 0 if the config is refused (linattn_config_check says why). */
+/* Bytes to provide; 0 if the config is refused (linattn_config_check says why), but for a favor
+   without projection, whose size does not depend on it. */
 LINATTN_API size_t linattn_state_size(const linattn_config *config);
 
 /* Writes an empty state for the config into `bytes` bytes at `state`. Errors: those of
@@ -598,7 +616,8 @@ typedef struct linattn_gates {
     linattn_view bonus;    /* u: [kv_heads][dim_key], for all tokens. For GATED, which then reads
                               before it writes: o_t = (S_{t-1} + Diag(u) k_t v_t^T)^T q_t; not with
                               the normaliser sum */
-    linattn_view input;    /* i, any finite number: [n][kv_heads]. Needed by MLSTM */
+    linattn_view input;    /* i, any finite number, beyond 1.4e6 in size as that: [n][kv_heads].
+                              Needed by MLSTM */
 } linattn_gates;
 
 #ifndef LINATTN_NO_RECURRENT
@@ -613,7 +632,8 @@ typedef struct linattn_gates {
    What decays is flushed to zero before it is denormal, once it is below 2^-78 in size (what the
    keys of the delta rules and of GENERAL read may cancel to less, for some tokens). exp under
    GATED: a key whose e^x is 2^-100 of what its feature has held may be lost until the rest has
-   decayed. A layer of Gated DeltaNet (Qwen3-Next: 16 key heads, 32 value heads, 128 each):
+   decayed; a decay of 0 begins the feature afresh.
+   A layer of Gated DeltaNet (Qwen3-Next: 16 key heads, 32 value heads, 128 each):
        linattn_config config = {0};
        config.rule = LINATTN_RULE_GATED_DELTA;
        config.map = LINATTN_MAP_UNIT;          // q / |q|, k / |k|
@@ -654,8 +674,9 @@ LINATTN_API linattn_status linattn_recurrent_many(void *const *states, size_t co
    floats saturate at +-FLT_MAX. Rules without a normaliser have no z: zeros, but for exp.
    import replaces them (z, where it is NULL, by zeros; GATED with exp: as if of one key) and leaves
    the token count; what it read export gives back, to the bit but for the maps with exponents and
-   the sign of a zero in compensated sums. A state that was imported into cannot be the later one of
-   a merge. Errors: NULL, ALIGNMENT, STATE, SIZE (no such head), UNSUPPORTED (a window), OVERLAP. */
+   the sign of a zero in compensated sums. A state of a rule other than the sum that was imported
+   into cannot be the later one of a merge. Errors: NULL, ALIGNMENT, STATE, SIZE (no such head),
+   UNSUPPORTED (a window), OVERLAP. */
 LINATTN_API linattn_status linattn_state_export(const void *state, size_t head, int transposed,
                                                 float *sums, float *z);
 LINATTN_API linattn_status linattn_state_import(void *state, size_t head, int transposed,
@@ -754,7 +775,8 @@ typedef enum linattn_workspace {
     LINATTN_WORKSPACE_NYSTROM
 } linattn_workspace;
 
-/* Bytes that the call needs with this context (NULL as in the call); 0 if refused. */
+/* Bytes that the call needs with this context (NULL as in the call); 0 if refused, as for
+   linattn_state_size. */
 LINATTN_API size_t linattn_workspace_size(const linattn_config *config, linattn_workspace verb,
                                           const linattn_context *context);
 
@@ -826,11 +848,13 @@ LINATTN_API unsigned linattn_isa_available(void);
    say. Nothing else is put off to a first call. */
 LINATTN_API linattn_isa linattn_isa_active(void);
 
-/* Use this one from the next call on, in the whole process. LINATTN_ERROR_ISA if it is not
-   available: nothing changes then. Thread-safe; calls under way finish with what they began. */
+/* Use this one from the next call on, in the whole process; with LINATTN_STATIC this and what is
+   said above holds for the calls of each file. LINATTN_ERROR_ISA if it is not available: nothing
+   changes then. Thread-safe; calls under way finish with what they began. */
 LINATTN_API linattn_status linattn_isa_select(linattn_isa isa);
 
-/* "auto", "scalar", "neon", "avx2", "avx512", "simd128", "relaxed"; "unknown" for anything else. */
+/* "auto", "scalar", "neon", "avx2", "avx512", "simd128", "relaxed", "sse2"; "unknown" for anything
+   else. */
 LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 
 #ifdef __cplusplus
@@ -850,6 +874,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #endif
 #if defined(LINATTN_SCALAR_ONLY) && defined(LINATTN_SSE2)
 #error "LINATTN_SCALAR_ONLY leaves out what LINATTN_SSE2 adds: drop one of them"
+#endif
+#if defined(LINATTN_STATIC) != LINATTN__STATIC
+#error "LINATTN_STATIC has to be defined at every inclusion of linattn.h, also at the first"
+#endif
+#if (defined(LINATTN_NO_FEATURES) || defined(LINATTN_NO_PREFILL)) &&                               \
+    (defined(LINATTN_ONLY_FAVOR) || defined(LINATTN_ONLY_TAYLOR) || defined(LINATTN_ONLY_EXPDEF))
+#error "LINATTN_NO_FEATURES and _NO_PREFILL leave out favor, taylor, expdef: drop it or _ONLY_..."
 #endif
 #if defined(LINATTN_FREESTANDING) && defined(LINATTN_USE_SLEEF)
 #error "SLEEF needs a hosted C library: drop LINATTN_FREESTANDING or LINATTN_USE_SLEEF"
@@ -2973,7 +3004,7 @@ LINATTN__ALONE LINATTN_API const char *linattn_config_error(const linattn_config
 {
     linattn__shape s;
 #if LINATTN__HAS_EXACT
-    if (!config || linattn__check_exact(config, &s) == LINATTN_OK)
+    if (!config || !linattn__is_exact(config) || linattn__read_exact(config, &s) == LINATTN_OK)
 #endif
         if (linattn__check_config(config, &s) == LINATTN_OK) return NULL;
     return linattn__why(s.refused, config && linattn__looks_unset(config));
@@ -6229,8 +6260,8 @@ static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t
 
 /* The exponential map under decays: a row whose z has become small is brought back to what new
    keys are near, and one that is gone starts anew, as does one of which this token's decay leaves
-   nothing: `decay` of row f0 on, or of all where step is 0, is at most `none`. Without decays, NULL,
-   no row is. */
+   nothing: that of row f0 on, or of all rows where step is 0, is 0 or, as a logarithm, at most
+   `none`. Without decays, NULL, no row is. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *s, size_t past,
                                                            size_t f0, size_t f1, const float *decay,
                                                            size_t step, float none)

@@ -1132,6 +1132,27 @@ static void fields_of_exact_attention(void **state)
     }
 }
 
+/* Where one of these fields is set, what exact attention refuses is blamed first, and nothing that it
+   does not look at. */
+static void blame_by_exact_attention(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        linattn_config c = usual_config();
+        if (i & 1) c.sinks = 4;
+        if (!(i & 1)) c.soft_cap = 50;
+        if (i & 2) c.map = (linattn_feature_map)77, c.epsilon = -1;
+        if (i & 4) c.window = (size_t)1 << 30;
+        const char *why = linattn_config_error(&c), *name = config_name(&c);
+        check(begins_with(why, i & 4   ? "window"
+                               : i & 1 ? "sinks"
+                                       : "soft_cap"),
+              "%s, %s", why ? why : "none", name);
+        check((linattn_workspace_size(&c, LINATTN_WORKSPACE_SOFTMAX, NULL) == 0) == (i >= 4), "%s",
+              name);
+    }
+}
+
 /* Where queries have no place among the keys; and slopes that lie in what is written. */
 static void places_of_queries(void **state)
 {
@@ -3239,6 +3260,7 @@ int main(void)
         TEST(workspaces_of_threads),
         TEST(threads_without_parallel_for),
         TEST(fields_of_exact_attention),
+        TEST(blame_by_exact_attention),
         TEST(places_of_queries),
         TEST(elements_of_views),
         TEST(overlaps_of_16_bits),
