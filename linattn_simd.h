@@ -6237,8 +6237,9 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
 #if LA_COLD
-/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what might become
-   denormal before they are looked at again and, where `decays`, what its decay would make so. */
+/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what might
+   become denormal before they are looked at again and, where `decays`, what its decay would make
+   so. */
 static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end,
                                             int decays)
 {

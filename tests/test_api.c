@@ -1132,8 +1132,8 @@ static void fields_of_exact_attention(void **state)
     }
 }
 
-/* Where one of these fields is set, what exact attention refuses is blamed first, and nothing that it
-   does not look at. */
+/* Where one of these fields is set, what exact attention refuses is blamed first, and nothing that
+   it does not look at. */
 static void blame_by_exact_attention(void **state)
 {
     (void)state;
