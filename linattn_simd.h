@@ -3290,9 +3290,10 @@ LINATTN__INLINE void la_take_heads(const la_tile *a, size_t t, size_t u, const i
 }
 
 /* All tokens for the NR vectors from u: tiles of full height, then of FEW tokens, then of one. Each
-   stands here once. */
-LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys, const size_t T,
-                                     const size_t FEW, const size_t NR)
+   stands here once. Returns at which token it stopped: of those that only read, several vectors
+   wide, before the ones that would go one by one. */
+LINATTN__INLINE size_t la_take_columns(const la_tile *a, size_t u, const int keys, const size_t T,
+                                       const size_t FEW, const size_t NR)
 {
     size_t t = a->begin, left;
     while ((left = a->end - t) > 0) {
@@ -3304,24 +3305,34 @@ LINATTN__INLINE void la_take_columns(const la_tile *a, size_t u, const int keys,
         } else if (FEW > 1 && left >= FEW) {
             la_take_heads(a, t, u, keys, FEW, NR);
             t += FEW;
+        } else if (!keys && LA_SINGLE_VECS > LA_QUERY_VECS && NR > 1) {
+            break;
         } else {
             la_take_heads(a, t, u, keys, 1, NR);
             t++;
         }
     }
+    return t;
 }
 
 /* The tiles that only read, of vectors [u, end) of columns. */
 static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t end)
 {
-    /* one token would wait for each sum of two */
-    for (; LA_SINGLE_VECS > LA_QUERY_VECS && a->end - a->begin == 1 && end - u >= LA_SINGLE_VECS;
-         u += LA_SINGLE_VECS)
-        la_take_heads(a, a->begin, u, 0, 1, LA_SINGLE_VECS);
+    size_t begin = u, t = a->end;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
-        la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
+        t = la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
+    /* one token would wait for each sum of two: twice as many */
+    for (; LA_SINGLE_VECS > LA_QUERY_VECS && t < a->end && begin < u; begin += LA_SINGLE_VECS) {
+        size_t left = t;
+        for (; left < a->end; left++) {
+            if (u - begin >= LA_SINGLE_VECS)
+                la_take_heads(a, left, begin, 0, 1, LA_SINGLE_VECS);
+            else
+                la_take_heads(a, left, begin, 0, 1, LA_QUERY_VECS);
+        }
+    }
     for (; LA_QUERY_VECS > 1 && u < end; u++)
-        la_take_columns(a, u, 0, LA_QUERY_TALL, LA_QUERY_TALL, 1);
+        (void)la_take_columns(a, u, 0, LA_QUERY_TALL, LA_QUERY_TALL, 1);
 }
 
 /* Those of all columns of this job: of S, of a projection, of scores. */
@@ -3375,7 +3386,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a,
         else
             la_group_columns(a, u);
     }
-    for (; LA_CAUSAL_VECS > 1 && u < end; u++) la_take_columns(a, u, 1, LA_CAUSAL_TALL, 1, 1);
+    for (; LA_CAUSAL_VECS > 1 && u < end; u++) (void)la_take_columns(a, u, 1, LA_CAUSAL_TALL, 1, 1);
 }
 
 /* The tiles of causal, of all columns of this job. */
