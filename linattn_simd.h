@@ -5504,10 +5504,12 @@ static LINATTN__NOINLINE void la_rule_split(float *x, float *n, size_t count, in
     }
     for (i = 0; !logs && i < count; i++) {
         uint32_t bits = linattn__to_bits(x[i]);
+        const uint32_t none = 0xff800000u; /* the bits of -inf: up to there 0 or less */
+        const int nothing = bits == 0 || (bits >= 0x80000000u && bits <= none);
         const int denormal = bits - 1 < 0x007fffffu; /* that many times 2^-149 */
         if (denormal) bits = linattn__to_bits((float)bits);
         n[i] = (float)((int)(bits >> 23 & 0xff) - (denormal ? 127 + 149 : 127));
-        if (x[i] < LINATTN__FLT_MIN && !denormal) n[i] = -LINATTN__INF;
+        if (nothing) n[i] = -LINATTN__INF;
         if (x[i] <= LINATTN__FLT_MAX) /* neither inf nor NaN */
             x[i] = linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
     }
