@@ -4284,6 +4284,16 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 }
 
 #if LINATTN__HAS_PREFILL
+/* Blocks of scalar code are worth it where rows of S take several keys at once, and where these are
+   large; compiled for size, when their tiles stay in memory, nowhere. */
+#if LINATTN__COUNT != LINATTN__HAS_SCALAR
+#define LINATTN__NO_BLOCKS(span) 0
+#elif defined(__OPTIMIZE_SIZE__)
+#define LINATTN__NO_BLOCKS(span) 1
+#else
+#define LINATTN__NO_BLOCKS(span) ((span)->q && (span)->m * (span)->dv <= 4096)
+#endif
+
 /* So few tokens that blocks take longer than one by one: if that is so, they are done, for all
    heads at once, or head by head where these do not stay in the cache. How few was measured. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
@@ -4292,7 +4302,9 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
     const linattn__span *const all = &w->span;
     const int many = all->heads > 1, large = all->heads * all->head_floats > 65536;
     size_t most;
-    if (all->m <= 16 && all->dv <= 16) {
+    if (LINATTN__NO_BLOCKS(all)) {
+        most = SIZE_MAX;
+    } else if (all->m <= 16 && all->dv <= 16) {
         most = many ? 2 : 1;
         if (all->q) most = !many ? 3 : all->k ? 5 : 7;
     } else {
@@ -8897,6 +8909,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__MOST_STEPS
 #undef LINATTN__MSVC
 #undef LINATTN__NOINLINE
+#undef LINATTN__NO_BLOCKS
 #undef LINATTN__ON
 #undef LINATTN__ON_AVX2
 #undef LINATTN__ON_AVX512
