@@ -669,7 +669,13 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_PART (LINATTN__BOTH ? 64 : 16)
 /* for vectors, too; and a past is read chunk by chunk */
 #define LA_STEP (LINATTN__BOTH || LINATTN__HAS_COMPENSATED ? 128 : 16)
+/* Columns of a rule's tile: one alone would wait for each of its sums. Not where scalar code is
+   what other sets fall back on, nor with clang for size, which unrolls no loop over them. */
+#if LINATTN__COUNT > 1 || (defined(__clang__) && defined(__OPTIMIZE_SIZE__))
 #define LA_GENERAL_VECS 1
+#else
+#define LA_GENERAL_VECS 4
+#endif
 
 LINATTN__INLINE float la_zero(void) { return 0.0f; }
 LINATTN__INLINE float la_set1(float x) { return x; }
@@ -6530,12 +6536,14 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     if (LA_BEYOND(b)) la_store_columns(b->corrected + u * LA_W, next, LA_W, NR);
 }
 
-#if LA_W > 1
+#if LA_GENERAL_VECS > 1
 static LINATTN__NOINLINE void la_rule_tile4(const la_rule *b, size_t u, size_t t, size_t end)
 {
     la_rule_tile(b, u, t, end, 4);
 }
+#endif
 
+#if LA_W > 1
 static LINATTN__NOINLINE void la_rule_tile3(const la_rule *b, size_t u, size_t t, size_t end)
 {
     la_rule_tile(b, u, t, end, 3);
@@ -6593,7 +6601,7 @@ static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rul
 static LINATTN__NOINLINE void la_rule_pair1(const la_rule *b, size_t u) { la_rule_pairs(b, u, 1); }
 #endif
 
-#if LA_W > 1
+#if LA_GENERAL_VECS > 1
 static LINATTN__NOINLINE void la_rule_read4(const la_rule *b, size_t u)
 {
     la_rule_read_tile(b, u, 4);
@@ -6752,7 +6760,7 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
         return;
     }
 #endif
-#if LA_W > 1
+#if LA_GENERAL_VECS > 1
     for (; b->kind == LA_READ && end - u >= 4; u += 4) la_rule_read4(b, u);
 #endif
     for (; b->kind == LA_READ && u < end; u++) la_rule_read1(b, u);
@@ -6763,6 +6771,10 @@ static LINATTN__NOINLINE void la_rule_columns(const la_rule *b)
         la_rule_columns_of(b, u, width);
         u += width;
 #else
+#if LA_GENERAL_VECS > 1
+        for (; end - u >= 4; u += 4) la_rule_tile4(b, u, 0, b->count);
+        if (u == end) return;
+#endif
         la_rule_tile1(b, u++, 0, b->count);
 #endif
     }
