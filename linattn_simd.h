@@ -3165,6 +3165,10 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
         return;
     }
+    if (T == 1) { /* clang 14 keeps a loop over one token, and with it o in memory */
+        la_load_columns(o, out, la_place_lanes(x), NR);
+        return;
+    }
     LINATTN__UNROLL for (i = 0; i < T; i++)
         la_load_columns(o + i * NR, out + i * x->out_token, la_place_lanes(x), NR);
 }
