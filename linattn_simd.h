@@ -3203,6 +3203,11 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     float *const start = la_column(a->span, u) + a->f0 * 16;
     const float *row = start;
     la_vec o[LA_ACCUMULATORS], v[LA_ACCUMULATORS];
+#ifdef __clang__ /* 14 keeps o of several heads in memory */
+    la_vec sum[LA_ACCUMULATORS];
+#else
+    la_vec *const sum = o;
+#endif
     /* heads before the last store their rows nowhere: a branch here would have clang move half
        of the arithmetic behind it, and spill */
     const int keep = NR > LA_CAUSAL_VECS || (a->keep && g + G == a->heads);
@@ -3217,6 +3222,9 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
         la_load_columns(v + i * NR, x->v + i * x->v_token, la_place_lanes(x), NR);
+#ifdef __clang__
+    LINATTN__UNROLL for (i = 0; i < G * T * NR; i++) sum[i] = o[i];
+#endif
     for (f = a->f1 - a->f0; f > 0; f--, k++, q++, row += 16, to += to_row) {
         la_vec s[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
@@ -3227,12 +3235,15 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
             LINATTN__UNROLL for (h = 0; h < G; h++)
             {
                 const la_vec qf = la_set1(q[h * q_head + i * LA_ROW]);
-                la_vec *const at = o + (h * T + i) * NR;
+                la_vec *const at = sum + (h * T + i) * NR;
                 LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma_hot(qf, s[j], at[j]);
             }
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(to + la_offset(to_m, j), s[j]);
     }
+#ifdef __clang__
+    LINATTN__UNROLL for (i = 0; i < G * T * NR; i++) o[i] = sum[i];
+#endif
     if (G == 1) {
         la_tile_end(a, x, g, 0, t, o, 1, T, NR);
     } else {
