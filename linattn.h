@@ -6271,12 +6271,12 @@ static LINATTN__NOINLINE void linattn__lower_past(const linattn__span *s, size_t
 #endif
 
 /* The exponential map under decays: a row whose z has become small is brought back to what new
-   keys are near, and one that is gone starts anew, as does one of which this token's decay leaves
-   nothing: that of row f0 on, or of all rows where step is 0, is 0 or, as a logarithm, at most
-   `none`. Without decays, NULL, no row is. */
+   keys are near, and one that is gone starts anew, as does one of which this token's decay, that of
+   row f0 on or where step is 0 of all rows, leaves nothing: 0 or, of logarithms, what has e^x = 0.
+   Without decays, NULL, no row is. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *s, size_t past,
                                                            size_t f0, size_t f1, const float *decay,
-                                                           size_t step, float none)
+                                                           size_t step, int logs)
 {
     /* 2^-64, 2^-40: sums of few tokens, beside a past, are not to be flushed */
     float least = past ? 9.094947018e-13f : 5.421010862e-20f;
@@ -6284,7 +6284,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__lower(const linattn__span *
     if (LINATTN__ELEMENT(s) == LINATTN_F16) least = 3.7252903e-9f; /* what f16 still holds well */
     for (f = f0; f < f1; f++) {
         const float by = decay ? decay[(f - f0) * step] : 1.0f;
-        const int reset = none < 0.0f ? by <= none : by == 0.0f;
+        const int reset = logs ? by < LINATTN__EXP_LOW : by == 0.0f;
         float z = reset ? 0.0f : s->z[f], up, factor;
         if (!(z < least) || !(s->e[f] > LINATTN__LOWEST)) continue;
 #if LINATTN__HAS_COMPENSATED

@@ -6040,8 +6040,7 @@ LINATTN__COLD static void la_rule_exponents(la_rule *b, const float *key)
         if (b->per_feature) decay += b->t0 * b->x->gates->gate[LINATTN__DECAY].token + b->f0;
         if (b->before) decay = NULL; /* which queries come before */
         if (!b->settled)
-            linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1, decay, b->a_step,
-                           logs ? -104.0f : 0.0f);
+            linattn__lower(&b->s, LINATTN__PAST(b), b->f0, b->f1, decay, b->a_step, logs);
         la_settle(&b->s, b->f0, b->f1, key + b->f0);
     }
     if (b->out) {

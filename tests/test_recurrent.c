@@ -2120,6 +2120,40 @@ static void exponents_after_resets(void **state)
     }
 }
 
+/* A logarithm of which e^x is 0 is such a decay, of all features or of each: on either side of where
+   that begins both give the same bits. */
+static void resets_by_logarithms(void **state)
+{
+    (void)state;
+    enum { N = 3, M = 2 };
+    static const float keys[N * M] = {40, 40, -40, -40, -39, -41}, queries[N * M];
+    static const float values[N] = {1, 5, 2};
+    for (float decay = -120; decay < -70; decay += 0.25f) {
+        linattn_config config = {.dim_key = M,
+                                 .dim_value = 1,
+                                 .map = LINATTN_MAP_EXP,
+                                 .rule = LINATTN_RULE_GATED,
+                                 .normaliser = LINATTN_NORM_SUM};
+        const float of_all[N] = {-1, decay, -0.5f};
+        const float of_each[N * M] = {-1, -1, decay, decay, -0.5f, -0.5f};
+        float out[2][N];
+        size_t mark = pool_mark();
+        for (int each = 0; each < 2; each++) {
+            linattn_gates gates = {.decay = linattn_rows(each ? of_each : of_all),
+                                   .decay_per_feature = each,
+                                   .decay_log = 1};
+            check_status(linattn_recurrent(run_init(&config), linattn_rows(queries),
+                                           linattn_rows(keys), linattn_rows(values), &gates,
+                                           linattn_output_rows(out[each]), N, NULL),
+                         LINATTN_OK, "recurrent");
+        }
+        check_same_floats(out[1], out[0], N, 1, "each feature's decay is that of all");
+        if (decay < -88)
+            check(fabsf(out[0][1] - 5) < 1e-5f, "%g after %g", (double)out[0][1], (double)decay);
+        pool_release(mark);
+    }
+}
+
 /* Decays below 0, as the formula has them: what a row has decayed by in all, which is below 0 then,
    is flushed at token 27, whether or not another row has the tokens looked at one by one. */
 static void decays_below_zero(void **state)
@@ -2256,6 +2290,7 @@ int main(void)
         TEST(reads_before_decays_erase),
         TEST(mlstm_forgets_by_denormals),
         TEST(exponents_after_resets),
+        TEST(resets_by_logarithms),
         TEST(decays_below_zero),
         TEST(low_parts_of_decays_below_zero),
         TEST(decays_beyond_floats),
