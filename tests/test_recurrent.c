@@ -2120,8 +2120,8 @@ static void exponents_after_resets(void **state)
     }
 }
 
-/* A logarithm of which e^x is 0 is such a decay, of all features or of each: on either side of where
-   that begins both give the same bits. */
+/* A logarithm of which e^x is 0 is such a decay, of all features or of each: on either side of
+   where that begins both give the same bits. */
 static void resets_by_logarithms(void **state)
 {
     (void)state;
