@@ -1280,10 +1280,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 /* Fetch a cache line into L2, as L1 is full of the state; no access, so any address will do. */
 #if LINATTN__GNU
 #define LINATTN__FETCH(p) __builtin_prefetch(p, 0, 2)
+#define LINATTN__FETCH_NEAR(p) __builtin_prefetch(p, 0, 3)
 #elif LINATTN__X64
 #define LINATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
+#define LINATTN__FETCH_NEAR(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #else
 #define LINATTN__FETCH(p) ((void)(p))
+#define LINATTN__FETCH_NEAR(p) ((void)(p))
 #endif
 
 /* For a function that only fetches: compilers would else see no effect, and leave out its calls. */
@@ -1449,9 +1452,10 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
 /* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, whether the
-   CPU has FMA, and whether it takes vectors of 512 bits in halves. */
+   CPU has FMA, whether it takes vectors of 512 bits in halves, and fetches best into L1. */
 #define LINATTN__FUSED 256
 #define LINATTN__HALVED 512
+#define LINATTN__NEAR 1024
 #if LINATTN__GNU
 static int linattn__chosen;
 #else
@@ -1865,8 +1869,8 @@ static uint32_t linattn__xgetbv(void)
 }
 #endif
 
-/* The instruction sets, one bit each, and LINATTN__HALVED: of those with AVX-512, Zen 4, the only
-   family 25. */
+/* The instruction sets, one bit each, and marks of processors. LINATTN__HALVED: of those with
+   AVX-512 Zen 4 is the only family 25. LINATTN__NEAR: Zen 5. */
 LINATTN__COLD static unsigned linattn__detect(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
@@ -1878,13 +1882,18 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if (r[0] < 7) return set;
     linattn__cpuid(1, r);
     if ((r[2] & need) != need) return set;
+#ifdef LINATTN__FAMILY /* tests' word for the processor that kernels are chosen by */
+    family = LINATTN__FAMILY;
+#else
     family = (r[0] >> 8 & 15) + (r[0] >> 20 & 255);
+#endif
     saved = linattn__xgetbv();
     linattn__cpuid(7, r);
     if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
     set |= 1u << LINATTN_ISA_AVX2;
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
     if (family == 25) set |= LINATTN__HALVED;
+    if (family == 26) set |= LINATTN__NEAR;
     return set;
 }
 #elif LINATTN__HAS_RELAXED
@@ -1929,7 +1938,7 @@ LINATTN__COLD static int linattn__find(linattn_isa isa)
         LINATTN__ISA_SIMD128, LINATTN__ISA_SSE2, LINATTN__ISA_SCALAR};
     const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
     const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
-    const int marks = fused | (int)(detected & LINATTN__HALVED);
+    const int marks = fused | (int)(detected & (LINATTN__HALVED | LINATTN__NEAR));
     size_t i;
     for (i = 0; i < sizeof best_first; i++)
         if ((available >> best_first[i] & 1u) &&
@@ -1964,6 +1973,11 @@ LINATTN__INLINE int linattn__isa(void)
    11; elsewhere tiles of four vectors are the faster ones. */
 LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
 
+/* Does a fetch into L1 take less time than one into L2, whatever is in L1? On Zen 5, where one into
+   L2 makes decode steps a tenth slower in L3, and states from beyond it come fastest line by line
+   with no more than one panel under way: .6 of the time of tiles of four. */
+LINATTN__INLINE int linattn__near(void) { return linattn__chosen_now() & LINATTN__NEAR; }
+
 #if LINATTN__HAS_FUSED
 static int linattn__fused(void)
 {
@@ -1992,6 +2006,7 @@ LINATTN__INLINE int linattn__isa(void)
 }
 
 LINATTN__INLINE int linattn__halved(void) { return 0; }
+LINATTN__INLINE int linattn__near(void) { return 0; }
 
 LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -2722,7 +2737,8 @@ LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_element(lin
 #endif
 
 /* What most states do without: windows, rules, precisions, maps that make features of their own. */
-static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, int made)
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s,
+                                                                          int made)
 {
     linattn_status status = LINATTN_OK;
     if (s->window > LINATTN__MAX_WINDOW)
@@ -2748,7 +2764,7 @@ static LINATTN__NOINLINE linattn_status linattn__check_rest(linattn__shape *s, i
 }
 
 /* The map, the normaliser and the rule, and what a state of these takes. */
-static LINATTN__NOINLINE linattn_status linattn__check_map(linattn__shape *s)
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__check_map(linattn__shape *s)
 {
     const unsigned usual = LINATTN__MAPS & ((1u << LINATTN_MAP_FAVOR) - 1);
     const int made = s->map >= LINATTN_MAP_FAVOR && s->map <= LINATTN_MAP_EXPDEF;
@@ -3570,6 +3586,16 @@ LINATTN__ALONE LINATTN_API uint64_t linattn_state_tokens(const void *state)
 struct linattn__band;
 struct linattn__gating;
 
+#if LINATTN__BOTH
+/* Features of one token of one head: what they and scratch are, the kernels say. */
+struct linattn__span;
+struct linattn__head_scalar;
+struct linattn__token_scalar;
+typedef void linattn__part_kernel(const struct linattn__span *s,
+                                  const struct linattn__head_scalar *h,
+                                  struct linattn__token_scalar *w, size_t f0, size_t f1);
+#endif
+
 /* A run of tokens of a key/value head, or of several for the kernel `step`. Strides in floats. What
    is read soon after it was written is in no order that compilers read as one vector: a processor
    cannot forward two stores to one load, and a decode step would wait for each of them. */
@@ -3596,7 +3622,9 @@ typedef struct linattn__span {
     void (*kernel)(const struct linattn__span *s); /* where there are `elements` */
 #endif
 #if LINATTN__BOTH
-    int set; /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
+    linattn__part_kernel *const
+        *update; /* of one token, by `set`, for verbs that take no queries */
+    int set;     /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
 #endif
     /* What is 0 for most, side by side, to be cleared in few stores. */
     int stream; /* the states come from memory, each for one token */
@@ -3742,7 +3770,13 @@ LINATTN__DECLARE(linattn__step_kernel, step)
 static linattn__step_kernel *const linattn__step_of[] = {linattn__step_scalar, linattn__step_avx2,
                                                          linattn__step_avx512};
 #define LINATTN__RUN_STEP(span) linattn__step_of[(span)->set](span)
+/* What takes keys alone only verbs that do so have to have, so that it is not linked with others. */
+static linattn__part_kernel linattn__step_update_avx2, linattn__step_update_avx512;
+LINATTN__UNUSED static linattn__part_kernel *const linattn__step_update_of[] = {
+    NULL, linattn__step_update_avx2, linattn__step_update_avx512};
+#define LINATTN__TAKE_UPDATE(span) ((span)->update = linattn__step_update_of)
 #else
+#define LINATTN__TAKE_UPDATE(span) ((void)(span))
 #define LINATTN__RUN_STEP(span) LINATTN__KERNEL(step)(span)
 #endif
 LINATTN__DECLARE_COMMON(linattn__merge_kernel, merge)
@@ -4438,6 +4472,7 @@ LINATTN__INLINE void linattn__do_runs(linattn__work *w, linattn__tokens_run *run
 
 static LINATTN__NOINLINE void linattn__do_update(linattn__work *w, const linattn_context *context)
 {
+    LINATTN__TAKE_UPDATE(&w->span);
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__update_tokens, context);
 #else
@@ -4873,6 +4908,7 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
         const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
         if (status != LINATTN_OK || n == 0) return status;
     }
+    if (verb == LINATTN__KEYS) LINATTN__TAKE_UPDATE(&w.span);
     if (usual && n == 1)
         LINATTN__RUN_STEP(&w.span);
     else
@@ -5231,6 +5267,7 @@ LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count
                                                const linattn_context *context)
 {
     linattn__crowd c;
+    LINATTN__TAKE_UPDATE(&c.work.span);
     linattn__gather(&c, states, count, n, LINATTN__KEYS, linattn__run_update);
     return linattn__call_many(&c, NULL, &k, &v, NULL, NULL, context);
 }
@@ -6847,8 +6884,8 @@ static size_t linattn__first_column(const linattn__span *s, uint64_t i)
 LINATTN__DECLARE_ONE(linattn__span_kernel, band)
 
 /* What a window of that many keys takes, in parts and tokens. */
-static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats, size_t window,
-                                  linattn__band *b)
+LINATTN__COLD static void linattn__measure_band(size_t d, size_t m, size_t dv, size_t part_floats,
+                                                size_t window, linattn__band *b)
 {
     const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(dv);
     size_t floats, token = linattn__times(LINATTN__BAND, d + dv);
@@ -8545,22 +8582,10 @@ LINATTN__DECLARE_EACH(void, unit,
                       (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
                        float *, size_t))
 #endif
-struct linattn__head_scalar;
-struct linattn__token_scalar;
 #if LINATTN__HAS_EXP
-LINATTN__DECLARE_HOT(void, step_chunk,
-                     (const linattn__span *, const struct linattn__head_scalar *,
-                      struct linattn__token_scalar *, size_t, size_t))
+static linattn__part_kernel linattn__step_chunk_avx512;
 #endif
-LINATTN__DECLARE_HOT(void, step_update,
-                     (const linattn__span *, const struct linattn__head_scalar *,
-                      struct linattn__token_scalar *, size_t, size_t))
-LINATTN__DECLARE_HOT(void, step_both,
-                     (const linattn__span *, const struct linattn__head_scalar *,
-                      struct linattn__token_scalar *, size_t, size_t))
-LINATTN__DECLARE_HOT(void, step_query,
-                     (const linattn__span *, const struct linattn__head_scalar *,
-                      struct linattn__token_scalar *, size_t, size_t))
+static linattn__part_kernel linattn__step_both_avx512, linattn__step_query_avx512;
 #if LINATTN__HAS_COMPENSATED
 LINATTN__DECLARE_EACH(void, step_read,
                       (const struct linattn__head_scalar *, const struct linattn__token_scalar *,
@@ -8822,6 +8847,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__FEATURES
 #undef LINATTN__FETCH
 #undef LINATTN__FETCH_FLOATS
+#undef LINATTN__FETCH_NEAR
 #undef LINATTN__FEW
 #undef LINATTN__FLOAT_CONTROL
 #undef LINATTN__FLT_MAX
@@ -8938,6 +8964,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SET
 #undef LINATTN__TAKES_AVX2
+#undef LINATTN__TAKE_UPDATE
 #undef LINATTN__SHARED
 #undef LINATTN__SMALL
 #undef LINATTN__SOME_MAPS

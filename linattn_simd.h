@@ -335,6 +335,7 @@
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
 #define la_step_update LA_NAME(step_update)
+#define la_step_walk LA_NAME(step_walk)
 #define la_store LA_NAME(store)
 #define la_store_columns LA_NAME(store_columns)
 #define la_store_few LA_NAME(store_few)
@@ -598,7 +599,8 @@
                                         products of matrices of doubles
    LA_UPDATE_TALL x 1                   that of a single vector
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
-                                        queries, at most 48 queries
+                                        queries, at most 48 queries, and one more vector than
+                                        in update's at most
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
@@ -3014,7 +3016,8 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
    with 32, of f - 2 or f + 2 of the next but one? Then, at some physical addresses, Zen 4 makes a
    load of the one wait for a store of 512 bits to the other: rows take up to three times as long.
  */
-#define LA_CLASH(m, rows) (LA_W == 16 && (((m) + 1) & ((rows)-3)) == 0 && linattn__halved())
+#define LA_CLASHES(m, rows) ((((m) + 1) & ((rows)-3)) == 0 && linattn__halved())
+#define LA_CLASH(m, rows) (LA_W == 16 && LA_CLASHES(m, rows))
 
 /* Loads or stores NR vectors of columns, of which the last one may be partial. */
 LINATTN__INLINE void la_load_columns(la_vec *x, const float *from, int lanes, const size_t NR)
@@ -4423,7 +4426,8 @@ typedef struct la_head {
     uint64_t seen;
     const float *query, *value;
     int map, feature, plain;
-    int stream; /* states come from memory: fetch ahead; 2: from beyond L3 */
+    int stream;        /* fetch ahead; 2: states come from beyond L3 */
+    size_t wide, near; /* vectors of columns at a time; as of la_fetch_next */
     float *out;
 #if LINATTN__HAS_COMPENSATED
     int begun; /* outputs hold what was read so far */
@@ -4554,40 +4558,33 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #endif
 
 #if LA_W > 1
-/* Of states in memory, that row of the tile's next columns, or of the next head's. */
-LINATTN__INLINE void la_fetch_next(const float *row, size_t m, const size_t NR)
+/* What is so many floats behind a row into L1; if none, of states in memory, that row of the tile's
+   next columns, or of the next head's, into L2. */
+LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t near, int stream,
+                                   const size_t NR)
 {
     size_t j;
-    LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-        LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+    if (near) {
+        LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+            LINATTN__FETCH_NEAR(row + la_offset(m, j) + near);
+    } else if (stream) {
+        LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+            LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+    }
 }
 
-/* NR vectors of columns from u: the rows of features [f0, f1) take the key and are read by the
-   query. */
-LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
-                                  size_t u, const int keys, const int queries, const size_t NR)
+/* `count` rows of NR vectors take the key, v, and are read by the query into o. */
+LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *row, size_t count,
+                                  const la_vec *v, la_vec *o, const int keys, const int queries,
+                                  const int fetches, const size_t NR)
 {
-    const int lanes = la_lanes_left(h->dv, (u + NR - 1) * LA_W), stream = h->stream;
-    const size_t m = h->m, count = f1 - f0;
-    float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
-    /* the next row is loaded before this one is stored: see LA_CLASH */
-    const int early = LA_W == 16 && keys && queries;
-    la_vec v[4], o[4], x[4], ahead[4];
-    const int begun = f0 > 0 || LA_BEGUN(h);
+    const size_t m = h->m, near = h->near;
+    const int stream = h->stream;
+    la_vec x[4];
     size_t f, j;
-    LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
-    if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
-    if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
-    if (early) {
-        LINATTN__UNROLL for (j = 0; j < NR; j++) ahead[j] = la_load(row + la_offset(m, j));
-    }
     for (f = 0; f < count; f++, row += 16) {
-        if (stream) la_fetch_next(row, m, NR);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] =
-            early ? ahead[j] : la_load(row + la_offset(m, j));
-        if (early && f + 1 < count) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) ahead[j] = la_load(row + 16 + la_offset(m, j));
-        }
+        if (fetches) la_fetch_next(row, m, near, stream, NR);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
@@ -4598,6 +4595,25 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
             LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma_hot(qf, x[j], o[j]);
         }
     }
+}
+
+/* NR vectors of columns from u, of features [f0, f1). */
+LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                  size_t u, const int keys, const int queries, const size_t NR)
+{
+    const int lanes = la_lanes_left(h->dv, (u + NR - 1) * LA_W);
+    const size_t m = h->m, count = f1 - f0;
+    float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
+    la_vec v[4], o[4];
+    const int begun = f0 > 0 || LA_BEGUN(h);
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
+    if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
+    if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
+    if (h->stream)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
+    else
+        la_step_walk(h, w, row, count, v, o, keys, queries, 0, NR);
     if (!queries) return;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
@@ -4610,22 +4626,25 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
 LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                   const int keys, const int queries)
 {
-    const size_t end = (h->end + LA_W - 1) / LA_W;
+    const size_t last = (h->end + LA_W - 1) / LA_W;
     const int narrow = LA_W == 16 && keys && queries && h->stream < 2 && linattn__halved();
-    size_t u = h->begin / LA_W;
+    size_t u = h->begin / LA_W, end;
 #if LINATTN__HAS_HALF
     if (h->element) {
         la_step_halves(h, w, f0, f1);
         return;
     }
 #endif
-    for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
-    while (end - u >= 2) { /* narrow, all of them, else one: a loop that is none is smaller */
-        la_step_tile(h, w, f0, f1, u, keys, queries, 2);
-        u += 2;
-        if (!narrow) break;
-    }
-    if (u < end) la_step_tile(h, w, f0, f1, u, keys, queries, 1);
+    do {
+        end = last - u < h->wide ? last : u + h->wide;
+        for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
+        while (end - u >= 2) { /* narrow, all of them, else one: a loop that is none is smaller */
+            la_step_tile(h, w, f0, f1, u, keys, queries, 2);
+            u += 2;
+            if (!narrow) break;
+        }
+        if (u < end) la_step_tile(h, w, f0, f1, u++, keys, queries, 1);
+    } while (u < last);
 }
 #else
 /* The same for scalar code: four columns at a time, in a row of S, whose columns beyond dv stay 0.
@@ -4720,12 +4739,9 @@ LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_t
                                   size_t f1, const int keys, const int queries)
 {
     la_step_map(h, w, f0, f1);
-#if LINATTN__HAS_COMPENSATED
-    if (queries && s->past)
+    if (queries && LINATTN__PAST(s))
         w->scale = 1.0f;
-    else
-#endif
-        if (queries && f1 == h->m && !h->plain)
+    else if (queries && f1 == h->m && !h->plain)
         la_step_finish(s, h, w);
 #if LINATTN__HAS_COMPENSATED && LA_W > 1
     if (!keys)
@@ -4763,6 +4779,12 @@ static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_hea
 #endif
 
 #if LA_COLD
+#if LINATTN__BOTH
+#define LA_STEP_UPDATE(call) (call)->update[(call)->set]
+#else
+#define LA_STEP_UPDATE(call) la_step_update
+#endif
+
 /* In parts, as scratch is small, and chunks of exponents and of a past are given. */
 LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w)
 {
@@ -4783,7 +4805,7 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
 #endif
 #if LA_W > 1
         if (!h->query)
-            LA_HOT(s, step_update)(s, h, w, f0, f1);
+            LA_STEP_UPDATE(s)(s, h, w, f0, f1);
         else if (h->key)
             LA_HOT(s, step_both)(s, h, w, f0, f1);
         else
@@ -4827,14 +4849,14 @@ LINATTN__COLD static LINATTN__NOINLINE int la_step_others(const linattn__span *s
 {
     linattn__span x = *s;
     if (count % 2 != 0 || LINATTN__ELEMENT(s)) return 0;
+    x.group = 1;
     if (h->key) {
         if (count % 4 != 0 || s->head_floats <= LA_LARGE_HEAD) return 0;
         x.heads = 1;
-        x.q = NULL;
-        LA_OF(s, step)(&x);
+        LA_OF(s, step)
+        (&x); /* the first of them, too: what only adds keys is not linked with causal */
     }
     x.k = NULL;
-    x.group = 1;
     x.seen = h->seen;
     x.q = h->query;
     x.q_token = s->q_head;
@@ -4875,13 +4897,26 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     la_head h;
     size_t head;
     h.stream = s->stream;
-    if (s->stream && s->heads * s->head_floats > 4 * LINATTN__FETCH_FLOATS) {
+#if LA_W > 1
+    h.wide = s->dv;
+    h.near = 0;
+    if (linattn__near() && s->m <= LA_STEP) {
+        h.stream = LA_LANES(s) == 16 && s->k && s->q;
+        h.near = 48; /* three rows */
+        if (s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
+            h.stream = 1;
+            h.near = 32 * s->m; /* two panels, that lie one behind the other */
+            h.wide = 16 / LA_LANES(s);
+        }
+    } else if (s->stream && s->heads * s->head_floats > 4 * LINATTN__FETCH_FLOATS) {
         h.stream = 2;
 #if LINATTN__BOTH
         /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines. */
         if (s->m * s->dv > 8192 && LA_WIDEST(s) && linattn__halved()) s->set = 1;
 #endif
     }
+    if (LA_LANES(s) == 16 && LA_CLASHES(s->m, 64)) h.wide = 1;
+#endif
     h.params = s->params;
     h.m = s->m;
     h.dv = s->dv;
@@ -5359,6 +5394,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
     h.raise = h.lower = 1.0f;
 #endif
     h.stream = 0;
+    h.wide = s->dv;
     h.begun = 1;
     for (g = 0; g < a->heads; g++) {
         const size_t row = g * c->count + c->t;
@@ -6813,6 +6849,7 @@ typedef struct la_once {
     int signs;
     float gain, scale, lead;
     int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
+    size_t near, wide;            /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
 #endif
@@ -6834,7 +6871,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
-        if (o->stream) la_fetch_next(row, m, NR);
+        la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->near : 0, o->stream, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
@@ -6903,12 +6940,10 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
     size_t c = 0;
     int finite = 1;
 #if LA_PANEL_VECS == 1
-    /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. */
-    const int narrow = o->stream && linattn__halved();
-    for (; !narrow && c + 48 < o->dv; c += 64) finite = la_once_tile(o, c, 4);
+    for (; o->wide > 32 && c + 48 < o->dv; c += 64) finite = la_once_tile(o, c, 4);
 #endif
 #if LA_PANEL_VECS < 4
-    for (; c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2 * LA_PANEL_VECS);
+    for (; o->wide > 16 && c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2 * LA_PANEL_VECS);
 #endif
     for (; c < o->dv; c += 16) finite = la_once_tile(o, c, LA_PANEL_VECS);
     return finite;
@@ -7120,7 +7155,17 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     o.a = o.made;
     o.signs = LINATTN__IS_SIGNED(p->map);
+    /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. */
     o.stream = s->stream;
+    o.wide = s->stream && linattn__halved() ? 32 : 64;
+    o.near = 0;
+    if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
+        if (s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
+            o.near = 32 * s->m;
+            o.wide = 16;
+        } else
+            o.stream = 0;
+    }
     o.map = !o.signs || p->source != LINATTN__DIRECT;
     while (head < x->head_end && la_once_head(&o, x, head)) head++;
     return head;
@@ -10364,6 +10409,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_tile
 #undef la_step_token
 #undef la_step_update
+#undef la_step_walk
 #undef la_store
 #undef la_store_columns
 #undef la_store_few
@@ -10444,6 +10490,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_VECS
 #undef LA_CAUSAL_WIDE
 #undef LA_CLASH
+#undef LA_CLASHES
 #undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DECAY_ROWS
@@ -10496,6 +10543,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SMALL
 #undef LA_STAGE_VECS
 #undef LA_STEP
+#undef LA_STEP_UPDATE
 #undef LA_STORE_FEW
 #undef LA_STORE_LANE
 #undef LA_SUMS16

@@ -245,13 +245,14 @@ library() { # VARIANT TOOLCHAIN FLAGS
 # Variants that are linked to another's library, with flags of the same effect.
 declare -A library_of=()
 
-# The libraries that have to give the same bits. -ffast-math is given to the linker as well, which
-# then switches flushing to zero on for the whole process.
+# The libraries that have to give the same bits, with the kernels that are chosen on Zen 4, Intel's
+# processors and Zen 5; the stage unit has those of this one. -ffast-math is given to the linker as
+# well, which then switches flushing to zero on for the whole process.
 matrix_flags() { # OPTIMISATION
     case $1 in
-    O0) echo '-O0' ;;
-    O2) echo '-O2' ;;
-    fast) echo '-O3 -march=native -ffast-math' ;;
+    O0) echo '-O0 -DLINATTN__FAMILY=25' ;;
+    O2) echo '-O2 -DLINATTN__FAMILY=6' ;;
+    fast) echo '-O3 -march=native -ffast-math -DLINATTN__FAMILY=26' ;;
     esac
 }
 

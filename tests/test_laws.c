@@ -1505,6 +1505,33 @@ static void single_tokens(void **state)
         }
 }
 
+/* So many heads that their states come from memory, which single tokens fetch ahead, and of which
+   some processors take their columns in another order. */
+static void states_from_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        int map;
+        size_t heads, d, dv;
+    } cases[] = {
+        {LINATTN_MAP_EXP, 350, 128, 100},     {LINATTN_MAP_ELU1, 300, 128, 128},
+        {LINATTN_MAP_IDENTITY, 1500, 64, 60}, {LINATTN_MAP_RELU, 120, 200, 264},
+        {LINATTN_MAP_SOFTMAX, 400, 128, 81},
+    };
+    rng r = {37};
+    for (size_t i = 0; i < (test_quick() ? 1 : COUNT_OF(cases)); i++) {
+        size_t mark = pool_mark(), n = 2;
+        linattn_config config = {.heads = cases[i].heads * (i % 2 + 1),
+                                 .kv_heads = cases[i].heads,
+                                 .dim_key = cases[i].d,
+                                 .dim_value = cases[i].dv,
+                                 .map = (linattn_feature_map)cases[i].map};
+        problem p = problem_new(config_resolved(config), n, n, &r, 3);
+        steps_law(&p, &r);
+        pool_release(mark);
+    }
+}
+
 /* ---- Approximation -------------------------------------------------------------------------- */
 
 /* || approximate - exact || / || exact || of one attention in place of another. */
@@ -1648,6 +1675,7 @@ int main(void)
         TEST(states_in_memory),
         TEST(many_are_shared_out),
         TEST(single_tokens),
+        TEST(states_from_memory),
         TEST(favor_converges),
         TEST(simplified_is_favor_for_keys_of_one_norm),
         TEST(series_converge),

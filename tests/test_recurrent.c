@@ -500,6 +500,28 @@ static void inputs_of_16_bits(void **state)
     for_all(61, 12, elements_law);
 }
 
+/* So many heads that their states come from memory, which single tokens fetch ahead, and of which
+   some processors take their columns in another order. */
+static void states_from_memory(void **state)
+{
+    (void)state;
+    rng r = {13};
+    for (int form = 0; form < FORM_COUNT; form += test_quick() ? FORM_COUNT : 1) {
+        size_t mark = pool_mark();
+        linattn_config config = {.heads = 350,
+                                 .dim_key = 128,
+                                 .dim_value = form % 2 ? 128 : 100,
+                                 .map = form % 3 ? LINATTN_MAP_UNIT : LINATTN_MAP_IDENTITY};
+        recurrence x = recurrence_new(config, (rule_form)form, 2, &r);
+        recurred expected = recurrence_run(&x, NULL), steps = expected;
+        steps.out = pool_floats(expected.count);
+        steps.state = run_init(&x.config);
+        for (size_t t = 0; t < x.n; t++) recurrence_call(&x, steps.state, t, t + 1, steps.out);
+        check_same_recurred(&x, &steps, &expected, "one call per token");
+        pool_release(mark);
+    }
+}
+
 /* All that a token needs in one record, [q | k | v | gates | out], token by token. */
 static void interleaved_operands(void **state)
 {
@@ -2278,6 +2300,7 @@ int main(void)
         TEST(work_is_shared_out),
         TEST(layouts),
         TEST(inputs_of_16_bits),
+        TEST(states_from_memory),
         TEST(interleaved_operands),
         TEST(only_the_state_moves),
         TEST(large_values_of_small_keys),
