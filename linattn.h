@@ -2014,6 +2014,14 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 }
 #endif
 
+LINATTN__INLINE void linattn__fetch(const float *p, int near)
+{
+    if (near)
+        LINATTN__FETCH_NEAR(p);
+    else
+        LINATTN__FETCH(p);
+}
+
 LINATTN_API linattn_isa linattn_isa_active(void) { return (linattn_isa)linattn__isa(); }
 
 LINATTN__ALONE LINATTN_API const char *linattn_isa_name(linattn_isa isa)
@@ -5656,13 +5664,14 @@ LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size
 LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o,
                                                                    size_t t)
 {
+    const int near = linattn__near();
     int i;
     LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
         const float *at = o->at[i] + t * o->token[i];
         size_t lines = o->lines[i];
         do {
-            LINATTN__FETCH(at);
+            linattn__fetch(at, near);
             at += 16;
         } while (--lines > 0);
     }

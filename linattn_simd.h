@@ -3095,16 +3095,17 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
     const linattn__span *s = a->span;
     const size_t columns = tile >> 8 & 255, heads = g + (tile >> 16 & 255);
     const size_t begin = t + a->count, end = begin + (tile & 255);
+    const int near = linattn__near();
     size_t i, c;
     LINATTN__EFFECT();
     for (; g < heads; g++)
         for (i = begin; i < end; i++)
             for (c = c0; c < c0 + columns; c += 16) {
-                LINATTN__FETCH(a->out + g * s->out_head + i * s->out_token + c);
-                if (tile >> 24 && g == 0) LINATTN__FETCH(a->v + i * s->v_token + c);
+                linattn__fetch(a->out + g * s->out_head + i * s->out_token + c, near);
+                if (tile >> 24 && g == 0) linattn__fetch(a->v + i * s->v_token + c, near);
                 if (!a->spread || c >= s->d) continue;
-                LINATTN__FETCH(a->q_in + g * s->q_head + i * s->q_token + c);
-                if (tile >> 24 && g == 0) LINATTN__FETCH(a->k_in + i * s->k_token + c);
+                linattn__fetch(a->q_in + g * s->q_head + i * s->q_token + c, near);
+                if (tile >> 24 && g == 0) linattn__fetch(a->k_in + i * s->k_token + c, near);
             }
 }
 #endif
