@@ -1970,12 +1970,13 @@ LINATTN__INLINE int linattn__isa(void)
 
 /* For kernels of AVX-512, by which the choice is made: does a row that is stored to four panels,
    a vector each, take longer than in two goes of two panels? On Zen 4 14 cycles, where these take
-   11; elsewhere tiles of four vectors are the faster ones. */
+   11; on Intel's processors tiles of four vectors are the faster ones. */
 LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
 
 /* Does a fetch into L1 take less time than one into L2, whatever is in L1? On Zen 5, where one into
    L2 makes decode steps a tenth slower in L3, and states from beyond it come fastest line by line
-   with no more than one panel under way: .6 of the time of tiles of four. */
+   with no more than one panel under way: .6 of the time of tiles of four. Nor are the tiles of
+   causal that have four vectors worth it there: they are 8 % slower. */
 LINATTN__INLINE int linattn__near(void) { return linattn__chosen_now() & LINATTN__NEAR; }
 
 #if LINATTN__HAS_FUSED
@@ -8943,6 +8944,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__MOST_DISTANCE
 #undef LINATTN__MOST_STEPS
 #undef LINATTN__MSVC
+#undef LINATTN__NEAR
 #undef LINATTN__NOINLINE
 #undef LINATTN__NO_BLOCKS
 #undef LINATTN__ON

@@ -3425,9 +3425,12 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
        have to be under way at once, for which a core that two threads share lacks room. No tile of
        one token is left over, but one of LA_CAUSAL_TOKENS. */
     const size_t count = a->end - a->begin;
-    const size_t few = linattn__halved()                          ? count
-                       : count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS
-                                                                  : count % LA_CAUSAL_WIDE;
+    size_t few =
+        count % LA_CAUSAL_WIDE == 1 && count > 1 ? LA_CAUSAL_TOKENS : count % LA_CAUSAL_WIDE;
+    if (linattn__near()) /* an odd one would be left alone */
+        few = count % 2 && count > 1 ? count - LA_CAUSAL_WIDE : count;
+    else if (linattn__halved())
+        few = count;
     for (; few < count && a->heads == 1 && a->keep && end - u >= 4; u += 4) {
         la_tile rest = *a;
         for (; rest.begin < a->end - few; rest.begin += LA_CAUSAL_WIDE)
