@@ -31,12 +31,14 @@ class Ports:
     stores: float
     selection: int     # operations of a selection; 0: a mask of the operation before it
     parts: int = 1     # that a vector is taken in, one after the other
+    wide: int = 0      # causal takes CAUSAL_WIDE
 
 
 PORTS = {
     # p0 and p1, for 512 bits p0 with p1 and p5; any: p0, p1, p5. Three loads of 256 bits, two of
     # 512. Measured, instruction by instruction.
-    "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0), "avx2": Ports(2, 3, 3, 3, 2, 3)},
+    "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0, wide=1),
+                    "avx2": Ports(2, 3, 3, 3, 2, 3)},
     # FP0 and FP1, any FP0 to FP3, all of 256 bits: those of 512 take two turns.
     "zen4": {"avx512": Ports(1, 2, 1, 2, 0.5, 0, 2), "avx2": Ports(2, 4, 2, 2, 1, 1)},
     # The same of 512 bits.
@@ -193,7 +195,7 @@ class Counter:
         """A row of S is loaded and stored for a tile of tokens, which write and read it."""
         tokens, vecs = self.tile["CAUSAL_TOKENS"], self.tile["CAUSAL_VECS"]
         vectors, chunks = self.vectors(columns), math.ceil(rows / CHUNK)
-        if self.tile["CAUSAL_WIDE"] and vectors >= 4:
+        if self.ports.wide and vectors >= 4:
             tokens, vecs = self.tile["CAUSAL_WIDE"], 4
         tokens = min(n, tokens)
         return (Ops(fma=2 * rows * vectors, loads=rows * vectors / tokens + vectors * chunks,
