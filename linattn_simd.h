@@ -6674,7 +6674,7 @@ LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
     const int few = b->rule == LINATTN_RULE_DELTA || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
-    const int two = apart || rows > 192 || (few && linattn__halved());
+    const int two = apart || (rows > 192 && !linattn__near()) || (few && linattn__halved());
     const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
     if (LA_W < 16 || b->reads) {
