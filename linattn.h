@@ -3636,7 +3636,7 @@ typedef struct linattn__span {
     int set;     /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
 #endif
     /* What is 0 for most, side by side, to be cleared in few stores. */
-    int stream; /* the states come from memory, each for one token */
+    int stream; /* states come from memory, each for one token; 2: all those of many sequences */
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     int fetch; /* operands come from memory: fetch ahead */
 #endif
@@ -4968,7 +4968,12 @@ static void linattn__fetch_state(const void *state, size_t bytes)
     const char *const at = (const char *)state;
     size_t i;
     LINATTN__EFFECT();
-    for (i = 0; i < bytes && i < 16384; i += 64) LINATTN__FETCH(at + i);
+    if (bytes > 16384) bytes = 16384;
+    if (bytes > 8192 && linattn__near()) {
+        for (i = 0; i < bytes; i += 64) LINATTN__FETCH_NEAR(at + i);
+        return;
+    }
+    for (i = 0; i < bytes; i += 64) LINATTN__FETCH(at + i);
 }
 
 #if LINATTN__HAS_HALF
@@ -5265,6 +5270,9 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     status = linattn__open_many(c, q, k, v, gates, out, context);
     if (status != LINATTN_OK || c->n == 0) return status;
     c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
+    if (linattn__near() && c->n == 1 &&
+        c->bytes / sizeof(float) > 3 * LINATTN__FETCH_FLOATS / c->count)
+        c->work.span.stream = 2;
     c->jobs = linattn__threads(context, c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
     linattn__leave(c->work.environment);

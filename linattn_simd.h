@@ -4907,7 +4907,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     if (linattn__near() && s->m <= LA_STEP) {
         h.stream = LA_LANES(s) == 16 && s->k && s->q;
         h.near = 48; /* three rows */
-        if (s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
+        if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
             h.stream = 1;
             h.near = 32 * s->m; /* two panels, that lie one behind the other */
             h.wide = 16 / LA_LANES(s);
@@ -7164,7 +7164,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.near = 0;
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
-        if (s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
+        if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
             o.near = 32 * s->m;
             o.wide = 16;
         } else
