@@ -3779,7 +3779,7 @@ LINATTN__DECLARE(linattn__step_kernel, step)
 static linattn__step_kernel *const linattn__step_of[] = {linattn__step_scalar, linattn__step_avx2,
                                                          linattn__step_avx512};
 #define LINATTN__RUN_STEP(span) linattn__step_of[(span)->set](span)
-/* What takes keys alone only verbs that do so have to have, so that it is not linked with others. */
+/* What takes keys alone only verbs that do so have to have: it is not linked with others. */
 static linattn__part_kernel linattn__step_update_avx2, linattn__step_update_avx512;
 LINATTN__UNUSED static linattn__part_kernel *const linattn__step_update_of[] = {
     NULL, linattn__step_update_avx2, linattn__step_update_avx512};

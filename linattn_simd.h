@@ -3095,7 +3095,9 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
     const linattn__span *s = a->span;
     const size_t columns = tile >> 8 & 255, heads = g + (tile >> 16 & 255);
     const size_t begin = t + a->count, end = begin + (tile & 255);
-    const int near = linattn__near();
+    /* tokens 4 KiB apart take the places of one another in L1 */
+    const int apart = s->q_token % 1024 != 0 || (!a->spread && s->dv > 64);
+    const int near = apart && linattn__near();
     size_t i, c;
     LINATTN__EFFECT();
     for (; g < heads; g++)
