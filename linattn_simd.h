@@ -2160,7 +2160,7 @@ LINATTN__INLINE void la_turn(la_vec *a)
 }
 
 /* Is a vector that ends there at most half filled? AVX2 then takes it: the same bits, for half the
-   time where 512 bits take two turns. */
+   time where 512 bits take two turns, and elsewhere no more, but that tiles which read copy. */
 LINATTN__INLINE size_t la_half_filled(size_t end)
 {
     return LA_W == 16 && LINATTN__BOTH && end % 16 - 1 < 8;
@@ -3365,7 +3365,7 @@ static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t
 /* Those of all columns of this job: of S, of a projection, of scores. */
 static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
 {
-    const size_t half = la_half_filled(a->span->column_end);
+    const size_t half = linattn__halved() ? la_half_filled(a->span->column_end) : 0;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W - half;
     la_read_columns(a, a->span->column_begin / LA_W, end);
     if (half) LA_COMMON(read_columns)(a, 2 * end, 2 * end + 1);
@@ -3419,7 +3419,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a,
 /* The tiles of causal, of all columns of this job. */
 static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
 {
-    const size_t half = la_half_filled(a->span->column_end);
+    const size_t half = linattn__halved() ? la_half_filled(a->span->column_end) : 0;
     const size_t end = (a->span->column_end + LA_W - 1) / LA_W - half;
     size_t u = a->span->column_begin / LA_W;
 #if LA_CAUSAL_WIDE > 0
