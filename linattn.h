@@ -2015,9 +2015,9 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 }
 #endif
 
-LINATTN__INLINE void linattn__fetch(const float *p, int near)
+LINATTN__INLINE void linattn__fetch(const float *p, int into_l1)
 {
-    if (near)
+    if (into_l1)
         LINATTN__FETCH_NEAR(p);
     else
         LINATTN__FETCH(p);
@@ -5673,14 +5673,14 @@ LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size
 LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o,
                                                                    size_t t)
 {
-    const int near = linattn__near();
+    const int into_l1 = linattn__near();
     int i;
     LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
         const float *at = o->at[i] + t * o->token[i];
         size_t lines = o->lines[i];
         do {
-            linattn__fetch(at, near);
+            linattn__fetch(at, into_l1);
             at += 16;
         } while (--lines > 0);
     }

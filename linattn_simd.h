@@ -3097,17 +3097,17 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
     const size_t begin = t + a->count, end = begin + (tile & 255);
     /* tokens 4 KiB apart take the places of one another in L1 */
     const int apart = s->q_token % 1024 != 0 || (!a->spread && s->dv > 64);
-    const int near = apart && linattn__near();
+    const int into_l1 = apart && linattn__near();
     size_t i, c;
     LINATTN__EFFECT();
     for (; g < heads; g++)
         for (i = begin; i < end; i++)
             for (c = c0; c < c0 + columns; c += 16) {
-                linattn__fetch(a->out + g * s->out_head + i * s->out_token + c, near);
-                if (tile >> 24 && g == 0) linattn__fetch(a->v + i * s->v_token + c, near);
+                linattn__fetch(a->out + g * s->out_head + i * s->out_token + c, into_l1);
+                if (tile >> 24 && g == 0) linattn__fetch(a->v + i * s->v_token + c, into_l1);
                 if (!a->spread || c >= s->d) continue;
-                linattn__fetch(a->q_in + g * s->q_head + i * s->q_token + c, near);
-                if (tile >> 24 && g == 0) linattn__fetch(a->k_in + i * s->k_token + c, near);
+                linattn__fetch(a->q_in + g * s->q_head + i * s->q_token + c, into_l1);
+                if (tile >> 24 && g == 0) linattn__fetch(a->k_in + i * s->k_token + c, into_l1);
             }
 }
 #endif
@@ -4432,8 +4432,8 @@ typedef struct la_head {
     uint64_t seen;
     const float *query, *value;
     int map, feature, plain;
-    int stream;        /* fetch ahead; 2: states come from beyond L3 */
-    size_t wide, near; /* vectors of columns at a time; as of la_fetch_next */
+    int stream;         /* fetch ahead; 2: states come from beyond L3 */
+    size_t wide, reach; /* vectors of columns at a time; as of la_fetch_next */
     float *out;
 #if LINATTN__HAS_COMPENSATED
     int begun; /* outputs hold what was read so far */
@@ -4566,13 +4566,13 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #if LA_W > 1
 /* What is so many floats behind a row into L1; if none, of states in memory, that row of the tile's
    next columns, or of the next head's, into L2. */
-LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t near, int stream,
+LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, int stream,
                                    const size_t NR)
 {
     size_t j;
-    if (near) {
+    if (reach) {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-            LINATTN__FETCH_NEAR(row + la_offset(m, j) + near);
+            LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
     } else if (stream) {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
             LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
@@ -4584,12 +4584,12 @@ LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *ro
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
                                   const int fetches, const size_t NR)
 {
-    const size_t m = h->m, near = h->near;
+    const size_t m = h->m, reach = h->reach;
     const int stream = h->stream;
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches) la_fetch_next(row, m, near, stream, NR);
+        if (fetches) la_fetch_next(row, m, reach, stream, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4905,13 +4905,13 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.stream = s->stream;
 #if LA_W > 1
     h.wide = s->dv;
-    h.near = 0;
+    h.reach = 0;
     if (linattn__near() && s->m <= LA_STEP) {
         h.stream = LA_LANES(s) == 16 && s->k && s->q;
-        h.near = 48; /* three rows */
+        h.reach = 48; /* three rows */
         if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
             h.stream = 1;
-            h.near = 32 * s->m; /* two panels, that lie one behind the other */
+            h.reach = 32 * s->m; /* two panels, that lie one behind the other */
             h.wide = 16 / LA_LANES(s);
         }
     } else if (s->stream && s->heads * s->head_floats > 4 * LINATTN__FETCH_FLOATS) {
@@ -6855,7 +6855,7 @@ typedef struct la_once {
     int signs;
     float gain, scale, lead;
     int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
-    size_t near, wide;            /* as of la_fetch_next; columns at a time */
+    size_t reach, wide;           /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
 #endif
@@ -6877,7 +6877,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
-        la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->near : 0, o->stream, NR);
+        la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->reach : 0, o->stream, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
@@ -7164,10 +7164,10 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. */
     o.stream = s->stream;
     o.wide = s->stream && linattn__halved() ? 32 : 64;
-    o.near = 0;
+    o.reach = 0;
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
         if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
-            o.near = 32 * s->m;
+            o.reach = 32 * s->m;
             o.wide = 16;
         } else
             o.stream = 0;
