@@ -3505,7 +3505,7 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_init(const linattn_confi
     return LINATTN_OK;
 }
 
-LINATTN__ALONE LINATTN_API linattn_status linattn_state_reset(void *state)
+LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
 {
     linattn__shape s;
     linattn__header h;
@@ -5204,7 +5204,7 @@ static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn_
 #endif
 
 /* Reads and checks a call, as linattn__open_any does. */
-static LINATTN__NOINLINE linattn_status linattn__open_many(
+LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__open_many(
     linattn__crowd *c, const linattn_view *q, const linattn_view *k, const linattn_view *v,
     const struct linattn_gates *gates, const linattn_output *out, const linattn_context *context)
 {
@@ -5260,10 +5260,11 @@ static void linattn__gather(linattn__crowd *c, void *const *states, size_t count
     c->gating = NULL;
 }
 
-static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *q,
-                                         const linattn_view *k, const linattn_view *v,
-                                         const struct linattn_gates *gates,
-                                         const linattn_output *out, const linattn_context *context)
+LINATTN__COLD static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *q,
+                                                       const linattn_view *k, const linattn_view *v,
+                                                       const struct linattn_gates *gates,
+                                                       const linattn_output *out,
+                                                       const linattn_context *context)
 {
     linattn_status status;
     if (c->count == 0) return LINATTN_OK;
@@ -5390,7 +5391,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_sums(linattn__span *d
 #endif
 }
 
-LINATTN__ALONE LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__work w;
@@ -8031,7 +8032,7 @@ static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context 
     if (left) linattn__run_jobs(linattn__nystrom_rest, w, w->jobs, context);
 }
 
-LINATTN__ALONE LINATTN_API linattn_status
+LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status
 linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
                 linattn_view v, size_t n_k, linattn_output out, int causal, void *workspace,
                 size_t workspace_bytes, const linattn_context *context)
@@ -8081,9 +8082,8 @@ linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linatt
 
 /* ---- Workspaces ------------------------------------------------------------------------------ */
 
-LINATTN__ALONE LINATTN_API size_t linattn_workspace_size(const linattn_config *config,
-                                                         linattn_workspace verb,
-                                                         const linattn_context *context)
+LINATTN__ALONE LINATTN__COLD LINATTN_API size_t linattn_workspace_size(
+    const linattn_config *config, linattn_workspace verb, const linattn_context *context)
 {
     linattn__shape s;
     if (linattn__cannot_thread(context)) return 0;

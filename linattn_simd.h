@@ -4564,16 +4564,15 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #endif
 
 #if LA_W > 1
-/* What is so many floats behind a row into L1; if none, of states in memory, that row of the tile's
-   next columns, or of the next head's, into L2. */
-LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, int stream,
-                                   const size_t NR)
+/* Fetches what is `reach` floats behind a row into L1; if none, that row of the tile's next columns,
+   or of the next head's, into L2. */
+LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, const size_t NR)
 {
     size_t j;
     if (reach) {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
             LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
-    } else if (stream) {
+    } else {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
             LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
     }
@@ -4589,7 +4588,7 @@ LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *ro
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches) la_fetch_next(row, m, reach, stream, NR);
+        if (fetches && (NR * LA_W >= 32 || stream)) la_fetch_next(row, m, reach, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4616,7 +4615,7 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
-    if (h->stream)
+    if (h->stream || NR * LA_W < 32) /* of few columns two loops are not worth their code */
         la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
     else
         la_step_walk(h, w, row, count, v, o, keys, queries, 0, NR);
@@ -6877,7 +6876,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
-        la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->reach : 0, o->stream, NR);
+        if (o->stream) la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->reach : 0, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
