@@ -1541,7 +1541,8 @@ LINATTN__INLINE double linattn__double_sum(double sum, double term, double *erro
 
 /* The product's error by Dekker, the sum of the three parts with the smaller two rounded to odd
    (Boldo and Melquiond 2008). */
-static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b, double c)
+LINATTN__COLD static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b,
+                                                                        double c)
 {
     const double p = a * b, split_a = 134217729.0 * a, split_b = 134217729.0 * b;
     const double ah = split_a - (split_a - a), al = a - ah;
@@ -3505,7 +3506,7 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_init(const linattn_confi
     return LINATTN_OK;
 }
 
-LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status linattn_state_reset(void *state)
+LINATTN__ALONE LINATTN_API linattn_status linattn_state_reset(void *state)
 {
     linattn__shape s;
     linattn__header h;
@@ -5260,11 +5261,10 @@ static void linattn__gather(linattn__crowd *c, void *const *states, size_t count
     c->gating = NULL;
 }
 
-LINATTN__COLD static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *q,
-                                                       const linattn_view *k, const linattn_view *v,
-                                                       const struct linattn_gates *gates,
-                                                       const linattn_output *out,
-                                                       const linattn_context *context)
+static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *q,
+                                         const linattn_view *k, const linattn_view *v,
+                                         const struct linattn_gates *gates,
+                                         const linattn_output *out, const linattn_context *context)
 {
     linattn_status status;
     if (c->count == 0) return LINATTN_OK;
@@ -5318,7 +5318,7 @@ LINATTN__COLD static int linattn__imported(const void *state, const linattn__sha
 #endif
 
 /* Do two states of one config have the same projection? */
-static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
+LINATTN__COLD static int linattn__same_shared(void *a, const void *b, const linattn__shape *s)
 {
     const float *x = linattn__shared(a), *y = linattn__shared((void *)(uintptr_t)b);
     size_t i;
@@ -5391,7 +5391,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__merge_sums(linattn__span *d
 #endif
 }
 
-LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
+LINATTN__ALONE LINATTN_API linattn_status linattn_merge(void *dst, const void *src)
 {
     linattn__shape s;
     linattn__work w;
@@ -8024,7 +8024,8 @@ LINATTN__COLD static void linattn__nystrom_rest(void *arg, size_t index)
     }
 }
 
-static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context *context)
+LINATTN__COLD static void linattn__do_nystrom(linattn__nystrom_work *w,
+                                              const linattn_context *context)
 {
     const size_t left = w->heads % w->jobs;
     w->whole = w->heads - left;
@@ -8032,7 +8033,7 @@ static void linattn__do_nystrom(linattn__nystrom_work *w, const linattn_context 
     if (left) linattn__run_jobs(linattn__nystrom_rest, w, w->jobs, context);
 }
 
-LINATTN__ALONE LINATTN__COLD LINATTN_API linattn_status
+LINATTN__ALONE LINATTN_API linattn_status
 linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linattn_view k,
                 linattn_view v, size_t n_k, linattn_output out, int causal, void *workspace,
                 size_t workspace_bytes, const linattn_context *context)
@@ -8082,8 +8083,9 @@ linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linatt
 
 /* ---- Workspaces ------------------------------------------------------------------------------ */
 
-LINATTN__ALONE LINATTN__COLD LINATTN_API size_t linattn_workspace_size(
-    const linattn_config *config, linattn_workspace verb, const linattn_context *context)
+LINATTN__ALONE LINATTN_API size_t linattn_workspace_size(const linattn_config *config,
+                                                         linattn_workspace verb,
+                                                         const linattn_context *context)
 {
     linattn__shape s;
     if (linattn__cannot_thread(context)) return 0;

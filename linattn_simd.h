@@ -4564,8 +4564,8 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #endif
 
 #if LA_W > 1
-/* Fetches what is `reach` floats behind a row into L1; if none, that row of the tile's next columns,
-   or of the next head's, into L2. */
+/* Fetches what is `reach` floats behind a row into L1; if none, that row of the tile's next
+   columns, or of the next head's, into L2. */
 LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, const size_t NR)
 {
     size_t j;
@@ -4578,7 +4578,8 @@ LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, con
     }
 }
 
-/* `count` rows of NR vectors take the key, v, and are read by the query into o. */
+/* `count` rows of NR vectors take the key, v, and are read by the query into o. fetches: 1, or 2:
+   if states come from memory. */
 LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *row, size_t count,
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
                                   const int fetches, const size_t NR)
@@ -4588,7 +4589,7 @@ LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *ro
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches && (NR * LA_W >= 32 || stream)) la_fetch_next(row, m, reach, NR);
+        if (fetches && (fetches == 1 || stream)) la_fetch_next(row, m, reach, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4611,11 +4612,14 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     float *row = h->s + (u / LA_PANEL_VECS) * 16 * m + (u % LA_PANEL_VECS) * LA_W + f0 * 16;
     la_vec v[4], o[4];
     const int begun = f0 > 0 || LA_BEGUN(h);
+    const int few = NR < 4 && (!queries || NR * LA_W < 32); /* not worth two loops */
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = o[j] = la_zero();
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
-    if (h->stream || NR * LA_W < 32) /* of few columns two loops are not worth their code */
+    if (few)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 2, NR);
+    else if (h->stream)
         la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
     else
         la_step_walk(h, w, row, count, v, o, keys, queries, 0, NR);
