@@ -1277,7 +1277,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNROLL
 #endif
 
-/* Fetch a cache line into L2, as L1 is full of the state; no access, so any address will do. */
+/* Fetch a cache line into L2, as L1 is full of the state, or into L1; no access, so any address
+   will do. */
 #if LINATTN__GNU
 #define LINATTN__FETCH(p) __builtin_prefetch(p, 0, 2)
 #define LINATTN__FETCH_NEAR(p) __builtin_prefetch(p, 0, 3)
@@ -1541,8 +1542,7 @@ LINATTN__INLINE double linattn__double_sum(double sum, double term, double *erro
 
 /* The product's error by Dekker, the sum of the three parts with the smaller two rounded to odd
    (Boldo and Melquiond 2008). */
-LINATTN__COLD static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b,
-                                                                        double c)
+static LINATTN__NOINLINE double linattn__exact_double_fma(double a, double b, double c)
 {
     const double p = a * b, split_a = 134217729.0 * a, split_b = 134217729.0 * b;
     const double ah = split_a - (split_a - a), al = a - ah;
@@ -3316,7 +3316,7 @@ LINATTN__INLINE uint64_t linattn__two_words(const void *header, size_t word)
 }
 
 /* Same config, whatever the tokens seen: these are words 4 and 5. */
-static int linattn__same_config(const void *a, const void *b)
+LINATTN__COLD static int linattn__same_config(const void *a, const void *b)
 {
     static const unsigned char words[] = {
         0, 2, 6, 8, 10, 12, 14, 16, 17 + LINATTN__HAS_COMPENSATED};
@@ -3632,12 +3632,11 @@ typedef struct linattn__span {
     void (*kernel)(const struct linattn__span *s); /* where there are `elements` */
 #endif
 #if LINATTN__BOTH
-    linattn__part_kernel *const
-        *update; /* of one token, by `set`, for verbs that take no queries */
-    int set;     /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
+    linattn__part_kernel *const *update; /* of one token, by `set`, of verbs without queries */
+    int set; /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
 #endif
     /* What is 0 for most, side by side, to be cleared in few stores. */
-    int stream; /* states come from memory, each for one token; 2: all those of many sequences */
+    int stream; /* states come from memory, each for one token; 2: from beyond L3 */
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     int fetch; /* operands come from memory: fetch ahead */
 #endif
@@ -3754,8 +3753,9 @@ typedef struct linattn__outer {
 } linattn__outer;
 
 #define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */
-#define LINATTN__FEATURES 128         /* mapped at a time */
-#define LINATTN__PANELS 4096          /* floats of a projection that the caller holds */
+#define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
+#define LINATTN__FEATURES 128 /* mapped at a time */
+#define LINATTN__PANELS 4096  /* floats of a projection that the caller holds */
 
 /* Features are taken in chunks of this size, the same on every instruction set, as the running
    maximum of the exponents moves from one to the next: m in equal parts. */
@@ -4037,6 +4037,12 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 #if LINATTN__HAS_RECURRENT
     if (s->rule) span->s += linattn__rule_floats_of(s->m, s->dv) + linattn__moving_floats(s);
 #endif
+}
+
+/* The states, of so many floats, come from memory, each for one token. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__use_stream(linattn__span *span, size_t floats)
+{
+    span->stream = floats > LINATTN__FAR_FLOATS ? 2 : 1;
 }
 
 /* Everything but the params, and what they need. */
@@ -4849,7 +4855,8 @@ static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
 #endif
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
-    w->span.stream = n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS)
+        linattn__use_stream(&w->span, s.state_bytes / sizeof(float));
     if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
     if (n > 1 && !linattn__usual_tokens(&w->span, verb, q, k, v, out)) return 0;
     w->environment = linattn__enter();
@@ -4872,7 +4879,8 @@ LINATTN__INLINE void linattn__begin(linattn__work *w, const linattn__shape *s,
     linattn__start(w, s, linattn__seen(state), state);
     if (verb & LINATTN__KEYS) linattn__use_keys(w, x);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, x);
-    w->span.stream = n == 1 && s->state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS;
+    if (n == 1 && s->state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS)
+        linattn__use_stream(&w->span, s->state_bytes / sizeof(float));
 #if LINATTN__HAS_HALF
     if (w->span.stream) w->span.ahead = s->head_floats * sizeof(float);
 #endif
@@ -4970,7 +4978,7 @@ static void linattn__fetch_state(const void *state, size_t bytes)
     size_t i;
     LINATTN__EFFECT();
     if (bytes > 16384) bytes = 16384;
-    if (bytes > 8192 && linattn__near()) {
+    if (bytes > 8192 && linattn__near()) { /* a choice in the loop would take as long as a fetch */
         for (i = 0; i < bytes; i += 64) LINATTN__FETCH_NEAR(at + i);
         return;
     }
@@ -5271,8 +5279,7 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     status = linattn__open_many(c, q, k, v, gates, out, context);
     if (status != LINATTN_OK || c->n == 0) return status;
     c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
-    if (linattn__near() && c->n == 1 &&
-        c->bytes / sizeof(float) > 3 * LINATTN__FETCH_FLOATS / c->count)
+    if (c->n == 1 && linattn__near() && c->bytes / sizeof(float) > LINATTN__FAR_FLOATS / c->count)
         c->work.span.stream = 2;
     c->jobs = linattn__threads(context, c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
@@ -8864,6 +8871,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__EXP_LOW
 #undef LINATTN__FAST
 #undef LINATTN__FAVOR
+#undef LINATTN__FAR_FLOATS
 #undef LINATTN__FEATURES
 #undef LINATTN__FETCH
 #undef LINATTN__FETCH_FLOATS

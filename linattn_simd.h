@@ -327,6 +327,7 @@
 #define la_step_chunk LA_NAME(step_chunk)
 #define la_step_finish LA_NAME(step_finish)
 #define la_step_map LA_NAME(step_map)
+#define la_step_order LA_NAME(step_order)
 #define la_step_part LA_NAME(step_part)
 #define la_step_past LA_NAME(step_past)
 #define la_step_phi LA_NAME(step_phi)
@@ -3016,8 +3017,8 @@ LINATTN__INLINE size_t la_offset(size_t m, size_t i)
    with 32, of f - 2 or f + 2 of the next but one? Then, at some physical addresses, Zen 4 makes a
    load of the one wait for a store of 512 bits to the other: rows take up to three times as long.
  */
-#define LA_CLASHES(m, rows) ((((m) + 1) & ((rows)-3)) == 0 && linattn__halved())
-#define LA_CLASH(m, rows) (LA_W == 16 && LA_CLASHES(m, rows))
+#define LA_SAME_PLACE(m, rows) ((((m) + 1) & ((rows)-3)) == 0)
+#define LA_CLASH(m, rows) (LA_W == 16 && LA_SAME_PLACE(m, rows) && linattn__halved())
 
 /* Loads or stores NR vectors of columns, of which the last one may be partial. */
 LINATTN__INLINE void la_load_columns(la_vec *x, const float *from, int lanes, const size_t NR)
@@ -4862,8 +4863,8 @@ LINATTN__COLD static LINATTN__NOINLINE int la_step_others(const linattn__span *s
     if (h->key) {
         if (count % 4 != 0 || s->head_floats <= LA_LARGE_HEAD) return 0;
         x.heads = 1;
-        LA_OF(s, step)
-        (&x); /* the first of them, too: what only adds keys is not linked with causal */
+        /* with the first query, whose output comes again: what takes keys alone is update's */
+        LA_OF(s, step)(&x);
     }
     x.k = NULL;
     x.seen = h->seen;
@@ -4899,6 +4900,31 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
     }
 }
 
+#if LA_W > 1
+/* In which tiles rows go by, what is fetched meanwhile, and by which instruction set. */
+LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
+{
+    const size_t m = s->m, lanes = LA_LANES(s);
+    h->wide = s->dv;
+    h->reach = 0;
+    if (linattn__near() && m <= LA_STEP) {
+        if (s->stream > 1) {
+            h->reach = 32 * m; /* two panels, that lie one behind the other */
+            h->wide = 16 / lanes;
+        } else {
+            h->reach = 48; /* three rows */
+            h->stream = lanes == 16 && s->k && s->q;
+        }
+    } else if (lanes == 16 && linattn__halved()) {
+#if LINATTN__BOTH
+        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines. */
+        if (s->stream > 1 && m * s->dv > 8192) s->set = 1;
+#endif
+        if (LA_SAME_PLACE(m, 64) && LA_LANES(s) == 16) h->wide = 1;
+    }
+}
+#endif
+
 /* Tokens one by one; just one where there are other kernels. */
 static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 {
@@ -4907,24 +4933,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     size_t head;
     h.stream = s->stream;
 #if LA_W > 1
-    h.wide = s->dv;
-    h.reach = 0;
-    if (linattn__near() && s->m <= LA_STEP) {
-        h.stream = LA_LANES(s) == 16 && s->k && s->q;
-        h.reach = 48; /* three rows */
-        if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
-            h.stream = 1;
-            h.reach = 32 * s->m; /* two panels, that lie one behind the other */
-            h.wide = 16 / LA_LANES(s);
-        }
-    } else if (s->stream && s->heads * s->head_floats > 4 * LINATTN__FETCH_FLOATS) {
-        h.stream = 2;
-#if LINATTN__BOTH
-        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines. */
-        if (s->m * s->dv > 8192 && LA_WIDEST(s) && linattn__halved()) s->set = 1;
-#endif
-    }
-    if (LA_LANES(s) == 16 && LA_CLASHES(s->m, 64)) h.wide = 1;
+    la_step_order(s, &h);
 #endif
     h.params = s->params;
     h.m = s->m;
@@ -7169,7 +7178,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.reach = 0;
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
-        if (s->stream > 1 || s->heads * s->head_floats > 3 * LINATTN__FETCH_FLOATS) {
+        if (s->stream > 1) {
             o.reach = 32 * s->m;
             o.wide = 16;
         } else
@@ -10407,6 +10416,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_heads
 #undef la_step_map
 #undef la_step_others
+#undef la_step_order
 #undef la_step_part
 #undef la_step_parts
 #undef la_step_past
@@ -10474,6 +10484,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_COLD
 #undef LA_HOT
 #undef LA_WALK
+#undef LA_SAME_PLACE
 #undef LA_SHARED
 #undef LA_OF
 #undef LA_HALF
@@ -10499,7 +10510,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_VECS
 #undef LA_CAUSAL_WIDE
 #undef LA_CLASH
-#undef LA_CLASHES
 #undef LA_COMPARE
 #undef LA_CONSTANTS
 #undef LA_DECAY_ROWS
