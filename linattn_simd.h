@@ -4024,15 +4024,18 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
     const int exponents = LINATTN__IS_EXP(s->params->map);
     const size_t signs = la_part_signs(s), end = signs ? signs : s->row_end;
     const size_t part = signs ? LA_PART / 2 : LA_PART, keys = t0 * s->k_token;
+    /* of the last part, or little would be left; what is made into scratch needs room beside it */
+    const size_t most = s->params->source == LINATTN__DIRECT ? LA_PART_ROW : part;
     float scratch[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
-    size_t f;
+    size_t f, step;
     c.t0 = t0;
     c.count = count;
-    for (f = s->row_begin; f < end; f += part) {
+    for (f = s->row_begin; f < end; f += step) {
         float *phi = scratch;
+        step = end - f <= most ? end - f : part;
         c.f0 = f;
-        c.f1 = end - f < part ? end : f + part;
+        c.f1 = f + step;
         c.k.at = scratch;
         c.k.row = LA_PART_ROW;
 #if LINATTN__HAS_FEATURES
