@@ -3390,7 +3390,8 @@ static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
     size_t t = a->begin, g;
 #if LA_GROUP_TOKENS > 1
-    const int pairs = a->heads < 4 || a->heads == 6; /* six: three are faster than four and two */
+    const int pairs = a->heads < 4 || a->heads / 2 == 3; /* six or seven: three are faster than four
+                                                            and what is left */
     const size_t step = pairs ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
     for (; a->end - t >= step; t += step) {
         for (g = 0; !pairs && a->heads - g >= 4; g += 4)
