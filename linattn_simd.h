@@ -6599,9 +6599,9 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
         } else {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
-        }
-        if (apart) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
+            if (apart) { /* here alone: clang keeps c through every loop before it */
+                LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
+            }
         }
         if (b->out) la_rule_out(b, t, u, o, v, lanes, NR);
     }
