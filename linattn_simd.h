@@ -4569,6 +4569,13 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #endif
 
 #if LA_W > 1
+/* Which of two fetches it is, gcc decides before a loop; clang does so at -O3 alone. */
+#ifdef __clang__
+#define LA_FETCHES_APART 1
+#else
+#define LA_FETCHES_APART 0
+#endif
+
 /* Fetches what is `reach` floats behind a row into L1; if none, that row of the tile's next
    columns, or of the next head's, into L2. */
 LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, const size_t NR)
@@ -4584,17 +4591,22 @@ LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, con
 }
 
 /* `count` rows of NR vectors take the key, v, and are read by the query into o. fetches: 1, or 2:
-   if states come from memory. */
+   if states come from memory; 3: into L1. */
 LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *row, size_t count,
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
                                   const int fetches, const size_t NR)
 {
-    const size_t m = h->m, reach = h->reach;
+    const size_t m = h->m, reach = LA_FETCHES_APART && fetches == 1 ? 0 : h->reach;
     const int stream = h->stream;
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches && (fetches == 1 || stream)) la_fetch_next(row, m, reach, NR);
+        if (fetches == 3) {
+            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
+                LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
+        } else if (fetches && (fetches == 1 || stream)) {
+            la_fetch_next(row, m, reach, NR);
+        }
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4624,6 +4636,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
     if (few)
         la_step_walk(h, w, row, count, v, o, keys, queries, 2, NR);
+    else if (LA_FETCHES_APART && h->stream && h->reach)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 3, NR);
     else if (h->stream)
         la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
     else
@@ -10524,6 +10538,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EXACT_ROW
 #undef LA_EXACT_TILES
 #undef LA_EXACT_VECS
+#undef LA_FETCHES_APART
 #undef LA_FEW
 #undef LA_FEW_KEYS
 #undef LA_FEW_QUERIES
