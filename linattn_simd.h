@@ -4576,12 +4576,13 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #define LA_FETCHES_APART 0
 #endif
 
-/* Fetches what is `reach` floats behind a row into L1; if none, that row of the tile's next
-   columns, or of the next head's, into L2. */
-LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, const size_t NR)
+/* Fetches what is `reach` floats behind a row into L1, or that row of the tile's next columns, or
+   of the next head's, into L2. */
+LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, int into_l1,
+                                   const size_t NR)
 {
     size_t j;
-    if (reach) {
+    if (into_l1) {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
             LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
     } else {
@@ -4596,17 +4597,13 @@ LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *ro
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
                                   const int fetches, const size_t NR)
 {
-    const size_t m = h->m, reach = LA_FETCHES_APART && fetches == 1 ? 0 : h->reach;
+    const size_t m = h->m, reach = h->reach;
     const int stream = h->stream;
+    const int into_l1 = fetches == 3 || (reach && !(LA_FETCHES_APART && fetches == 1));
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches == 3) {
-            LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-                LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
-        } else if (fetches && (fetches == 1 || stream)) {
-            la_fetch_next(row, m, reach, NR);
-        }
+        if (fetches && (fetches != 2 || stream)) la_fetch_next(row, m, reach, into_l1, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -6907,7 +6904,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
-        if (o->stream) la_fetch_next(row, m, NR == LA_PANEL_VECS ? o->reach : 0, NR);
+        if (o->stream) la_fetch_next(row, m, o->reach, NR == LA_PANEL_VECS && o->reach, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
@@ -10433,8 +10430,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_halves
 #undef la_step_heads
 #undef la_step_map
-#undef la_step_others
 #undef la_step_order
+#undef la_step_others
 #undef la_step_part
 #undef la_step_parts
 #undef la_step_past
