@@ -275,7 +275,8 @@ void bench_memory_is_state(bench *b, void *state)
 
 /* Long enough for the clock, short enough that most samples escape the machine's other work. */
 static const double sample_seconds = 150e-6, limit_seconds = 15e-6;
-enum { least_samples = 5 }; /* of calls so long that one would do for Google Benchmark */
+enum { least_samples = 5 };            /* of calls so long that one would do for Google Benchmark */
+static double patience_seconds = 90.0; /* in all, for other programs to leave the core */
 
 /* One thread's benchmarks are timed by its processor time, which stands still while other programs
    have the processor. */
@@ -373,6 +374,36 @@ static double binding_limit(void)
     return least;
 }
 
+/* The most flops per second that each instruction set has reached. */
+static double fastest[LINATTN_ISA_COUNT];
+
+/* What an FMA loop reaches now. Another program on the other thread of this core takes from both
+   what no clock shows: this does. */
+static double core_rate(void)
+{
+    double flops;
+    const double seconds = multiply(current.rounds, &flops), rate = flops / seconds;
+    fastest[current.b->isa] = fmax(fastest[current.b->isa], rate);
+    return rate;
+}
+
+static bool undisturbed(double rate) { return rate >= 0.85 * fastest[current.b->isa]; }
+
+/* Waits for the core to be left alone, as long as there is patience: some time for all benchmarks
+   of the program. */
+static double core_rate_alone(bench *b)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    double rate = core_rate();
+    if (undisturbed(rate)) return rate;
+    for (; patience_seconds > 0.0 && !undisturbed(rate); rate = core_rate()) {
+        nanosleep(&pause, NULL);
+        patience_seconds -= 1e-9 * (double)pause.tv_nsec;
+    }
+    b->call(b); /* which is warm again */
+    return rate;
+}
+
 /* Whether a loop is too short for the clock. One disturbance must not make it seem long enough: it
    would stay short for all samples. */
 static bool too_short(double (*loop)(size_t size, double *count), size_t size)
@@ -385,11 +416,11 @@ static bool too_short(double (*loop)(size_t size, double *count), size_t size)
 static void size_limits(const bench *b)
 {
     current.limited = b->flops > 0.0 || b->bytes > 0.0;
-    if (!current.limited) return;
     current.rounds = current.steps = 1;
     current.at = 0;
     while (too_short(multiply, current.rounds)) current.rounds *= 2;
-    while (b->memory_floats && too_short(update, current.steps)) current.steps *= 2;
+    while (current.limited && b->memory_floats && too_short(update, current.steps))
+        current.steps *= 2;
 }
 
 /* Which limit binds; the smallest of a few trials each, as disturbances only add. */
@@ -476,8 +507,39 @@ static void open_bench(bench *b)
 }
 
 typedef struct samples {
-    series seconds, base, share, against;
+    series seconds, base, share, against, rate;
 } samples;
+
+static void free_samples(samples *s)
+{
+    free(s->seconds.x);
+    free(s->base.x);
+    free(s->share.x);
+    free(s->against.x);
+    free(s->rate.x);
+}
+
+static void keep(series *s, const series *rate)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (undisturbed(rate->x[i])) s->x[kept++] = s->x[i];
+    s->count = kept;
+}
+
+/* Leaves the samples for which the core was left alone. Which share they are; 0 if they were too
+   few, and all stay. */
+static double keep_undisturbed(samples *s)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->rate.count; i++) count += undisturbed(s->rate.x[i]);
+    if (count < least_samples) return 0.0;
+    keep(&s->seconds, &s->rate);
+    keep(&s->base, &s->rate);
+    keep(&s->share, &s->rate);
+    keep(&s->against, &s->rate);
+    return (double)count / (double)s->rate.count;
+}
 
 /* Threads that have waited for long sleep: a call wakes them. States that stay in the caches were
    driven out by the base's. */
@@ -490,10 +552,12 @@ static double time_warm(bench *b, void (*call)(bench *b))
 /* Seconds of all calls of the sample, which goes to s. */
 static double sample(bench *b, samples *s)
 {
+    const double rate = core_rate_alone(b);
     const double before = binding_limit();
     const double base = b->comparison ? time_warm(b, b->base) : 0.0;
     const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
+    push(&s->rate, fmin(rate, core_rate()));
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
     push(&s->base, base);
@@ -524,10 +588,6 @@ static void report(gbench_state *state, const bench *b, samples *s)
     if (current.limited) gbench_counter(state, "memory_bound", current.memory_binds);
     report_comparison(state, b, s);
     if (b->error >= 0.0) gbench_counter(state, "error", b->error);
-    free(s->seconds.x);
-    free(s->base.x);
-    free(s->share.x);
-    free(s->against.x);
 }
 
 static void run(gbench_state *state, void *argument)
@@ -541,7 +601,9 @@ static void run(gbench_state *state, void *argument)
     }
     while (gbench_next(state, current.calls)) gbench_time(state, sample(b, &s));
     while (s.seconds.count < least_samples) (void)sample(b, &s);
+    gbench_counter(state, "alone", keep_undisturbed(&s));
     report(state, b, &s);
+    free_samples(&s);
 }
 
 /* ---- Registration --------------------------------------------------------------------------- */

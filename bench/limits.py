@@ -39,14 +39,16 @@ PORTS = {
     # 512. Measured, instruction by instruction.
     "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0, wide=1),
                     "avx2": Ports(2, 3, 3, 3, 2, 3)},
-    # FP0 and FP1, any FP0 to FP3, all of 256 bits: those of 512 take two turns.
+    # FP0 and FP1, any FP0 to FP3, all of 256 bits.
+    "zen3": {"avx2": Ports(2, 4, 2, 2, 1, 1)},
+    # The same: those of 512 bits take two turns.
     "zen4": {"avx512": Ports(1, 2, 1, 2, 0.5, 0, 2), "avx2": Ports(2, 4, 2, 2, 1, 1)},
     # The same of 512 bits.
     "zen5": {"avx512": Ports(2, 4, 2, 2, 1, 0), "avx2": Ports(2, 4, 2, 2, 2, 1)},
 }
 # By the names of tools/machine.sh. Zen 5 in notebooks has vectors of 256 bits: servers alone.
 CLASSES = {r"intel-xeon-(sapphire|emerald|granite)-rapids": "golden-cove",
-           r"amd-\w+-zen4": "zen4", r"amd-epyc-zen5": "zen5"}
+           r"amd-\w+-zen3": "zen3", r"amd-\w+-zen4": "zen4", r"amd-epyc-zen5": "zen5"}
 
 FLOATS = {"avx512": 16, "avx2": 8}  # of a vector
 

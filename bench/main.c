@@ -50,6 +50,8 @@ static const char usage[] =
     "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  share         of the time of a plain loop, base_ns, also by turns\n"
     "  speedup       over one thread\n"
+    "  alone         the share of samples in which no other program used the core: all of the\n"
+    "                above is of these; 0: they were too few, and it is of all\n"
     "\n";
 
 /* ---- The command line ----------------------------------------------------------------------- */

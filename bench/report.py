@@ -47,8 +47,14 @@ def split_name(name):
     return row
 
 
+def left_alone(runs):
+    """Those of a benchmark's runs in which no other program was on its core."""
+    return [run for run in runs if run.get("alone", 1) > 0]
+
+
 def median_row(name, runs):
     row = split_name(name)
+    runs = left_alone(runs) or runs
     for value in VALUES:
         seen = [run[value] for run in runs if value in run]
         if not seen:
@@ -73,6 +79,9 @@ def collect(out, run_files, row_files, notes):
             rows += list(csv.DictReader(file))
     head = {key: context[key] for key in ["linattn", "compiler", "date", "openblas", *EXACT_PEERS]
             if key in context}
+    disturbed = sum(not left_alone(seen) for seen in runs.values())
+    if disturbed:
+        head["disturbed"] = f"{disturbed} of {len(runs)} benchmarks"
     head |= dict(note.split("=", 1) for note in notes)
     write_csv(out, head, rows)
 
