@@ -275,8 +275,11 @@ void bench_memory_is_state(bench *b, void *state)
 
 /* Long enough for the clock, short enough that most samples escape the machine's other work. */
 static const double sample_seconds = 150e-6, limit_seconds = 15e-6;
-enum { least_samples = 5 };            /* of calls so long that one would do for Google Benchmark */
-static double patience_seconds = 90.0; /* in all, for other programs to leave the core */
+enum { least_samples = 5 }; /* of calls so long that one would do for Google Benchmark */
+
+static double patience_seconds = 10.0; /* in all, for other programs to leave the core */
+
+void bench_patience(double seconds) { patience_seconds = seconds; }
 
 /* One thread's benchmarks are timed by its processor time, which stands still while other programs
    have the processor. */
@@ -374,34 +377,41 @@ static double binding_limit(void)
     return least;
 }
 
-/* The most flops per second that each instruction set has reached. */
-static double fastest[LINATTN_ISA_COUNT];
-
-/* What an FMA loop reaches now. Another program on the other thread of this core takes from both
-   what no clock shows: this does. */
-static double core_rate(void)
+/* Seconds of instructions that want nothing but their turn, at least. Another program on the other
+   thread of this core takes turns, of which no clock knows, nor a loop of FMAs, which leaves turns
+   to spare. */
+static double time_turns(void)
 {
-    double flops;
-    const double seconds = multiply(current.rounds, &flops), rate = flops / seconds;
-    fastest[current.b->isa] = fmax(fastest[current.b->isa], rate);
-    return rate;
+    double least = HUGE_VAL;
+    for (int i = 0; i < 3; i++) {
+        const double start = now();
+        for (int round = 0; round < 500; round++) {
+#ifdef __GNUC__
+            __asm__ volatile(".rept 96\n\tnop\n\t.endr");
+#endif
+        }
+        least = fmin(least, now() - start);
+    }
+    return least;
 }
 
-static bool undisturbed(double rate) { return rate >= 0.85 * fastest[current.b->isa]; }
+static double shortest_turns = HUGE_VAL;
 
-/* Waits for the core to be left alone, as long as there is patience: some time for all benchmarks
-   of the program. */
-static double core_rate_alone(bench *b)
+static bool undisturbed(double turns) { return turns <= 1.1 * shortest_turns; }
+
+/* Waits for the core to be left alone, as long as there is patience. */
+static double turns_alone(bench *b)
 {
-    const struct timespec pause = {.tv_nsec = 20000000};
-    double rate = core_rate();
-    if (undisturbed(rate)) return rate;
-    for (; patience_seconds > 0.0 && !undisturbed(rate); rate = core_rate()) {
-        nanosleep(&pause, NULL);
-        patience_seconds -= 1e-9 * (double)pause.tv_nsec;
+    double turns = time_turns();
+    shortest_turns = fmin(shortest_turns, turns);
+    if (undisturbed(turns)) return turns;
+    for (; patience_seconds > 0.0 && !undisturbed(turns); turns = time_turns()) {
+        const double start = now();
+        while (now() - start < 1e-3) continue; /* a sleep would leave a core that is slow to wake */
+        patience_seconds -= now() - start;
     }
     b->call(b); /* which is warm again */
-    return rate;
+    return turns;
 }
 
 /* Whether a loop is too short for the clock. One disturbance must not make it seem long enough: it
@@ -416,11 +426,11 @@ static bool too_short(double (*loop)(size_t size, double *count), size_t size)
 static void size_limits(const bench *b)
 {
     current.limited = b->flops > 0.0 || b->bytes > 0.0;
+    if (!current.limited) return;
     current.rounds = current.steps = 1;
     current.at = 0;
     while (too_short(multiply, current.rounds)) current.rounds *= 2;
-    while (current.limited && b->memory_floats && too_short(update, current.steps))
-        current.steps *= 2;
+    while (b->memory_floats && too_short(update, current.steps)) current.steps *= 2;
 }
 
 /* Which limit binds; the smallest of a few trials each, as disturbances only add. */
@@ -507,7 +517,7 @@ static void open_bench(bench *b)
 }
 
 typedef struct samples {
-    series seconds, base, share, against, rate;
+    series seconds, base, share, against, turns;
 } samples;
 
 static void free_samples(samples *s)
@@ -516,14 +526,14 @@ static void free_samples(samples *s)
     free(s->base.x);
     free(s->share.x);
     free(s->against.x);
-    free(s->rate.x);
+    free(s->turns.x);
 }
 
-static void keep(series *s, const series *rate)
+static void keep(series *s, const series *turns)
 {
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++)
-        if (undisturbed(rate->x[i])) s->x[kept++] = s->x[i];
+        if (undisturbed(turns->x[i])) s->x[kept++] = s->x[i];
     s->count = kept;
 }
 
@@ -532,13 +542,13 @@ static void keep(series *s, const series *rate)
 static double keep_undisturbed(samples *s)
 {
     size_t count = 0;
-    for (size_t i = 0; i < s->rate.count; i++) count += undisturbed(s->rate.x[i]);
+    for (size_t i = 0; i < s->turns.count; i++) count += undisturbed(s->turns.x[i]);
     if (count < least_samples) return 0.0;
-    keep(&s->seconds, &s->rate);
-    keep(&s->base, &s->rate);
-    keep(&s->share, &s->rate);
-    keep(&s->against, &s->rate);
-    return (double)count / (double)s->rate.count;
+    keep(&s->seconds, &s->turns);
+    keep(&s->base, &s->turns);
+    keep(&s->share, &s->turns);
+    keep(&s->against, &s->turns);
+    return (double)count / (double)s->turns.count;
 }
 
 /* Threads that have waited for long sleep: a call wakes them. States that stay in the caches were
@@ -552,12 +562,12 @@ static double time_warm(bench *b, void (*call)(bench *b))
 /* Seconds of all calls of the sample, which goes to s. */
 static double sample(bench *b, samples *s)
 {
-    const double rate = core_rate_alone(b);
+    const double turns = turns_alone(b);
     const double before = binding_limit();
     const double base = b->comparison ? time_warm(b, b->base) : 0.0;
     const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
-    push(&s->rate, fmin(rate, core_rate()));
+    push(&s->turns, fmax(turns, time_turns()));
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
     push(&s->base, base);

@@ -106,6 +106,10 @@ bench_outcome bench_what_ran(void);
 /* Exits with a message if the library refuses what a benchmark asks for. */
 void bench_check(linattn_status status);
 
+/* How long to wait in all, rather than measure, while another program uses the core's other thread.
+   Samples that one disturbs nevertheless are left out where enough remain. */
+void bench_patience(double seconds);
+
 /* ---- Memory --------------------------------------------------------------------------------- */
 
 extern const char bench_no_memory[]; /* what open returns where there is not enough */

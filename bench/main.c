@@ -21,6 +21,9 @@ static const char usage[] =
     "  --rules=kda,...      gated, gated-channel, rwkv6, delta, gated-delta, kda, general, mlstm\n"
     "  --isas=avx2,...      scalar, neon, avx2, avx512\n"
     "  --check              fail if a result is wrong\n"
+    "  --patience=SECONDS   how long in all to wait where another program uses the other thread "
+    "of\n"
+    "                       the core, default: 10\n"
     "With --shapes, --n, --maps or --rules: all their combinations. Rules have the map identity;\n"
     "with --rules and without --maps there is nothing but rules.\n"
     "Status 1: results could not be written, none could be had, or not all that these options\n"
@@ -138,6 +141,14 @@ static unsigned read_set(const char *option, char *list, int first, int count,
 static const char *map_name(int map) { return bench_map_name((linattn_feature_map)map); }
 static const char *isa_name(int isa) { return linattn_isa_name((linattn_isa)isa); }
 
+static void read_patience(char *text)
+{
+    char *end;
+    const size_t seconds = read_number(text, &end);
+    if (*end || seconds == 0) refuse("--patience: '%s' is not a whole number from 1 to 2^40", text);
+    bench_patience((double)seconds);
+}
+
 static void read_option(selection *s, char *argument)
 {
     char *value;
@@ -145,6 +156,8 @@ static void read_option(selection *s, char *argument)
         s->full = true;
     } else if (strcmp(argument, "--check") == 0) {
         s->check = true;
+    } else if ((value = gbench_value(argument, "--patience="))) {
+        read_patience(value);
     } else if ((value = gbench_value(argument, "--isas="))) {
         s->isas &= read_set("--isas", value, LINATTN_ISA_SCALAR, LINATTN_ISA_COUNT, isa_name);
         if (!s->isas) refuse("--isas: this processor or this build has none of these");
