@@ -3750,6 +3750,8 @@ typedef struct linattn__outer {
     float *c, *copy;
     size_t a_row, b_row, c_row, c_vec;
     size_t count, rows;
+    const float *ahead;        /* what comes next, a row for each term, */
+    size_t ahead_row, fetches; /* and how many of these the tiles fetch */
 } linattn__outer;
 
 #define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */

@@ -2271,7 +2271,6 @@ typedef struct la_chunk {
     size_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
     float *out, *scores;     /* rows of the run's read-out that a higher peak shrinks, */
     size_t column, columns;  /* and of which scores these are */
-    la_rows v;               /* values of the next block, which update fetches with them */
 } la_chunk;
 #endif
 
@@ -3815,11 +3814,26 @@ LINATTN__INLINE void la_outer_tile(const linattn__outer *x, size_t r0, const int
         la_store(c + r * x->c_row + j * x->c_vec, acc[r * NR + j]);
 }
 
-/* From row r on; what is left goes two rows at a time, where these are worth their code. */
+/* From row r on; what is left goes two rows at a time, where these are worth their code. What comes
+   after b is fetched by the way, some rows for each tile: many at once would keep loads waiting. */
 LINATTN__INLINE void la_outer(const linattn__outer *x, size_t r, const int masked, const size_t NR)
 {
     const size_t MR = NR == 1 && !masked ? LA_UPDATE_TALL : LA_UPDATE_ROWS;
-    for (; x->rows - r >= MR; r += MR) la_outer_tile(x, r, masked, 0, MR, NR);
+    const size_t tiles = (x->rows - r) / MR;
+    const float *ahead = NULL;
+    size_t fetches = 0, i;
+    if (NR == LA_UPDATE_VECS && !masked && LA_W > 1 && x->fetches && tiles) {
+        fetches = x->fetches / tiles + 1;
+        ahead = x->ahead;
+    }
+    for (; x->rows - r >= MR; r += MR) {
+        for (i = 0; i < fetches; i++) {
+            size_t j;
+            for (j = 0; j < NR * LA_W; j += 16) LINATTN__FETCH(ahead + j);
+            ahead += x->ahead_row;
+        }
+        la_outer_tile(x, r, masked, 0, MR, NR);
+    }
     for (; LA_UPDATE_ROWS > 2 && !masked && x->rows - r >= 2; r += 2)
         la_outer_tile(x, r, masked, 0, 2, NR);
     for (; r < x->rows; r++) la_outer_tile(x, r, masked, 0, 1, NR);
@@ -3846,7 +3860,6 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
     const linattn__params local = *s->params, *p = &local; /* which no store can change */
     const size_t k_row = c->k.row, end = c->end;
     const float *k = c->k.at + c->t * k_row + (f - c->f0);
-    const float *v = c->v.at + c->t * c->v.row + (f - c->f0);
     const int lanes = NF > 1 ? LA_W : la_lanes_left(c->f1, f);
     la_vec z[LA_STAGE_VECS], low[LA_STAGE_VECS], e[LA_STAGE_VECS];
     size_t t, j;
@@ -3857,17 +3870,14 @@ LINATTN__INLINE void la_keys_vectors(const linattn__span *s, float *phi, const l
         low[j] = la_load(s->e + f + j * LA_W);
         e[j] = la_key_exponent(low[j]);
     }
-    for (t = c->t; t < end; t++, k += k_row, v += c->v.row, phi += LA_PART_ROW) {
+    for (t = c->t; t < end; t++, k += k_row, phi += LA_PART_ROW) {
         LINATTN__UNROLL for (j = 0; j < NF; j++)
         {
             const la_vec y = la_phi_key(p, k + j * LA_W, lanes, e[j], map);
             la_store(phi + j * LA_W, y);
             z[j] = la_add_key(z[j], y, &low[j], map);
         }
-        for (j = 0; LA_W > 1 && j < NF * LA_W; j += 16) {
-            LINATTN__FETCH(k + c->k_ahead + j);
-            LINATTN__FETCH(v + j);
-        }
+        for (j = 0; LA_W > 1 && j < NF * LA_W; j += 16) LINATTN__FETCH(k + c->k_ahead + j);
     }
     LINATTN__UNROLL for (j = 0; j < NF; j++)
     {
@@ -3956,8 +3966,16 @@ static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const fl
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
+    x.fetches = 0;
+#if LA_W > 1
+    x.ahead_row = s->v_token;
+    if (c->k_ahead && c->f0 == s->row_begin) x.fetches = x.count;
+#endif
     for (; u < last; u += vectors) {
         vectors = last - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
+#if LA_W > 1
+        x.ahead = s->v + (c->t0 + c->count + c->t) * s->v_token + u * LA_W;
+#endif
         x.c = la_column(s, u) + c->f0 * 16;
         la_update_columns(s, &x, v, c, u, vectors);
     }
@@ -3993,6 +4011,7 @@ static LINATTN__NOINLINE void la_update_few(const linattn__span *s, const float 
     x.b_row = x.c_row = LA_PART_ROW;
     x.c = sums;
     x.c_vec = lanes;
+    x.fetches = 0;
     linattn__zeros(sums, count * LA_PART_ROW); /* lanes of no feature are computed with, too */
     for (i = 0; i < count; i++)
         for (f = 0; f < features; f++) sums[i * LA_PART_ROW + f] = rows[f * 16 + i];
@@ -4046,14 +4065,10 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
 #endif
         if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
-        c.v = c.k; /* nothing to fetch */
         c.k_ahead = 0;
         if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT &&
-            s->n - t0 >= 2 * count) {
+            s->n - t0 >= 2 * count)
             c.k_ahead = count * s->k_token;
-            c.v.at = s->v + (t0 + count) * s->v_token + f;
-            c.v.row = s->v_token;
-        }
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
                 c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
@@ -9482,6 +9497,7 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
     end = w->end;
     a.c_row = a.b_row = row;
     a.c_vec = LA_W;
+    a.fetches = 0;
     a.rows = x->dv;
     while (j < end) {
         j = linattn__exact_gather(x, w, j, &count);
