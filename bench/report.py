@@ -8,8 +8,8 @@
 collect takes the median of each benchmark over the runs. render writes a .md and, unless it is of
 small states, rules or exact attention alone, a .png beside each csv, and puts a summary of all in
 its directory that were made with gcc between the markers in the README: a first look at the latest
-of the whole benchmark, and the rest. It can be repeated: the csv is its only source. marks prints
-what was aimed at, and whether it is met.
+of the whole benchmark where vectors are widest, and the rest. It can be repeated: the csv is its
+only source. marks prints what was aimed at, and whether it is met.
 """
 
 import argparse
@@ -1352,7 +1352,8 @@ def render(paths, readme):
     every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
     usual = [results for results in every if results.head["compiler"].startswith("gcc")]
     newest = {}
-    for results in sorted(usual or every, key=lambda results: results.head.get("date", "")):
+    for results in sorted(usual or every, key=lambda results: (
+            -ISAS.index(results.isas[0]), results.head.get("date", ""))):
         newest[results.head.get("part")] = results
     first = newest.get(None)
     lines = [line for results in usual or every if results in newest.values()
