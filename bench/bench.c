@@ -408,9 +408,10 @@ static double turns_alone(bench *b)
     shortest_turns = fmin(shortest_turns, turns);
     if (undisturbed(turns)) return turns;
     for (; patience_seconds > 0.0 && !undisturbed(turns); turns = time_turns()) {
-        const double start = now();
-        while (now() - start < 1e-3) continue; /* a sleep would leave a core that is slow to wake */
-        patience_seconds -= now() - start;
+        const double start = read_clock(CLOCK_MONOTONIC);
+        double waited = 0.0; /* awake: after a sleep a core is slow for a while */
+        while (waited < 1e-3) waited = read_clock(CLOCK_MONOTONIC) - start;
+        patience_seconds -= waited;
     }
     b->call(b); /* which is warm again */
     return turns;
@@ -539,12 +540,18 @@ static void keep(series *s, const series *turns)
     s->count = kept;
 }
 
+static size_t count_undisturbed(const samples *s)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->turns.count; i++) count += undisturbed(s->turns.x[i]);
+    return count;
+}
+
 /* Leaves the samples for which the core was left alone. Which share they are; 0 if they were too
    few, and all stay. */
 static double keep_undisturbed(samples *s)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < s->turns.count; i++) count += undisturbed(s->turns.x[i]);
+    const size_t count = count_undisturbed(s);
     if (count < least_samples) return 0.0;
     keep(&s->seconds, &s->turns);
     keep(&s->base, &s->turns);
@@ -612,7 +619,9 @@ static void run(gbench_state *state, void *argument)
         return;
     }
     while (gbench_next(state, current.calls)) gbench_time(state, sample(b, &s));
-    while (s.seconds.count < least_samples) (void)sample(b, &s);
+    while (s.seconds.count < least_samples ||
+           (patience_seconds > 0.0 && count_undisturbed(&s) < least_samples))
+        patience_seconds -= sample(b, &s);
     gbench_counter(state, "alone", keep_undisturbed(&s));
     report(state, b, &s);
     free_samples(&s);
