@@ -379,6 +379,8 @@ static double binding_limit(void)
     return least;
 }
 
+static double shortest_turns = HUGE_VAL;
+
 /* Seconds of instructions that want nothing but their turn, at least. Another program on the other
    thread of this core takes turns, of which no clock knows, nor a loop of FMAs, which leaves turns
    to spare. Where a machine is virtual the processor's time goes back at times: not that clock. */
@@ -394,10 +396,9 @@ static double time_turns(void)
         }
         least = fmin(least, read_clock(CLOCK_MONOTONIC) - start);
     }
+    shortest_turns = fmin(shortest_turns, least);
     return least;
 }
-
-static double shortest_turns = HUGE_VAL;
 
 static bool undisturbed(double turns) { return turns <= 1.15 * shortest_turns; }
 
@@ -405,7 +406,6 @@ static bool undisturbed(double turns) { return turns <= 1.15 * shortest_turns; }
 static double turns_alone(bench *b)
 {
     double turns = time_turns();
-    shortest_turns = fmin(shortest_turns, turns);
     if (undisturbed(turns)) return turns;
     for (; patience_seconds > 0.0 && !undisturbed(turns); turns = time_turns()) {
         const double start = read_clock(CLOCK_MONOTONIC);

@@ -6,7 +6,8 @@
 
 set -u -o pipefail
 bench=$1
-few=(--benchmark_min_time=0.0001 --benchmark_filter='^merge/elu1/[a-z0-9]*/8x8' --shapes=8x8)
+few=(--benchmark_min_time=0.0001 --benchmark_filter='^merge/elu1/[a-z0-9]*/8x8' --shapes=8x8
+    --patience=1)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -50,6 +51,8 @@ for format in json csv console; do
 done
 fails min_time 'hours' /dev/null "${few[@]}" --benchmark_min_time=1h
 fails min_time 'no number of seconds' /dev/null "${few[@]}" --benchmark_min_time=s
+fails patience 'no patience' /dev/null "${few[@]}" --patience=0
+fails patience 'patience that is no number' /dev/null "${few[@]}" --patience=1s
 fails closed 'no output' closed "${few[@]}"
 fails closed 'no output for the help' closed --help
 if [[ -e /dev/full ]]; then
