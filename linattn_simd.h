@@ -2269,6 +2269,7 @@ typedef struct la_chunk {
     size_t row0;             /* of that head in scratch */
     const float *query;      /* its operand */
     size_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
+    size_t v_ahead;          /* likewise of update's values, for the first of its features */
     float *out, *scores;     /* rows of the run's read-out that a higher peak shrinks, */
     size_t column, columns;  /* and of which scores these are */
 } la_chunk;
@@ -3933,6 +3934,7 @@ LINATTN__INLINE void la_update_columns(const linattn__span *s, linattn__outer *x
     size_t r = 0;
     x->b = s->v + (c->t0 + c->t) * s->v_token + u * LA_W;
     x->b_row = s->v_token;
+    x->ahead = x->b + c->v_ahead;
     if (LA_W > 1 && (!whole || (((uintptr_t)x->b | s->v_token * sizeof(float)) & line) ||
                      s->v_token % 128 == 0)) {
         if (whole && vectors == LA_UPDATE_VECS && x->rows >= LA_UPDATE_ROWS) {
@@ -3969,13 +3971,10 @@ static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const fl
     x.fetches = 0;
 #if LA_W > 1
     x.ahead_row = s->v_token;
-    if (c->k_ahead && c->f0 == s->row_begin) x.fetches = x.count;
+    if (c->v_ahead) x.fetches = x.count;
 #endif
     for (; u < last; u += vectors) {
         vectors = last - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
-#if LA_W > 1
-        x.ahead = s->v + (c->t0 + c->count + c->t) * s->v_token + u * LA_W;
-#endif
         x.c = la_column(s, u) + c->f0 * 16;
         la_update_columns(s, &x, v, c, u, vectors);
     }
@@ -4065,10 +4064,12 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
 #endif
         if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
-        c.k_ahead = 0;
+        c.k_ahead = c.v_ahead = 0;
         if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT &&
-            s->n - t0 >= 2 * count)
+            s->n - t0 >= 2 * count) {
             c.k_ahead = count * s->k_token;
+            if (f == s->row_begin) c.v_ahead = count * s->v_token;
+        }
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
                 c.end = exponents ? LA_OF(s, run)(s, c.f0, c.f1, &c.k, c.t, count) : count;
