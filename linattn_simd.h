@@ -3968,11 +3968,8 @@ static LINATTN__NOINLINE void la_update_vectors(const linattn__span *s, const fl
     x.copy = v;
     x.c_row = 16;
     x.c_vec = LA_W == 16 ? 16 * s->m : LA_W;
-    x.fetches = 0;
-#if LA_W > 1
     x.ahead_row = s->v_token;
-    if (c->v_ahead) x.fetches = x.count;
-#endif
+    x.fetches = LA_W > 1 && c->v_ahead ? x.count : 0;
     for (; u < last; u += vectors) {
         vectors = last - u >= LA_UPDATE_VECS ? LA_UPDATE_VECS : 1;
         x.c = la_column(s, u) + c->f0 * 16;

@@ -1338,6 +1338,15 @@ def draw(results):
     figure.savefig(results.path.with_suffix(".png"), dpi=80, metadata={"Software": None})
 
 
+def newest_parts(every):
+    """The latest of each part of the benchmark, where vectors are widest."""
+    newest = {}
+    for results in sorted(every, key=lambda results: (
+            -ISAS.index(results.isas[0]), results.head.get("date", ""))):
+        newest[results.head.get("part")] = results
+    return newest
+
+
 def render(paths, readme):
     for path in paths:
         results = Results(path)
@@ -1351,10 +1360,7 @@ def render(paths, readme):
         return
     every = [Results(path) for path in sorted(pathlib.Path(paths[0]).parent.glob("*.csv"))]
     usual = [results for results in every if results.head["compiler"].startswith("gcc")]
-    newest = {}
-    for results in sorted(usual or every, key=lambda results: (
-            -ISAS.index(results.isas[0]), results.head.get("date", ""))):
-        newest[results.head.get("part")] = results
+    newest = newest_parts(usual or every)
     first = newest.get(None)
     lines = [line for results in usual or every if results in newest.values()
              for line in summary(results, "bench/results", first)]

@@ -51,8 +51,8 @@ for format in json csv console; do
 done
 fails min_time 'hours' /dev/null "${few[@]}" --benchmark_min_time=1h
 fails min_time 'no number of seconds' /dev/null "${few[@]}" --benchmark_min_time=s
-fails patience 'no patience' /dev/null "${few[@]}" --patience=0
-fails patience 'patience that is no number' /dev/null "${few[@]}" --patience=1s
+fails "patience: '0' is not" 'no patience' /dev/null "${few[@]}" --patience=0
+fails "patience: '1s' is not" 'patience that is no number' /dev/null "${few[@]}" --patience=1s
 fails closed 'no output' closed "${few[@]}"
 fails closed 'no output for the help' closed --help
 if [[ -e /dev/full ]]; then

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Tests of bench/limits.py, the limits that bench/report.py prints: counts by hand, the numbers
-that it repeats from the sources, and what tables say with and without a limit.
+that it repeats from the sources, and what tables say with and without a limit; and which runs and
+which results the tables are made of.
 
     limits_test.py
 
 Needs Python 3 alone."""
+import json
 import pathlib
 import re
 import sys
@@ -201,7 +203,41 @@ def test_odd_sizes_and_threads():
               str(said))
 
 
+def test_shared_core():
+    """Runs in which another program was on the core count where there are no others."""
+    name = "causal/elu1/avx2/64x64/4096/manual_time"
+    alone, shared = {"ns": 250.0, "alone": 0.5}, {"ns": 400.0, "alone": 0.0}
+    row = report.median_row(name, [shared, alone, shared])
+    check("the run that was alone", row["ns"] == 250.0, str(row))
+    row = report.median_row(name, [shared, shared | {"ns": 300.0}])
+    check("none was alone", row["ns"] == 350.0, str(row))
+    with tempfile.TemporaryDirectory() as folder:
+        for disturbed, run in enumerate([alone, shared]):
+            source, out = pathlib.Path(folder) / "run.json", pathlib.Path(folder) / "rows.csv"
+            source.write_text(json.dumps({"context": {}, "benchmarks": [run | {"name": name}]}))
+            report.collect(out, [source], [], [])
+            said = report.Results(out).head.get("disturbed")
+            check(f"what the head says of {disturbed}",
+                  said == ("1 of 1 benchmarks" if disturbed else None), str(said))
+
+
+def test_newest():
+    """An older table of wider vectors goes before a newer one."""
+    with tempfile.TemporaryDirectory() as folder:
+        every = []
+        for isa, date in [("avx512", "2026-01-02"), ("avx512", "2026-01-01"),
+                          ("avx2", "2026-01-03")]:
+            path = pathlib.Path(folder) / f"{isa}-{date}.csv"
+            report.write_csv(path, {"date": date}, [{"kernel": "causal", "by": isa, "ns": 1.0}])
+            every.append(report.Results(path))
+        newest = report.newest_parts(every)[None].path.stem
+        check("the newest of the widest", newest == "avx512-2026-01-02", newest)
+        newest = report.newest_parts(every[2:])[None].path.stem
+        check("the widest that there is", newest == "avx2-2026-01-03", newest)
+
+
 for test in [test_by_hand, test_by_hand_update, test_partial_vectors, test_by_hand_window,
-             test_ports, test_sources, test_published, test_tables, test_odd_sizes_and_threads]:
+             test_ports, test_sources, test_published, test_tables, test_odd_sizes_and_threads,
+             test_shared_core, test_newest]:
     test()
 check.finish()
