@@ -8580,7 +8580,7 @@ LINATTN__DECLARE_EACH(void, peak,
                        float *))
 LINATTN__DECLARE_EACH(void, invert, (const float *, float, float *, size_t))
 #if LINATTN__HAS_SIGNED
-LINATTN__DECLARE_COLD(void, cancel, (const float *, const float *, size_t, float, float *, size_t))
+LINATTN__DECLARE_COLD(void, cancel, (const float *, const float *, float, float *, size_t))
 #endif
 LINATTN__DECLARE_COLD(void, factor,
                       (const linattn__span *, const float *, const float *, const float *,

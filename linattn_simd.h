@@ -90,7 +90,6 @@
 /* The names of this inclusion: all that begin with la_ get its suffix. */
 #define la_add LA_NAME(add)
 #define la_add_key LA_NAME(add_key)
-#define la_add_lanes LA_NAME(add_lanes)
 #define la_add_rows LA_NAME(add_rows)
 #define la_adjust LA_NAME(adjust)
 #define la_any LA_NAME(any)
@@ -233,13 +232,11 @@
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_outer_wide LA_NAME(outer_wide)
 #define la_pack LA_NAME(pack)
-#define la_owe LA_NAME(owe)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
 #define la_panel_part LA_NAME(panel_part)
 #define la_panel_phi LA_NAME(panel_phi)
 #define la_panel_rows LA_NAME(panel_rows)
-#define la_panel_signed LA_NAME(panel_signed)
 #define la_panel_step LA_NAME(panel_step)
 #define la_panel_token LA_NAME(panel_token)
 #define la_past_divides LA_NAME(past_divides)
@@ -406,7 +403,6 @@
 #define la_once_map LA_COMMON(once_map)
 #define la_once_mlstm LA_COMMON(once_mlstm)
 #define la_once_powers LA_COMMON(once_powers)
-#define la_owed LA_COMMON(owed)
 #define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -460,7 +456,6 @@
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_settle LA_COMMON(settle)
-#define la_settle_owed LA_COMMON(settle_owed)
 #define la_shrink LA_COMMON(shrink)
 #define la_small_norm LA_COMMON(small_norm)
 #define la_small_other LA_COMMON(small_other)
@@ -2684,57 +2679,32 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 #endif
 
 #if LINATTN__HAS_SIGNED
-/* sum + x[0] + x[1] + ... in double, one after the other. */
-LINATTN__INLINE double la_add_lanes(double sum, const float *x, size_t lanes)
+/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: each lane with what
+   its rounding lost is a double, and doubles are summed by the tree of la_sum16. Lanes from `lanes`
+   on, 16 or 8, hold 0. */
+LINATTN__INLINE void la_cancel_one(const float *den, const float *lost, float epsilon, float *scale,
+                                   const size_t lanes)
 {
-    size_t i, j;
-    for (i = 0; i < lanes; i += LA_DW) {
-        double wide[LA_DW];
-        la_dstore(wide, la_dwiden(x + i));
-        LINATTN__UNROLL for (j = 0; j < LA_DW; j++) sum = sum + wide[j];
-    }
-    return sum;
-}
-
-/* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: the sixteen lanes
-   and what their rounding lost are summed in double. Lanes beyond m features hold 0, which changes
-   no sum. */
-LINATTN__INLINE void la_cancel_one(const float *den, const float *lost, size_t m, float epsilon,
-                                   float *scale)
-{
-    const size_t lanes = m < 16 ? m : 16;
-    const double sum = la_add_lanes((double)epsilon, lost, lanes);
-    linattn__cancelling(la_add_lanes(sum, den, lanes), scale);
+    la_dvec sum[16 / LA_DW];
+    double part[LA_DW];
+    size_t i, half;
+    LINATTN__UNROLL for (i = 0; i < lanes / LA_DW; i++) sum[i] =
+        la_dadd(la_dwiden(den + i * LA_DW), la_dwiden(lost + i * LA_DW));
+    LINATTN__UNROLL for (half = lanes / LA_DW / 2; half > 0; half /= 2)
+        LINATTN__UNROLL for (i = 0; i < half; i++) sum[i] = la_dadd(sum[i], sum[i + half]);
+    la_dstore(part, sum[0]);
+    LINATTN__UNROLL for (half = LA_DW / 2; half > 0; half /= 2)
+        LINATTN__UNROLL for (i = 0; i < half; i++) part[i] = part[i] + part[i + half];
+    linattn__cancelling(part[0] + (double)epsilon, scale);
 }
 
 #if LA_COLD
-/* The same for `count` tokens: where they fill vectors a lane for each, as additions wait for one
-   another. */
-static LINATTN__NOINLINE void la_cancel(const float *den, const float *lost, size_t m,
-                                        float epsilon, float *scale, size_t count)
+/* The same for `count` tokens. */
+static LINATTN__NOINLINE void la_cancel(const float *den, const float *lost, float epsilon,
+                                        float *scale, size_t count)
 {
-    size_t t = 0;
-#if LA_W > 1
-    for (; count - t >= LA_W; t += LA_W) {
-        double sums[LA_W];
-        float column[LA_W];
-        la_dvec sum[LA_W / LA_DW];
-        la_vec a[LA_W];
-        size_t c, i, j;
-        LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) sum[j] = la_dset1((double)epsilon);
-        for (c = 0; c < 32; c += LA_W) {
-            la_transpose((c < 16 ? lost + c : den + (c - 16)) + t * 16, 16, a);
-            for (i = 0; i < LA_W; i++) {
-                la_store(column, a[i]);
-                LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) sum[j] =
-                    la_dadd(sum[j], la_dwiden(column + j * LA_DW));
-            }
-        }
-        LINATTN__UNROLL for (j = 0; j < LA_W / LA_DW; j++) la_dstore(sums + j * LA_DW, sum[j]);
-        for (i = 0; i < LA_W; i++) linattn__cancelling(sums[i], scale + t + i);
-    }
-#endif
-    for (; t < count; t++) la_cancel_one(den + t * 16, lost + t * 16, m, epsilon, scale + t);
+    for (; count > 0; count--, den += 16, lost += 16, scale++)
+        la_cancel_one(den, lost, epsilon, scale, 16);
 }
 #endif
 #endif
@@ -2774,7 +2744,7 @@ static LINATTN__NOINLINE void la_factor(const linattn__span *s, const float *que
     *power = 0.0f;
 #if LINATTN__HAS_SIGNED
     if (la_cancelled_factor(p)) {
-        la_cancel(den, lost, s->m, p->epsilon, scale, 1);
+        la_cancel(den, lost, p->epsilon, scale, 1);
         return;
     }
 #endif
@@ -2803,7 +2773,7 @@ static LINATTN__NOINLINE void la_finish(const linattn__span *s, la_scratch *w, c
 #if LINATTN__HAS_SIGNED
     if (la_cancelled_factor(s->params)) {
         LA_OF(s, cancel)
-        (w->den + first * 16, w->lost + first * 16, s->m, s->params->epsilon, w->scale + first,
+        (w->den + first * 16, w->lost + first * 16, s->params->epsilon, w->scale + first,
          end - first);
         return;
     }
@@ -4450,6 +4420,7 @@ typedef struct la_head {
     uint64_t seen;
     const float *query, *value;
     int map, feature, plain;
+    int clamps;         /* what is read out, times a factor that may be negative, saturates */
     int stream;         /* fetch ahead; 2: states come from beyond L3 */
     size_t wide, reach; /* vectors of columns at a time; as of la_fetch_next */
     float *out;
@@ -4653,9 +4624,9 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     else
         la_step_walk(h, w, row, count, v, o, keys, queries, 0, NR);
     if (!queries) return;
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        if (f1 == m) o[j] = la_mul(o[j], la_set1(w->scale));
+    if (f1 == m) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_mul(o[j], la_set1(w->scale));
+        if (h->clamps) LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_clamp(o[j]);
     }
     la_store_columns(h->out + u * LA_W, o, lanes, NR);
 }
@@ -4854,7 +4825,7 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
         f0 = f1;
     } while (f0 < m);
     if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
-    if (h->query && !h->plain) la_end_rows(s, &w->power, h->out, 1);
+    if (h->query && !h->plain && !h->clamps) la_end_rows(s, &w->power, h->out, 1);
 }
 
 #if LINATTN__HAS_UNIT
@@ -4974,6 +4945,10 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.key_params = s->params;
 #endif
     h.plain = la_summed_factor(s->params, 1) && !LINATTN__PAST(s);
+    h.clamps = 0;
+#if LINATTN__HAS_SIGNED && LA_W > 1
+    if (la_cancelled_factor(s->params)) h.clamps = !(LINATTN__PAST(s) || LINATTN__ELEMENT(s));
+#endif
 #if LINATTN__HAS_COMPENSATED
     h.feature += la_past_divides(s);
     h.begun = 0;
@@ -5072,44 +5047,6 @@ LINATTN__INLINE void la_small_terms(const linattn__span *s, const la_vec *phi, c
 }
 #endif
 
-/* Outputs of a signed map that await their factors, which la_cancel makes for several at once. */
-#define LA_OWED 8
-#if LA_COLD
-typedef struct la_owed {
-    float den[LA_OWED * 16], lost[LA_OWED * 16], scale[LA_OWED];
-    float *out; /* of the first */
-    size_t count;
-} la_owed;
-#endif
-
-#if LINATTN__HAS_SIGNED
-#if LA_COLD
-static LINATTN__NOINLINE void la_settle_owed(const linattn__span *s, la_owed *w)
-{
-    size_t i, c;
-    la_cancel(w->den, w->lost, s->m, s->params->epsilon, w->scale, w->count);
-    for (i = 0; i < w->count; i++) {
-        const la_vec scale = la_set1(w->scale[i]);
-        for (c = 0; c < s->dv; c += LA_W) {
-            const int lanes = la_lanes_left(s->dv, c);
-            const la_vec o = la_load_part(w->out + c, lanes);
-            la_store_few(w->out + c, la_clamp(la_mul(o, scale)), lanes);
-        }
-        w->out += s->out_head;
-    }
-    w->count = 0;
-}
-#endif
-
-/* One more. */
-LINATTN__INLINE void la_owe(const linattn__span *s, la_owed *w, const la_vec *phi, const la_vec *z)
-{
-    const size_t at = w->count * 16;
-    la_small_terms(s, phi, z, w->den + at, w->lost + at, LA_PANEL_VECS);
-    if (++w->count == LA_OWED) la_settle_owed(s, w);
-}
-#endif
-
 /* The output factor of weights phi, in all lanes: norm, unless that is less than 0. epsilon is that
    of the params, which to a compiler a store of vectors may change: a loop over heads reads it. */
 LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float epsilon,
@@ -5121,10 +5058,10 @@ LINATTN__INLINE la_vec la_small_factor(const linattn__span *s, float norm, float
     (void)s, (void)sign;
     if (sign >= 0 && norm >= 0.0f) return la_set1(norm);
 #if LINATTN__HAS_SIGNED
-    if (sign > 0 && LA_PANEL_VECS > 1 && count == 1) {
-        float terms[16], lost[16], scale; /* for more vectors la_owe has them */
-        la_small_terms(s, phi, z, terms, lost, 1);
-        la_cancel_one(terms, lost, s->m, epsilon, &scale);
+    if (sign > 0) {
+        float terms[16], lost[16], scale;
+        la_small_terms(s, phi, z, terms, lost, count);
+        la_cancel_one(terms, lost, epsilon, &scale, count * LA_W);
         return la_set1(scale);
     }
 #endif
@@ -5318,13 +5255,12 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
 }
 
 LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float epsilon,
-                                    la_owed *owed, const int sign, const int features,
-                                    const int columns)
+                                    const int sign, const int features, const int columns)
 {
     const int keys = la_small_keys(s, sign);
     const float *query = s->q;
     float kq[32], *out = s->out;
-    la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS];
+    la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS], scale;
     size_t g = 0, j;
     if (keys) la_panel_phi(s, s->k, 0, kq, phi, features);
     LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
@@ -5343,16 +5279,9 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
         else
             la_panel_rows(s, kq, v, o, 0);
         if (!query) break;
-        if (!owed) {
-            const la_vec scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
-            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
-                la_small_out(o[j], scale, sign);
-        }
-        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-            la_store_few(out + j * LA_W, o[j], la_panel_part(s->dv, columns, j));
-#if LINATTN__HAS_SIGNED
-        if (owed) la_owe(s, owed, phi, z);
-#endif
+        scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
+        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store_few(
+            out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_part(s->dv, columns, j));
         query += s->q_head;
         out += s->out_head;
     } while (++g < s->group);
@@ -5362,8 +5291,7 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
     }
 }
 
-/* owed: NULL but for the outputs of a signed map that await their factors. */
-static LINATTN__NOINLINE void la_panel_step(linattn__span *s, la_owed *owed)
+static LINATTN__NOINLINE void la_panel_step(linattn__span *s)
 {
     const int sign = LINATTN__IS_SIGNED(s->params->map);
     const int features = la_panel_lanes(s->m, LA_PANEL_VECS - 1);
@@ -5373,22 +5301,12 @@ static LINATTN__NOINLINE void la_panel_step(linattn__span *s, la_owed *owed)
     size_t head;
     if (s->params->norm != LINATTN_NORM_SUM) la_small_norm(s, &norm);
     for (head = s->heads;; head--) {
-        la_panel_token(s, norm, epsilon, owed, sign, features, columns);
+        la_panel_token(s, norm, epsilon, sign, features, columns);
         if (head == 1) return;
         linattn__move(s, 1);
     }
 }
 
-#if LINATTN__HAS_SIGNED
-static LINATTN__NOINLINE void la_panel_signed(linattn__span *s)
-{
-    la_owed w;
-    w.count = 0;
-    w.out = s->out;
-    la_panel_step(s, &w);
-    la_settle_owed(s, &w);
-}
-#endif
 #endif
 
 static void la_step(linattn__span *s)
@@ -5406,13 +5324,7 @@ static void la_step(linattn__span *s)
         }
 #endif
         if (LA_PANEL_VECS == 1 || (s->m > LA_W && s->dv > LA_W)) {
-#if LINATTN__HAS_SIGNED
-            if (s->out && la_cancelled_factor(s->params)) {
-                la_panel_signed(s);
-                return;
-            }
-#endif
-            la_panel_step(s, NULL);
+            la_panel_step(s);
             return;
         }
     }
@@ -5439,7 +5351,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
     h.element = LINATTN_F32;
     h.raise = h.lower = 1.0f;
 #endif
-    h.stream = 0;
+    h.clamps = h.stream = 0;
     h.wide = s->dv;
     h.begun = 1;
     for (g = 0; g < a->heads; g++) {
@@ -6209,7 +6121,7 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
     if (none && b->rule != LINATTN_RULE_MLSTM) return;
 #if LINATTN__HAS_SIGNED
     if (la_cancelled_factor(p)) { /* not under MLSTM */
-        la_cancel(w->den, w->lost, b->s.m, p->epsilon, w->scale, b->count);
+        la_cancel(w->den, w->lost, p->epsilon, w->scale, b->count);
         return;
     }
 #endif
@@ -10056,7 +9968,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add
 #undef la_add_kept
 #undef la_add_key
-#undef la_add_lanes
 #undef la_add_rows
 #undef la_adjust
 #undef la_afresh
@@ -10263,20 +10174,17 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_outer_tile
 #undef la_outer_wide
 #undef la_pack
-#undef la_owe
 #undef la_panel_exp
 #undef la_panel_lanes
 #undef la_panel_part
 #undef la_panel_phi
 #undef la_panel_rows
-#undef la_panel_signed
 #undef la_panel_step
 #undef la_panel_token
 #undef la_panels
 #undef la_part
 #undef la_part_add
 #undef la_part_clear
-#undef la_owed
 #undef la_part_middle
 #undef la_part_signs
 #undef la_past_divides
@@ -10411,7 +10319,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_set1
 #undef la_settle
 #undef la_shift
-#undef la_settle_owed
 #undef la_shrink
 #undef la_small_factor
 #undef la_small_heads
