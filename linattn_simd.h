@@ -224,7 +224,6 @@
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_columns LA_NAME(once_columns)
-#define la_once_lanes LA_NAME(once_lanes)
 #define la_once_rows LA_NAME(once_rows)
 #define la_once_tile LA_NAME(once_tile)
 #define la_outer LA_NAME(outer)
@@ -5090,13 +5089,66 @@ LINATTN__INLINE int la_small_keys(const linattn__span *s, const int sign)
     return s->k && (sign > 0 || !linattn__masked(s->k, s->m));
 }
 
-#if LA_W < 16
-/* One vector of each, without exponents: also for AVX-512. phi of its features: */
-LINATTN__INLINE la_vec la_small_phi(const linattn__params *p, const float *from, int lanes)
+/* How many of `count` numbers are in vector j. */
+LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 {
-    const la_vec x = la_mul(la_load_part(from, lanes), la_set1(p->root));
-    const la_vec phi = la_plain(x, p, p->map);
-    return lanes < LA_W ? la_first(phi, la_zero(), lanes) : phi;
+    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
+}
+
+#if LINATTN__HAS_EXP
+/* phi of its key, or the weights of its query, with an exponential map: a vector, or all of a panel
+   where there are more features. */
+static LINATTN__NOINLINE void la_panel_exp(const linattn__span *s, const float *from, int query,
+                                           float *to)
+{
+    const linattn__params *const p = s->params;
+    const int more = s->m > LA_W;
+    la_vec n[LA_PANEL_VECS], phi[LA_PANEL_VECS], top[LA_PANEL_VECS];
+    float peak = 0.0f;
+    size_t j;
+    if (!query) la_settle(s, 0, s->m, from);
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        const size_t f = j * LA_W;
+        top[j] = n[j] = phi[j] = la_set1(-LINATTN__INF);
+        if (j == 0 || more) {
+            const int lanes = la_panel_lanes(s->m, j);
+            const la_vec e = la_load(s->e + f);
+            phi[j] = la_split(la_load_most(from + f, lanes), p, n + j);
+            n[j] = query ? la_add(n[j], e) : la_sub(n[j], la_key_exponent(e));
+            n[j] = la_first(n[j], top[j], lanes);
+            top[j] = la_max(n[j], top[j]);
+        }
+    }
+    if (query) peak = la_max16(top);
+    if (!(peak > -LINATTN__INF)) peak = 0.0f;
+    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
+    {
+        if (j == 0 || more) la_store(to + j * LA_W, la_scale(phi[j], la_sub(n[j], la_set1(peak))));
+    }
+}
+#endif
+
+#if LA_W < 16
+/* One vector of each: also for AVX-512. phi of its features, into `to` as well. exp may be the map
+   where the sign is known to be 0 alone. */
+LINATTN__INLINE la_vec la_small_phi(const linattn__span *s, const float *from, int query, float *to,
+                                    const int sign)
+{
+    const linattn__params *const p = s->params;
+    const int lanes = (int)s->m;
+    la_vec phi;
+#if LINATTN__HAS_EXP
+    if (sign >= 0 && LINATTN__IS_EXP(p->map)) {
+        la_panel_exp(s, from, query, to);
+        return la_load(to);
+    }
+#endif
+    (void)query, (void)sign;
+    phi = la_plain(la_mul(la_load_part(from, lanes), la_set1(p->root)), p, p->map);
+    if (lanes < LA_W) phi = la_first(phi, la_zero(), lanes);
+    la_store(to, phi);
+    return phi;
 }
 
 /* Its rows take the key, if there is one, and are read by the query. */
@@ -5112,7 +5164,7 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
             x = la_fma_hot(la_set1(kq[0]), v, x);
             la_store(row, x);
         }
-        o = la_fma_hot(la_set1(kq[LA_W]), x, o);
+        o = la_fma_hot(la_set1(kq[16]), x, o);
     }
     return o;
 }
@@ -5121,20 +5173,21 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
 LINATTN__INLINE void la_small_token(const linattn__span *s, float norm, const int sign)
 {
     const linattn__params *const p = s->params;
-    const int lanes = (int)s->m, columns = (int)s->dv, keys = la_small_keys(s, sign);
+    const int columns = (int)s->dv, keys = la_small_keys(s, sign);
     const float *query = s->q;
-    float kq[2 * LA_W], *out = s->out;
+    float kq[32], *out = s->out;
     la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
     size_t g = 0;
     if (keys) {
-        const la_vec key = la_small_phi(p, s->k, lanes);
-        la_store(kq, key);
+        const la_vec key = la_small_phi(s, s->k, 0, kq, sign);
         z = la_small_key(s, 0, key, sign);
         v = la_load_part(s->v, columns);
     }
     do {
-        if (query) phi = la_small_phi(p, query, lanes);
-        la_store(kq + LA_W, phi);
+        if (query)
+            phi = la_small_phi(s, query, 1, kq + 16, sign);
+        else
+            la_store(kq + 16, phi);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1);
         else
@@ -5160,7 +5213,7 @@ LINATTN__INLINE void la_small_heads(linattn__span *s, float norm, const int sign
 
 static LINATTN__NOINLINE void la_small_step(linattn__span *s) { la_small_heads(s, -1.0f, -1); }
 
-/* Signed maps, other norms, epsilon. */
+/* Signed maps, exp, other norms, epsilon. */
 static LINATTN__NOINLINE void la_small_other(linattn__span *s)
 {
     float norm = -1.0f;
@@ -5170,46 +5223,13 @@ static LINATTN__NOINLINE void la_small_other(linattn__span *s)
 
 #endif
 
-/* Several vectors of each, or one with or without exponents. How many of `count` numbers are in
-   vector j: the first of several is full. */
-LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
-{
-    if (LA_PANEL_VECS > 1 && j == 0) return LA_W;
-    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
-}
-
-/* The same, where those in the last vector are counted once for all heads. */
+/* Several vectors of each, the first of them full. How many of `count` numbers are in vector j,
+   where those in the last one are counted once for all heads. */
 LINATTN__INLINE int la_panel_part(size_t count, int last, size_t j)
 {
-    return j + 1 < LA_PANEL_VECS ? la_panel_lanes(count, j) : last;
+    if (j + 1 == LA_PANEL_VECS) return last;
+    return j == 0 ? LA_W : la_panel_lanes(count, j);
 }
-
-#if LINATTN__HAS_EXP
-/* phi of its key, or the weights of its query, with an exponential map. */
-static LINATTN__NOINLINE void la_panel_exp(const linattn__span *s, const float *from, int query,
-                                           float *to)
-{
-    const linattn__params *const p = s->params;
-    la_vec n[LA_PANEL_VECS], phi[LA_PANEL_VECS], top[LA_PANEL_VECS];
-    float peak = 0.0f;
-    size_t j;
-    if (!query) la_settle(s, 0, s->m, from);
-    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-    {
-        const size_t f = j * LA_W;
-        const int lanes = la_panel_lanes(s->m, j);
-        const la_vec e = la_load(s->e + f);
-        phi[j] = la_split(la_load_most(from + f, lanes), p, n + j);
-        n[j] = query ? la_add(n[j], e) : la_sub(n[j], la_key_exponent(e));
-        n[j] = la_first(n[j], la_set1(-LINATTN__INF), lanes);
-        top[j] = la_max(n[j], la_set1(-LINATTN__INF));
-    }
-    if (query) peak = la_max16(top);
-    if (!(peak > -LINATTN__INF)) peak = 0.0f;
-    LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
-        la_store(to + j * LA_W, la_scale(phi[j], la_sub(n[j], la_set1(peak))));
-}
-#endif
 
 LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int query, float *to,
                                   la_vec *phi, const int features)
@@ -5315,8 +5335,8 @@ static void la_step(linattn__span *s)
     if (la_is_small(s)) {
 #if LA_W < 16 || LINATTN__BOTH
         const size_t one = LA_W < 16 ? LA_W : 8;
-        if (s->m <= one && s->dv <= one && !LINATTN__IS_EXP(s->params->map)) {
-            if (la_summed_factor(s->params, 1))
+        if (s->m <= one && s->dv <= one) {
+            if (la_summed_factor(s->params, 1) && !LINATTN__IS_EXP(s->params->map))
                 la_small_step(s);
             else
                 la_small_other(s);
@@ -6812,12 +6832,6 @@ typedef struct la_once {
 } la_once;
 #endif
 
-/* How many columns of `left` are in vector j. */
-LINATTN__INLINE int la_once_lanes(size_t left, size_t j)
-{
-    return left < j * LA_W ? 0 : la_lanes_left(left, j * LA_W);
-}
-
 /* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. */
 LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
                                   const la_vec *had, const int kind, const size_t NR)
@@ -6862,7 +6876,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     size_t f, j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        v[j] = la_load_part(o->v + c + j * LA_W, la_once_lanes(left, j));
+        v[j] = la_load_part(o->v + c + j * LA_W, la_panel_lanes(left, j));
         had[j] = sum[j] = la_zero();
     }
     for (f = 0; kind >= LA_DELTA && f < m; f++) {
@@ -6886,7 +6900,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
         if (kind == LA_BEFORE) sum[j] = la_fma(la_set1(o->lead), v[j], sum[j]);
         sum[j] = la_mul(sum[j], la_set1(o->scale));
         if (o->signs) sum[j] = la_clamp(sum[j]);
-        if (o->out) la_store_part(o->out + c + j * LA_W, sum[j], la_once_lanes(left, j));
+        if (o->out) la_store_part(o->out + c + j * LA_W, sum[j], la_panel_lanes(left, j));
     }
     return !la_any(la_unordered(x[0]));
 }
@@ -10163,7 +10177,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_decays
 #undef la_once_gate
 #undef la_once_head
-#undef la_once_lanes
 #undef la_once_map
 #undef la_once_mlstm
 #undef la_once_powers
