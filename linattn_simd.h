@@ -5501,8 +5501,13 @@ typedef struct la_rule {
     /* 0 or 1: a block's last token may read for the one behind it; this block's does; the one
        before did */
     unsigned char carries, beyond, carried;
-    int first, last;    /* of the features */
-    int kind;           /* what tiles do */
+    int first, last; /* of the features */
+    int kind;        /* what tiles do */
+#if LINATTN__BOTH
+    struct {
+        int set; /* by which instruction set */
+    } tiles;
+#endif
     const float *query; /* of token t0 */
     float *out;         /* likewise; NULL: none */
     size_t out_token;
@@ -7194,7 +7199,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_
         b->s.s += b->past;
         b->q.at = b->p_made;
         b->q.row = b->row;
-        LA_HOT(&b->s, rule_columns)(b);
+        LA_HOT(&b->tiles, rule_columns)(b);
         b->s.s -= b->past;
         b->kind = kind;
     }
@@ -7208,14 +7213,14 @@ LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int key
     if (b->past) {
         const int last = b->last;
         b->last = 0;
-        LA_HOT(&b->s, rule_columns)(b);
+        LA_HOT(&b->tiles, rule_columns)(b);
         if (last) la_rule_past_end(b, seen, each, keys);
         return;
     }
 #endif
     (void)keys;
     if (b->last && b->out) la_rule_finish(b, seen, each);
-    LA_HOT(&b->s, rule_columns)(b);
+    LA_HOT(&b->tiles, rule_columns)(b);
 }
 
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
@@ -7271,7 +7276,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
             b->r.at = b->r_made;
         }
         b->q = b->r;
-        LA_HOT(&b->s, rule_columns)(b);
+        LA_HOT(&b->tiles, rule_columns)(b);
         if (flush && general) la_rule_flush(b, 0, begin, whole, 1);
     }
     b->w->any[0] = 0;
@@ -7384,6 +7389,14 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
                                                 : LA_WRITE;
     for (i = 0; i < LINATTN__GATES; i++) b->gate[i] = NULL;
     b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
+#if LINATTN__BOTH
+    /* Zen 4 takes the last columns of the delta rules by AVX-512 a fifth more slowly than by AVX2,
+       and all of them where stores of 512 bits clash; whole tiles as fast. */
+    b->tiles.set = b->s.set;
+    if (b->kind == LA_DELTA && b->s.set > 1 && linattn__halved() &&
+        (b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)))
+        b->tiles.set = 1;
+#endif
 }
 
 /* How many rows and tokens a block has. */
