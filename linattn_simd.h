@@ -5151,9 +5151,9 @@ LINATTN__INLINE la_vec la_small_phi(const linattn__span *s, const float *from, i
     return phi;
 }
 
-/* Its rows take the key, if there is one, and are read by the query. */
+/* Its rows take the key and are read by the query, if there are. */
 LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la_vec v,
-                                     const int keys)
+                                     const int keys, const int queries)
 {
     const float *const end = kq + s->m;
     float *row = s->s;
@@ -5164,7 +5164,7 @@ LINATTN__INLINE la_vec la_small_rows(const linattn__span *s, const float *kq, la
             x = la_fma_hot(la_set1(kq[0]), v, x);
             la_store(row, x);
         }
-        o = la_fma_hot(la_set1(kq[16]), x, o);
+        if (queries) o = la_fma_hot(la_set1(kq[16]), x, o);
     }
     return o;
 }
@@ -5183,21 +5183,18 @@ LINATTN__INLINE void la_small_token(const linattn__span *s, float norm, const in
         z = la_small_key(s, 0, key, sign);
         v = la_load_part(s->v, columns);
     }
-    do {
-        if (query)
-            phi = la_small_phi(s, query, 1, kq + 16, sign);
-        else
-            la_store(kq + 16, phi);
+    if (keys && !query) (void)la_small_rows(s, kq, v, 1, 0);
+    for (; query && g < s->group; g++) {
+        phi = la_small_phi(s, query, 1, kq + 16, sign);
         if (keys && g == 0)
-            o = la_small_rows(s, kq, v, 1);
+            o = la_small_rows(s, kq, v, 1, 1);
         else
-            o = la_small_rows(s, kq, v, 0);
-        if (!query) break;
+            o = la_small_rows(s, kq, v, 0, 1);
         o = la_small_out(o, la_small_factor(s, norm, p->epsilon, &phi, &z, sign, 1), sign);
         la_store_few(out, o, columns);
         query += s->q_head;
         out += s->out_head;
-    } while (++g < s->group);
+    }
     if (keys && columns < 16 && la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
 }
 
@@ -5255,7 +5252,7 @@ LINATTN__INLINE void la_panel_phi(const linattn__span *s, const float *from, int
 }
 
 LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, const la_vec *v,
-                                   la_vec *o, const int keys)
+                                   la_vec *o, const int keys, const int queries)
 {
     const float *const end = kq + s->m;
     float *row = s->s;
@@ -5269,8 +5266,10 @@ LINATTN__INLINE void la_panel_rows(const linattn__span *s, const float *kq, cons
             LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
             LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store(row + j * LA_W, x[j]);
         }
-        LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
-            la_fma_hot(la_set1(kq[16]), x[j], o[j]);
+        if (queries) {
+            LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) o[j] =
+                la_fma_hot(la_set1(kq[16]), x[j], o[j]);
+        }
     }
 }
 
@@ -5290,21 +5289,20 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
             z[j] = la_small_key(s, j, phi[j], sign);
             v[j] = la_load_part(s->v + j * LA_W, la_panel_part(s->dv, columns, j));
         }
-        if (!query) la_store(kq + 16 + j * LA_W, la_zero());
     }
-    do {
-        if (query) la_panel_phi(s, query, 1, kq + 16, phi, features);
+    if (keys && !query) la_panel_rows(s, kq, v, o, 1, 0);
+    for (; query && g < s->group; g++) {
+        la_panel_phi(s, query, 1, kq + 16, phi, features);
         if (keys && g == 0)
-            la_panel_rows(s, kq, v, o, 1);
+            la_panel_rows(s, kq, v, o, 1, 1);
         else
-            la_panel_rows(s, kq, v, o, 0);
-        if (!query) break;
+            la_panel_rows(s, kq, v, o, 0, 1);
         scale = la_small_factor(s, norm, epsilon, phi, z, sign, LA_PANEL_VECS);
         LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++) la_store_few(
             out + j * LA_W, la_small_out(o[j], scale, sign), la_panel_part(s->dv, columns, j));
         query += s->q_head;
         out += s->out_head;
-    } while (++g < s->group);
+    }
     if (keys && s->dv < 16) {
         LINATTN__UNROLL for (j = 1; j < LA_PANEL_VECS; j++) z[0] = la_add(z[0], z[j]);
         if (la_any(la_unordered(la_sub(z[0], z[0])))) la_clear_padding(s);
