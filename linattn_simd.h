@@ -5341,6 +5341,13 @@ static void la_step(linattn__span *s)
             return;
         }
 #endif
+#if LA_W == 16 && LINATTN__BOTH
+        /* Zen 4 takes these by two vectors up to a sixth faster than by one. */
+        if (linattn__halved() && s->m > 8 && s->dv > 8 && !LINATTN__IS_ELU1(s->params->map)) {
+            LA_COMMON(panel_step)(s);
+            return;
+        }
+#endif
         if (LA_PANEL_VECS == 1 || (s->m > LA_W && s->dv > LA_W)) {
             la_panel_step(s);
             return;
