@@ -2679,8 +2679,8 @@ static uint64_t la_visible(const linattn__span *s, size_t t)
 
 #if LINATTN__HAS_SIGNED
 /* *scale = 1 / (denominator + epsilon) of the identity, whose terms may cancel: each lane with what
-   its rounding lost is a double, and doubles are summed by the tree of la_sum16. Lanes from `lanes`
-   on, 16 or 8, hold 0. */
+   its rounding lost is a double, and doubles are summed by the tree of la_sum16. Those from `lanes`
+   on, a power of two, are 0. */
 LINATTN__INLINE void la_cancel_one(const float *den, const float *lost, float epsilon, float *scale,
                                    const size_t lanes)
 {
