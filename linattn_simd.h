@@ -4991,6 +4991,12 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 }
 #endif
 
+/* How many of `count` numbers are in vector j. */
+LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
+{
+    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
+}
+
 #if LA_W > 1 && LINATTN__HAS_PREFILL
 #ifndef LA_STORE_FEW
 LINATTN__INLINE void la_store_few(float *p, la_vec a, int n) { la_store_part(p, a, n); }
@@ -5087,12 +5093,6 @@ LINATTN__INLINE la_vec la_small_out(la_vec o, la_vec scale, const int sign)
 LINATTN__INLINE int la_small_keys(const linattn__span *s, const int sign)
 {
     return s->k && (sign > 0 || !linattn__masked(s->k, s->m));
-}
-
-/* How many of `count` numbers are in vector j. */
-LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
-{
-    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
 }
 
 #if LINATTN__HAS_EXP
