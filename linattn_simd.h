@@ -5177,14 +5177,14 @@ LINATTN__INLINE void la_small_token(const linattn__span *s, float norm, const in
     const float *query = s->q;
     float kq[32], *out = s->out;
     la_vec z = la_load(s->z), phi = la_zero(), v = phi, o;
-    size_t g = 0;
+    size_t g;
     if (keys) {
         const la_vec key = la_small_phi(s, s->k, 0, kq, sign);
         z = la_small_key(s, 0, key, sign);
         v = la_load_part(s->v, columns);
     }
     if (keys && !query) (void)la_small_rows(s, kq, v, 1, 0);
-    for (; query && g < s->group; g++) {
+    for (g = 0; query && g < s->group; g++) {
         phi = la_small_phi(s, query, 1, kq + 16, sign);
         if (keys && g == 0)
             o = la_small_rows(s, kq, v, 1, 1);
@@ -5280,7 +5280,7 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
     const float *query = s->q;
     float kq[32], *out = s->out;
     la_vec phi[LA_PANEL_VECS], z[LA_PANEL_VECS], v[LA_PANEL_VECS], o[LA_PANEL_VECS], scale;
-    size_t g = 0, j;
+    size_t g, j;
     if (keys) la_panel_phi(s, s->k, 0, kq, phi, features);
     LINATTN__UNROLL for (j = 0; j < LA_PANEL_VECS; j++)
     {
@@ -5291,7 +5291,7 @@ LINATTN__INLINE void la_panel_token(const linattn__span *s, float norm, float ep
         }
     }
     if (keys && !query) la_panel_rows(s, kq, v, o, 1, 0);
-    for (; query && g < s->group; g++) {
+    for (g = 0; query && g < s->group; g++) {
         la_panel_phi(s, query, 1, kq + 16, phi, features);
         if (keys && g == 0)
             la_panel_rows(s, kq, v, o, 1, 1);
@@ -5509,9 +5509,7 @@ typedef struct la_rule {
     int first, last; /* of the features */
     int kind;        /* what tiles do */
 #if LINATTN__BOTH
-    struct {
-        int set; /* by which instruction set */
-    } tiles;
+    int set; /* by which instruction set */
 #endif
     const float *query; /* of token t0 */
     float *out;         /* likewise; NULL: none */
@@ -7204,7 +7202,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_past_end(la_rule *b, uint64_
         b->s.s += b->past;
         b->q.at = b->p_made;
         b->q.row = b->row;
-        LA_HOT(&b->tiles, rule_columns)(b);
+        LA_HOT(b, rule_columns)(b);
         b->s.s -= b->past;
         b->kind = kind;
     }
@@ -7218,14 +7216,14 @@ LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int key
     if (b->past) {
         const int last = b->last;
         b->last = 0;
-        LA_HOT(&b->tiles, rule_columns)(b);
+        LA_HOT(b, rule_columns)(b);
         if (last) la_rule_past_end(b, seen, each, keys);
         return;
     }
 #endif
     (void)keys;
     if (b->last && b->out) la_rule_finish(b, seen, each);
-    LA_HOT(&b->tiles, rule_columns)(b);
+    LA_HOT(b, rule_columns)(b);
 }
 
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
@@ -7281,7 +7279,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
             b->r.at = b->r_made;
         }
         b->q = b->r;
-        LA_HOT(&b->tiles, rule_columns)(b);
+        LA_HOT(b, rule_columns)(b);
         if (flush && general) la_rule_flush(b, 0, begin, whole, 1);
     }
     b->w->any[0] = 0;
@@ -7397,10 +7395,10 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
 #if LINATTN__BOTH
     /* Zen 4 takes the last columns of the delta rules by AVX-512 a fifth more slowly than by AVX2,
        and all of them where stores of 512 bits clash; whole tiles as fast. */
-    b->tiles.set = b->s.set;
+    b->set = b->s.set;
     if (b->kind == LA_DELTA && b->s.set > 1 && linattn__halved() &&
         (b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)))
-        b->tiles.set = 1;
+        b->set = 1;
 #endif
 }
 

@@ -245,14 +245,17 @@ library() { # VARIANT TOOLCHAIN FLAGS
 # Variants that are linked to another's library, with flags of the same effect.
 declare -A library_of=()
 
-# The libraries that have to give the same bits, with the kernels that are chosen on Zen 4, Intel's
-# processors and Zen 5; the stage unit has those of this one. -ffast-math is given to the linker as
-# well, which then switches flushing to zero on for the whole process.
-matrix_flags() { # OPTIMISATION
-    case $1 in
-    O0) echo '-O0 -DLINATTN__FAMILY=25' ;;
-    O2) echo '-O2 -DLINATTN__FAMILY=6' ;;
-    fast) echo '-O3 -march=native -ffast-math -DLINATTN__FAMILY=26' ;;
+# The libraries that have to give the same bits, with the kernels that are chosen on Zen 4 and Zen
+# 5, each by one compiler's -O0 and the other's -O3, and on Intel's processors; the stage unit has
+# those of this one. -ffast-math is given to the linker as well, which then switches flushing to
+# zero on for the whole process.
+matrix_flags() { # COMPILER OPTIMISATION
+    case $1/$2 in
+    gcc/O0) echo '-O0 -DLINATTN__FAMILY=26' ;;
+    */O0) echo '-O0 -DLINATTN__FAMILY=25' ;;
+    */O2) echo '-O2 -DLINATTN__FAMILY=6' ;;
+    gcc/fast) echo '-O3 -march=native -ffast-math -DLINATTN__FAMILY=25' ;;
+    */fast) echo '-O3 -march=native -ffast-math -DLINATTN__FAMILY=26' ;;
     esac
 }
 
@@ -272,7 +275,8 @@ matrix() { # FUNCTION, called with VARIANT TOOLCHAIN LINK_FLAGS FLAGS
         for one in $(matrix_builds "$cc"); do
             link=
             [[ $one != *-fast ]] || link=-ffast-math
-            "$1" "$cc-$one" "$cc" "$link" "$(language_flags ${one%-*}) $(matrix_flags ${one#*-})"
+            "$1" "$cc-$one" "$cc" "$link" \
+                "$(language_flags ${one%-*}) $(matrix_flags "$cc" ${one#*-})"
         done
     done
 }
@@ -284,7 +288,7 @@ matrix_library() { library "$1" "$2" "$4"; }
 plain_library() {
     plain_compiler=${compilers##* }
     plain=$plain_compiler-c99-O2
-    library "$plain" "$plain_compiler" "$(language_flags c99) $(matrix_flags O2)"
+    library "$plain" "$plain_compiler" "$(language_flags c99) $(matrix_flags "$plain_compiler" O2)"
 }
 
 # Scalar code alone, for stages that look at other things than how it was compiled.
