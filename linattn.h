@@ -2331,17 +2331,21 @@ LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int 
 }
 
 #if LINATTN__HAS_EXACT || LINATTN__HAS_COMPENSATED
-/* Is this key of any elements all -inf? */
-static int linattn__masked_row(const float *key, size_t d, int element)
+/* Is element f of a key -inf? */
+LINATTN__INLINE int linattn__lowest(const float *key, size_t f, int element)
 {
-    const uint16_t lowest = element == LINATTN_F16 ? 0xfc00u : 0xff80u;
     uint16_t half;
+    if (element == LINATTN_F32) return key[f] < -LINATTN__FLT_MAX;
+    linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
+    return half == (element == LINATTN_F16 ? 0xfc00u : 0xff80u);
+}
+
+/* Is this key of any elements all -inf? */
+LINATTN__COLD static int linattn__masked_row(const float *key, size_t d, int element)
+{
     size_t f;
-    if (element == LINATTN_F32) return linattn__masked(key, d);
-    for (f = 0; f < d; f++) {
-        linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
-        if (half != lowest) return 0;
-    }
+    for (f = 0; f < d; f++)
+        if (!linattn__lowest(key, f, element)) return 0;
     return 1;
 }
 #endif
@@ -7367,10 +7371,7 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
     while (j < stop && c < LINATTN__EXACT_KEYS) {
         const float *const key = linattn__beyond(x->k, j * token, element);
         index[c] = j;
-        if (element == LINATTN_F32 && key[0] >= -LINATTN__FLT_MAX)
-            c++;
-        else
-            c += !linattn__masked_row(key, x->d, element);
+        if (!linattn__lowest(key, 0, element) || !linattn__masked_row(key, x->d, element)) c++;
         j++;
         if (j >= sinks && j < low) j = low;
     }
@@ -7559,10 +7560,15 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
 {
     const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
     const size_t least = others ? 8 * LINATTN__EXACT_NEAR : LINATTN__EXACT_NEAR;
-    const int more = head < others || w->end - w->at >= keys;
-    w->next_k = head < others ? x->k_head : keys * x->k_token - others * x->k_head;
-    w->next_v = head < others ? x->v_head : keys * x->v_token - others * x->v_head;
-    if (!more || (w->end - w->low) * (x->d + x->dv) < least) w->next_k = w->next_v = 0;
+    w->next_k = w->next_v = 0;
+    if ((w->end - w->low) * (x->d + x->dv) < least) return;
+    if (head < others) {
+        w->next_k = x->k_head;
+        w->next_v = x->v_head;
+    } else if (w->end - w->at >= keys) {
+        w->next_k = keys * x->k_token - others * x->k_head;
+        w->next_v = keys * x->v_token - others * x->v_head;
+    }
 }
 
 typedef void linattn__exact_kernel(const linattn__exact *x);
@@ -7713,12 +7719,13 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
 }
 
 /* Do few queries read a head's keys that no cache holds? Where vectors of AVX-512 are halved those
-   of AVX2, which ask for less at once, get them in three quarters to nine tenths of the time. */
-static int linattn__exact_far(const linattn__exact_work *w)
+   of AVX2, which ask for less at once, get them in three quarters to nine tenths of the time. The
+   heads of one are 0 apart. */
+LINATTN__COLD static int linattn__exact_far(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
     return linattn__halved() && w->n_q * e->group <= 4 && !e->window &&
-           e->k_element == LINATTN_F32 && (w->kv_heads == 1 || e->k_head >= e->k_token) &&
+           e->k_element == LINATTN_F32 && e->k_head - 1 >= e->k_token - 1 &&
            w->kv_heads > 2 * LINATTN__FETCH_FLOATS / (e->n_k * (e->d + e->dv) | 1);
 }
 
