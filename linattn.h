@@ -7726,7 +7726,7 @@ LINATTN__COLD static int linattn__exact_far(const linattn__exact_work *w)
     const linattn__exact *const e = &w->head;
     return linattn__halved() && w->n_q * e->group <= 4 && !e->window &&
            e->k_element == LINATTN_F32 && e->k_head - 1 >= e->k_token - 1 &&
-           w->kv_heads > 2 * LINATTN__FETCH_FLOATS / (e->n_k * (e->d + e->dv) | 1);
+           w->kv_heads * e->n_k * (e->d + e->dv) > 2 * LINATTN__FETCH_FLOATS;
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)

@@ -8984,7 +8984,10 @@ static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j,
     const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
     const float *at = linattn__beyond(from, index[j] * token, element);
     size_t f;
-    if (element != LINATTN_F32 && together) la_widen(at, element, token, rows, dim, to);
+    if (element != LINATTN_F32 && together) {
+        la_widen(at, element, token, rows, dim, to);
+        if (!next) rows = 0; /* done */
+    }
     for (; rows > 0; rows--, j += j + 1 < count, to += dim) {
         at = linattn__beyond(from, index[j] * token, element);
         for (f = 0; next && f < dim; f += line)
