@@ -5325,8 +5325,8 @@ LINATTN_API linattn_status linattn_causal_many(void *const *states, size_t count
 /* ---- Merging --------------------------------------------------------------------------------- */
 
 #if LINATTN__HAS_RECURRENT
-LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
-                                             int rule);
+LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__span *dst,
+                                                               const linattn__span *src, int rule);
 LINATTN__COLD static int linattn__imported(const void *state, const linattn__shape *s);
 #endif
 
@@ -6561,8 +6561,8 @@ LINATTN__COLD static void linattn__merge_pasts(const linattn__span *dst, const l
 
 /* A rule's part of a merge: GATED lets dst decay, MLSTM, and GATED with a past, do it all. Returns
    whether it has. */
-LINATTN__COLD static int linattn__merge_rule(const linattn__span *dst, const linattn__span *src,
-                                             int rule)
+LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__span *dst,
+                                                               const linattn__span *src, int rule)
 {
     const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16;
     float *const kept = dst->z + 2 * m16, *const credit = kept + m16, *const to = credit + m16;
@@ -7048,8 +7048,8 @@ LINATTN__INLINE size_t linattn__leading(const linattn__recipe *r, size_t degree,
 
 /* The first s->prefix coordinates of the monomial at feature `rank` of a degree. Returns where
    among those that share them it stands; *leading is the last one. */
-static size_t linattn__descend(size_t d, size_t degree, size_t rank, linattn__segment *s,
-                               size_t *leading)
+LINATTN__COLD static size_t linattn__descend(size_t d, size_t degree, size_t rank,
+                                             linattn__segment *s, size_t *leading)
 {
     size_t i = 0, level;
     for (level = 0; level < s->prefix; level++) {
