@@ -8179,7 +8179,11 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
         v = s->v + (t0 + t) * s->v_token;
         for (f = 0; ahead && f < s->d; f += 16)
             LINATTN__FETCH(s->k + (t0 + count + t) * s->k_token + f);
-        for (f = 0; ahead && f < s->dv; f += 16) LINATTN__FETCH(v + count * s->v_token + f);
+        for (f = 0; ahead && f < s->dv; f += 16) {
+            LINATTN__FETCH(v + count * s->v_token + f);
+            if (t0 >= s->lag)
+                LINATTN__FETCH(s->out + (t0 + count + t - s->lag) * s->out_token + f);
+        }
         if (masked || !mapped) la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
             for (f = 0; f < s->dv; f++) value[f] = 0.0f;
