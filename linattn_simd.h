@@ -8181,8 +8181,7 @@ static LINATTN__NOINLINE void la_band_keep(const linattn__span *s, const linattn
             LINATTN__FETCH(s->k + (t0 + count + t) * s->k_token + f);
         for (f = 0; ahead && f < s->dv; f += 16) {
             LINATTN__FETCH(v + count * s->v_token + f);
-            if (t0 >= s->lag)
-                LINATTN__FETCH(s->out + (t0 + count + t - s->lag) * s->out_token + f);
+            if (t0 >= s->lag) LINATTN__FETCH(s->out + (t0 + count + t - s->lag) * s->out_token + f);
         }
         if (masked || !mapped) la_copy(key, s->k + (t0 + t) * s->k_token, s->d);
         if (masked) {
