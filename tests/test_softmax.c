@@ -384,6 +384,29 @@ static void steps_of_a_cache(void **state)
     }
 }
 
+/* Few queries of keys that no cache holds may go by other kernels than many do. */
+static void keys_from_memory(void **state)
+{
+    (void)state;
+    static const size_t sizes[][2] = {{1, 25000}, {2, 12500}, {8, 4200}}; /* heads, keys */
+    rng r = {27};
+    for (size_t i = 0; !test_quick() && i < COUNT_OF(sizes); i++) {
+        size_t mark = pool_mark();
+        linattn_config config = {.heads = sizes[i][0], .dim_key = 64};
+        problem p = problem_new(config, 5, sizes[i][1], &r, 3);
+        float *expected = run_softmax(&p, 0, NULL);
+        for (size_t t = 0, step; t < 5; t += step) {
+            problem x = p;
+            step = x.n_q = t ? 2 : 1;
+            x.q += t * query_width(&p);
+            check_same_floats(run_softmax(&x, 0, NULL), expected + t * output_width(&p),
+                              step * output_width(&p), output_width(&p), "from %zu, %s", t,
+                              problem_name(&x));
+        }
+        pool_release(mark);
+    }
+}
+
 /* What no query sees is not even read. */
 static void unseen_keys(void **state)
 {
@@ -494,6 +517,7 @@ int main(void)
         TEST(extreme_caps),
         TEST(extreme_slopes),
         TEST(steps_of_a_cache),
+        TEST(keys_from_memory),
         TEST(unseen_keys),
         TEST(every_number_of_16_bits),
         TEST(numbers_of_16_bits_in_the_tests),
