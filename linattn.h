@@ -109,8 +109,7 @@
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
    LINATTN_NO_HALF          Leave out states of 16-bit numbers (config.state_type), and operands of
-                            16 bits, but for those of exact attention; the others then return
-                            ELEMENT. About 6 KiB for each instruction set.
+                            16 bits: they return ELEMENT. About 7 KiB for each instruction set.
    LINATTN_NO_COMPENSATED   Leave out LINATTN_PRECISION_COMPENSATED, as LINATTN_NO_PREFILL does, and
                             scalar code alone without windows and features.
    LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
@@ -2323,11 +2322,19 @@ LINATTN__HOT linattn_status linattn__read_view(linattn__extent *e, const linattn
     return e->data ? LINATTN_ERROR_SIZE : LINATTN_ERROR_NULL;
 }
 
+/* What elements are. Compilers know it where there is one type alone. */
+#if LINATTN__HAS_HALF
+#define LINATTN__TYPE(element) (element)
+#else
+#define LINATTN__TYPE(element) ((void)(element), (int)LINATTN_F32)
+#endif
+#define LINATTN__IS_HALF(element) (LINATTN__TYPE(element) != LINATTN_F32)
+
 /* What lies `count` elements on. */
 LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int element)
 {
     return (const float *)(const void *)((const char *)at +
-                                         count * (element == LINATTN_F32 ? sizeof *at : 2));
+                                         count * (LINATTN__IS_HALF(element) ? 2 : sizeof *at));
 }
 
 #if LINATTN__HAS_EXACT || LINATTN__HAS_COMPENSATED
@@ -2335,7 +2342,7 @@ LINATTN__INLINE const float *linattn__beyond(const float *at, size_t count, int 
 LINATTN__INLINE int linattn__lowest(const float *key, size_t f, int element)
 {
     uint16_t half;
-    if (element == LINATTN_F32) return key[f] < -LINATTN__FLT_MAX;
+    if (!LINATTN__IS_HALF(element)) return key[f] < -LINATTN__FLT_MAX;
     linattn__copy(&half, linattn__beyond(key, f, element), sizeof half);
     return half == (element == LINATTN_F16 ? 0xfc00u : 0xff80u);
 }
@@ -2350,7 +2357,7 @@ LINATTN__COLD static int linattn__masked_row(const float *key, size_t d, int ele
 }
 #endif
 
-#if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
+#if LINATTN__HAS_HALF
 LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
                                                          const linattn_view *view, size_t sequences,
                                                          size_t n, size_t heads, size_t dim)
@@ -2361,11 +2368,7 @@ LINATTN__COLD static linattn_status linattn__read_halves(linattn__extent *e,
     plain.element = LINATTN_F32;
     status = linattn__read_view(e, &plain, sequences, n, heads, dim);
     e->bytes = e->bytes / 2;
-#if LINATTN__HAS_HALF
     e->element = (int)view->element;
-#else
-    e->dim = SIZE_MAX; /* not told apart from an output that it is interleaved with */
-#endif
     return status;
 }
 #endif
@@ -4576,16 +4579,11 @@ LINATTN__INLINE int linattn__too_wide(const linattn__shape *s, int verb, const l
 #endif
 
 /* One of the operands that are read, where a call is none of the usual ones. */
-static LINATTN__NOINLINE linattn_status linattn__read_input(linattn__extent *e, int verb,
+static LINATTN__NOINLINE linattn_status linattn__read_input(linattn__extent *e,
                                                             const linattn_view *view,
                                                             size_t sequences, size_t n,
                                                             size_t heads, size_t dim)
 {
-#if LINATTN__HAS_EXACT && !LINATTN__HAS_HALF
-    if ((verb & LINATTN__ELEMENTS) && view->element != LINATTN_F32)
-        return linattn__read_halves(e, view, sequences, n, heads, dim);
-#endif
-    (void)verb;
     return linattn__read_view(e, view, sequences, n, heads, dim);
 }
 
@@ -4638,9 +4636,9 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
     x->high = 0;
 #endif
     if (verb & LINATTN__KEYS) {
-        status = linattn__read_input(&x->k, verb, k, sequences, n_k, linattn__key_heads(s), s->d);
+        status = linattn__read_input(&x->k, k, sequences, n_k, linattn__key_heads(s), s->d);
         if (status != LINATTN_OK) return status;
-        status = linattn__read_input(&x->v, verb, v, sequences, n_k, s->kv_heads, s->dv);
+        status = linattn__read_input(&x->v, v, sequences, n_k, s->kv_heads, s->dv);
         if (status != LINATTN_OK) return status;
         linattn__widen(x, &x->k);
         linattn__widen(x, &x->v);
@@ -4651,7 +4649,7 @@ static linattn_status linattn__read_operands(const linattn__shape *s, int verb, 
 #else
     if (!(verb & LINATTN__QUERIES)) return LINATTN_OK;
 #endif
-    status = linattn__read_input(&x->q, verb, q, sequences, n_q,
+    status = linattn__read_input(&x->q, q, sequences, n_q,
                                  s->key_group > 1 ? linattn__key_heads(s) : s->heads, s->d);
     if (status != LINATTN_OK) return status;
     linattn__widen(x, &x->q);
@@ -7514,7 +7512,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__
     int element = x->k_element, values;
     LINATTN__EFFECT();
     for (values = 0; values < 2; values++) {
-        const size_t line = element == LINATTN_F32 ? 16 : 32;
+        const size_t line = LINATTN__IS_HALF(element) ? 32 : 16;
         for (r = begin; r < end; r++)
             for (f = 0; f < dim; f += line)
                 LINATTN__FETCH(linattn__beyond(from, r * token + f, element));
@@ -7729,7 +7727,7 @@ LINATTN__COLD static int linattn__exact_far(const linattn__exact_work *w)
     const linattn__exact *const e = &w->head;
     const size_t floats = w->kv_heads * e->n_k * (e->d + e->dv);
     return linattn__halved() && w->n_q * e->group <= 4 && e->k_head - 1 >= e->k_token - 1 &&
-           floats > 2 * LINATTN__FETCH_FLOATS && !e->window && e->k_element == LINATTN_F32;
+           floats > 2 * LINATTN__FETCH_FLOATS && !e->window && !LINATTN__IS_HALF(e->k_element);
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)

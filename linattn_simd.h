@@ -8793,7 +8793,7 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
 {
     const float *const at = linattn__beyond(row, i, element);
     float tail[LA_W];
-    if (element == LINATTN_F32) return la_load_part(at, part);
+    if (!LINATTN__IS_HALF(element)) return la_load_part(at, part);
     if (part == LA_W) return la_wide(at, element == LINATTN_BF16);
     la_widen(at, element, 0, 1, (size_t)part, tail);
     return la_load_part(tail, part);
@@ -8809,7 +8809,7 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
     if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead, LA_UPDATE_ROWS);
     for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
         k[r] = x->k + w->index[j] * x->k_token;
-        if (x->k_element != LINATTN_F32) k[r] = w->k + j * x->d;
+        if (LINATTN__IS_HALF(x->k_element)) k[r] = w->k + j * x->d;
     }
 }
 
@@ -8983,11 +8983,11 @@ static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j,
                                       size_t rows, const float *from, size_t token, int element,
                                       size_t dim, size_t next, float *to)
 {
-    const size_t line = element == LINATTN_F32 ? 16 : 32, *const index = w->index;
+    const size_t line = LINATTN__IS_HALF(element) ? 32 : 16, *const index = w->index;
     const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
     const float *at = linattn__beyond(from, index[j] * token, element);
     size_t f;
-    if (element != LINATTN_F32 && together) {
+    if (LINATTN__IS_HALF(element) && together) {
         la_widen(at, element, token, rows, dim, to);
         if (!next) rows = 0; /* done */
     }
@@ -8995,7 +8995,7 @@ static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j,
         at = linattn__beyond(from, index[j] * token, element);
         for (f = 0; next && f < dim; f += line)
             LINATTN__FETCH(linattn__beyond(at, next + f, element));
-        if (element != LINATTN_F32) {
+        if (LINATTN__IS_HALF(element)) {
             if (!together) la_widen(at, element, 0, 1, dim, to);
             continue;
         }
@@ -9012,7 +9012,7 @@ static const float *la_values(const linattn__exact *x, const linattn__exact_scra
                               size_t count, size_t *stride)
 {
     *stride = x->v_token;
-    if (x->v_element == LINATTN_F32 && w->index[count - 1] - w->index[0] == count - 1)
+    if (!LINATTN__IS_HALF(x->v_element) && w->index[count - 1] - w->index[0] == count - 1)
         return x->v + w->index[0] * x->v_token;
     *stride = x->dv;
     la_pack(w, 0, count, count, x->v, x->v_token, x->v_element, x->dv, w->next_v, w->v);
@@ -9076,7 +9076,7 @@ static void la_few_query(const linattn__exact *x, size_t i, float *to)
 {
     const float *q = la_exact_query(x, i);
     size_t f;
-    if (x->q_element != LINATTN_F32) {
+    if (LINATTN__IS_HALF(x->q_element)) {
         la_widen(q, x->q_element, 0, 1, x->d, to);
         q = to;
     }
@@ -9207,7 +9207,7 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
         k.token = d;
         k.next = 0;
         k.tail = tail;
-        if (x->k_element == LINATTN_F32 && j + LA_FEW_KEYS <= count &&
+        if (!LINATTN__IS_HALF(x->k_element) && j + LA_FEW_KEYS <= count &&
             index[j + LA_FEW_KEYS - 1] - index[j] == LA_FEW_KEYS - 1) {
             k.at = x->k + index[j] * x->k_token;
             k.token = x->k_token;
@@ -9269,7 +9269,7 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
                                    const size_t NR)
 {
     const int part = NR > 1 ? LA_W : la_lanes_left(x->dv, c0);
-    const int element = NQ > 1 ? LINATTN_F32 : v->element;
+    const int element = NQ > 1 ? (int)LINATTN_F32 : LINATTN__TYPE(v->element);
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_QUERIES * 4];
@@ -9450,7 +9450,7 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
         if (count == 0) continue;
         ahead = end - j < LINATTN__EXACT_KEYS ? 0 : LINATTN__EXACT_KEYS;
         if ((end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
-        if (x->k_element != LINATTN_F32)
+        if (LINATTN__IS_HALF(x->k_element))
             la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, 0, w->k);
         a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
@@ -9527,7 +9527,7 @@ static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_
 {
     const float *const row = linattn__beyond(x->x, t * x->token, x->element);
     if (x->keys && linattn__masked_row(row, x->d, x->element)) return NULL;
-    if (x->element == LINATTN_F32) return row + f;
+    if (!LINATTN__IS_HALF(x->element)) return row + f;
     la_widen(linattn__beyond(row, f, x->element), x->element, 0, 1, n, wide);
     return wide;
 }
@@ -9537,7 +9537,7 @@ static LINATTN__NOINLINE const float *la_mean_row(const linattn__means *x, size_
 LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t end, size_t f,
                                        float *mean, const size_t NR)
 {
-    const int floats = x->element == LINATTN_F32;
+    const int floats = !LINATTN__IS_HALF(x->element);
     la_dvec sum[LA_MEAN_VECS];
     double part[LA_MEAN_VECS * LA_DW];
     size_t count = 0, i;
