@@ -147,7 +147,9 @@
 #define la_exponent LA_NAME(exponent)
 #define la_fetch_next LA_NAME(fetch_next)
 #define la_few_block LA_NAME(few_block)
+#define la_few_columns LA_NAME(few_columns)
 #define la_few_four LA_NAME(few_four)
+#define la_few_half LA_NAME(few_half)
 #define la_few_keys LA_NAME(few_keys)
 #define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
@@ -167,6 +169,7 @@
 #define la_fma_where LA_NAME(fma_where)
 #define la_fms LA_NAME(fms)
 #define la_fnma LA_NAME(fnma)
+#define la_four_by_four LA_NAME(four_by_four)
 #define la_four_columns LA_NAME(four_columns)
 #define la_fours LA_NAME(fours)
 #define la_group_columns LA_NAME(group_columns)
@@ -176,6 +179,7 @@
 #define la_half_copy LA_NAME(half_copy)
 #define la_half_filled LA_NAME(half_filled)
 #define la_half_finish LA_NAME(half_finish)
+#define la_half_fours LA_NAME(half_fours)
 #define la_half_get LA_NAME(half_get)
 #define la_half_get_any LA_NAME(half_get_any)
 #define la_half_lanes LA_NAME(half_lanes)
@@ -350,6 +354,7 @@
 #define la_tiny LA_NAME(tiny)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
+#define la_two_fours LA_NAME(two_fours)
 #define la_two_sum LA_NAME(two_sum)
 #define la_unit LA_NAME(unit)
 #define la_unit_of LA_NAME(unit_of)
@@ -365,6 +370,7 @@
 #define la_wide LA_NAME(wide)
 #define la_widen LA_NAME(widen)
 #define la_widen_row LA_NAME(widen_row)
+#define la_widened LA_NAME(widened)
 #define la_zero LA_NAME(zero)
 #define la_zip_high LA_NAME(zip_high)
 #define la_zip_low LA_NAME(zip_low)
@@ -571,6 +577,7 @@
    la_zip_low, _high(a,b) within fours: a's and b's low (high) two by turns
    la_join_low, _high     within fours: a's low (high) two, then b's
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
+   la_half_fours(p, s, bf)  la_fours of such numbers
    la_power(x)            the power of two in x, inf for NaN
    la_narrow(p, x, bf)    x as such numbers goes to p: rounded to nearest even as f16, and returned
                           as what it then is; but bf16 is cut off
@@ -1015,11 +1022,24 @@ LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
                                   la_load(table + 16));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
-LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 {
-    const __m256i half = _mm256_loadu_si256((const __m256i *)p);
+    const __m128 a = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)row));
+    return _mm_castps_si128(_mm_loadh_pi(a, (const __m64 *)(const void *)(row + stride)));
+}
+LINATTN__INLINE la_vec la_widened(__m256i half, int bf)
+{
     if (!bf) return _mm512_cvtph_ps(half);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    return la_widened(_mm256_loadu_si256((const __m256i *)p), bf);
+}
+LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
+{
+    const __m128i a = la_two_fours(row, stride), b = la_two_fours(row + 2 * stride, stride);
+    return la_widened(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), bf);
 }
 #endif
 #if LINATTN__HAS_HALF
@@ -1233,11 +1253,23 @@ LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
     return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
-LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 {
-    const __m128i half = _mm_loadu_si128((const __m128i *)p);
+    const __m128 a = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)row));
+    return _mm_castps_si128(_mm_loadh_pi(a, (const __m64 *)(const void *)(row + stride)));
+}
+LINATTN__INLINE la_vec la_widened(__m128i half, int bf)
+{
     if (!bf) return _mm256_cvtph_ps(half);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+LINATTN__INLINE la_vec la_wide(const void *p, int bf)
+{
+    return la_widened(_mm_loadu_si128((const __m128i *)p), bf);
+}
+LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
+{
+    return la_widened(la_two_fours(row, stride), bf);
 }
 #endif
 #if LINATTN__HAS_HALF
@@ -1841,13 +1873,19 @@ LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
     (void)stride;
     return la_load(row);
 }
+#if LINATTN__HAS_HALF && LINATTN__HAS_EXACT
+LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
+{
+    (void)stride;
+    return la_wide(row, bf);
+}
+#endif
 #endif
 #if LA_W > 1
-LINATTN__INLINE void la_four_columns(const float *from, size_t stride, la_vec *a)
+LINATTN__INLINE void la_four_by_four(const la_vec *b, la_vec *a)
 {
-    la_vec b[4], c[4];
+    la_vec c[4];
     int j;
-    LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] = la_fours(from + (size_t)j * stride, 4 * stride);
     LINATTN__UNROLL for (j = 0; j < 4; j += 2)
     {
         c[j] = la_zip_low(b[j], b[j + 1]);
@@ -1858,6 +1896,13 @@ LINATTN__INLINE void la_four_columns(const float *from, size_t stride, la_vec *a
         a[2 * j] = la_join_low(c[j], c[j + 2]);
         a[2 * j + 1] = la_join_high(c[j], c[j + 2]);
     }
+}
+LINATTN__INLINE void la_four_columns(const float *from, size_t stride, la_vec *a)
+{
+    la_vec b[4];
+    int j;
+    LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] = la_fours(from + (size_t)j * stride, 4 * stride);
+    la_four_by_four(b, a);
 }
 static LINATTN__NOINLINE void la_transpose(const float *from, size_t stride, la_vec *a)
 {
@@ -9133,32 +9178,54 @@ typedef struct la_few_rows {
     int element;
 } la_few_rows;
 
-/* Scores of NQ queries for NK vectors of keys: what is transposed stays in registers. */
+/* Components [f, f + 4) of LA_W keys as vectors. */
+LINATTN__INLINE void la_few_columns(const float *fours, size_t token, int bf, la_vec *a,
+                                    const int half)
+{
+#if LINATTN__HAS_HALF
+    if (half) {
+        const uint16_t *const from = (const uint16_t *)(const void *)fours;
+        la_vec b[4];
+        size_t j;
+        LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] =
+            la_half_fours(from + j * token, 4 * token, bf);
+        la_four_by_four(b, a);
+        return;
+    }
+#endif
+    (void)bf, (void)half;
+    la_four_columns(fours, token, a);
+}
+
+/* Scores of NQ queries for NK vectors of keys, of 16 bits if `half`: what is transposed stays in
+   registers. */
 LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                 float *score, const size_t NQ, const size_t NK)
+                                 float *score, const size_t NQ, const size_t NK, const int half)
 {
     const size_t row = LA_FOURS(x->d), next = k->next, keys = NK * LA_W;
+    const size_t line = half ? 32 : 16, lines = 4 * keys / line;
+    const int bf = k->element == LINATTN_BF16;
     la_vec acc[2 * LA_FEW_QUERIES];
-    const float *at = k->at;
     size_t f, g, c, l, token = k->token;
     LINATTN__UNROLL for (l = 0; l < NK * NQ; l++) acc[l] = la_zero();
-    for (f = 0; f < row; f += 4, at += 4, q += 4) {
-        const float *fours = at;
+    for (f = 0; f < row; f += 4, q += 4) {
+        const float *fours = linattn__beyond(k->at, f, half);
         if (next) {
             const int dense = NK > 1 && token == x->d;
-            const size_t step = dense ? 16 : token;
-            const float *line = k->at + next + (dense ? f * keys : f / 16 * 16);
-            if (!dense) line += f % 16 / 4 * (keys / 4) * token;
-            LINATTN__UNROLL for (c = 0; c < keys / 4; c++, line += step) LINATTN__FETCH(line);
+            const size_t step = dense ? line : token;
+            size_t ahead = next + (dense ? f * keys : f / line * line);
+            if (!dense) ahead += f % line / 4 * lines * token;
+            LINATTN__UNROLL for (c = 0; c < lines; c++, ahead += step)
+                LINATTN__FETCH(linattn__beyond(k->at, ahead, half));
         }
-        if (x->d - f < 4) {
+        if (!half && x->d - f < 4) {
             fours = k->tail;
             token = 4;
         }
-        LINATTN__UNROLL for (g = 0; g < NK; g++, fours += LA_W * token)
+        LINATTN__UNROLL for (g = 0; g < NK; g++, fours = linattn__beyond(fours, LA_W * token, half))
         {
             la_vec a[4];
-            la_four_columns(fours, token, a);
+            la_few_columns(fours, token, bf, a, half);
             LINATTN__UNROLL for (c = 0; c < 4; c++) LINATTN__UNROLL for (l = 0; l < NQ; l++)
                 acc[NK * l + g] = la_fma(a[c], la_set1(q[l * row + c]), acc[NK * l + g]);
         }
@@ -9177,28 +9244,39 @@ static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q
         la_few_rows some = *k;
         float *const end = score + LA_FEW_KEYS;
         for (; score < end; score += LA_W) {
-            la_few_tile(x, q, &some, score, 1, 1);
+            la_few_tile(x, q, &some, score, 1, 1, 0);
             some.at += LA_W * k->token;
             some.tail += LA_W * 4;
         }
         return;
     }
 #endif
-    la_few_tile(x, q, k, score, 1, 2);
+    la_few_tile(x, q, k, score, 1, 2, 0);
 }
+
+#if LINATTN__HAS_HALF
+static LINATTN__NOINLINE void la_few_half(const linattn__exact *x, const float *q,
+                                          const la_few_rows *k, float *score)
+{
+    la_few_tile(x, q, k, score, 1, 2, 1);
+}
+#endif
 
 static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
                                           const la_few_rows *k, float *score)
 {
-    la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2);
+    la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
 }
 
-/* As la_scores. Rows are packed where not all of them lie in place. */
+/* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits unless they
+   meet one query alone, in fours, and not in few sets of L1. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
                                             const linattn__exact_scratch *w, size_t count)
 {
     const size_t *const index = w->index;
     const size_t d = x->d, left = d % 4;
+    const int half = LINATTN__IS_HALF(x->k_element);
+    const int packed = half && (w->lanes > 1 || left || x->k_token % 1024 == 0);
     float tail[4 * LA_FEW_KEYS];
     size_t j, l;
     for (j = 0; j < count; j += LA_FEW_KEYS) {
@@ -9207,11 +9285,13 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
         k.token = d;
         k.next = 0;
         k.tail = tail;
-        if (!LINATTN__IS_HALF(x->k_element) && j + LA_FEW_KEYS <= count &&
+        k.element = LINATTN_F32;
+        if (!packed && j + LA_FEW_KEYS <= count &&
             index[j + LA_FEW_KEYS - 1] - index[j] == LA_FEW_KEYS - 1) {
-            k.at = x->k + index[j] * x->k_token;
+            k.at = linattn__beyond(x->k, index[j] * x->k_token, x->k_element);
             k.token = x->k_token;
             k.next = w->next_k;
+            k.element = x->k_element;
         } else {
             la_pack(w, j, count, LA_FEW_KEYS, x->k, x->k_token, x->k_element, d, w->next_k, w->k);
         }
@@ -9220,8 +9300,11 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
         for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = 0) {
             const float *const q = w->q + l * LA_FOURS(d);
             float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
-            if (w->lanes - l > 1)
-                la_few_four(x, q, &k, score);
+            if (w->lanes - l > 1) la_few_four(x, q, &k, score);
+#if LINATTN__HAS_HALF
+            else if (k.element != LINATTN_F32)
+                la_few_half(x, q, &k, score);
+#endif
             else
                 la_few_one(x, q, &k, score);
         }
@@ -10092,7 +10175,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_factor
 #undef la_fetch_next
 #undef la_few_block
+#undef la_few_columns
 #undef la_few_four
+#undef la_few_half
 #undef la_few_keys
 #undef la_few_one
 #undef la_few_outputs
@@ -10114,6 +10199,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fold
 #undef la_fold_vector
 #undef la_fold_vectors
+#undef la_four_by_four
 #undef la_four_columns
 #undef la_fours
 #undef la_group_columns
@@ -10124,6 +10210,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_half_copy
 #undef la_half_filled
 #undef la_half_finish
+#undef la_half_fours
 #undef la_half_get
 #undef la_half_get_any
 #undef la_half_lanes
@@ -10424,6 +10511,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_trace
 #undef la_transpose
 #undef la_turn
+#undef la_two_fours
 #undef la_two_sum
 #undef la_unit
 #undef la_unit_of
@@ -10445,6 +10533,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_wide
 #undef la_widen
 #undef la_widen_row
+#undef la_widened
 #undef la_zero
 #undef la_zip_high
 #undef la_zip_low
