@@ -7345,6 +7345,7 @@ typedef struct linattn__exact_scratch {
     size_t row;            /* lanes, with those that repeat the last one */
     size_t tile, tiles;    /* of those that share keys, and how many they are */
     size_t ahead;          /* so many keys later is fetched meanwhile, if not 0; */
+    size_t coming, groups; /* or so many queries, by so many groups of keys */
     size_t next_k, next_v; /* where they are few, what lies so many elements on */
     size_t place;          /* of the first */
     size_t at, low, end;   /* the next key; those from sinks to `low` and from `end` are not seen */
@@ -7520,6 +7521,25 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__
         token = x->v_token;
         dim = x->dv;
         element = x->v_element;
+    }
+}
+
+/* Fetches the share of a tile's keys from j on in the queries that come next, and their outputs. */
+LINATTN__UNUSED LINATTN__COLD static LINATTN__NOINLINE void
+linattn__exact_coming(const linattn__exact *x, const linattn__exact_scratch *w, size_t group)
+{
+    const size_t pieces = w->tiles * w->groups, piece = group * w->tiles + w->tile;
+    const size_t first = w->i0 - w->tile * w->lanes + w->tiles * w->lanes;
+    const size_t line = LINATTN__IS_HALF(x->q_element) ? 32 : 16;
+    size_t i = first + piece * w->coming / pieces, f;
+    LINATTN__EFFECT();
+    for (; i < first + (piece + 1) * w->coming / pieces; i++) {
+        const size_t token = i / x->group, head = i % x->group;
+        const float *const out = x->out + token * x->out_token + head * x->out_head;
+        const size_t at = token * x->q_token + head * x->q_head;
+        for (f = 0; f < x->d; f += line)
+            LINATTN__FETCH(linattn__beyond(x->q, at + f, x->q_element));
+        for (f = 0; f < x->dv; f += 16) LINATTN__FETCH(out + f);
     }
 }
 

@@ -8852,6 +8852,7 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
 {
     size_t r;
     if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead, LA_UPDATE_ROWS);
+    if (LA_W > 1 && w->coming) linattn__exact_coming(x, w, j / LA_UPDATE_ROWS);
     for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
         k[r] = x->k + w->index[j] * x->k_token;
         if (LINATTN__IS_HALF(x->k_element)) k[r] = w->k + j * x->d;
@@ -9514,8 +9515,10 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
                            size_t vectors)
 {
     const size_t row = vectors * LA_W;
-    size_t i, j = 0, end, count, ahead;
+    const size_t queries = tiles * w->lanes, left = x->end - w->i0 - queries;
+    size_t i, j = 0, end, count, ahead, coming = left < queries ? left : queries;
     linattn__outer a;
+    if ((x->end - x->begin) * (x->d + x->dv) < LINATTN__EXACT_NEAR) coming = 0;
     for (i = 0; i < tiles; i++) {
         linattn__exact_begin(x, w + i, row);
         la_exact_queries(x, w + i);
@@ -9540,6 +9543,8 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
             w[i].tile = i;
             w[i].tiles = tiles;
             w[i].ahead = ahead;
+            w[i].coming = j < end ? 0 : coming;
+            w[i].groups = (count + LA_UPDATE_ROWS - 1) / LA_UPDATE_ROWS;
             la_exact_keys(x, w + i, count, &a, vectors);
         }
     }
@@ -9628,6 +9633,8 @@ LINATTN__INLINE size_t la_mean_vectors(const linattn__means *x, size_t t, size_t
     for (; t < end; t++) {
         float wide[LA_MEAN_VECS * LA_DW];
         const float *row;
+        for (i = 0; t + 16 < x->n && i < NR * LA_DW; i += 16) /* rows of heads may take turns */
+            LINATTN__FETCH(linattn__beyond(x->x, (t + 16) * x->token + f + i, x->element));
         if (floats && (!x->keys || !(x->x[t * x->token] < -LINATTN__FLT_MAX)))
             row = x->x + t * x->token + f; /* in place, as nearly all */
         else
