@@ -8974,6 +8974,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__ISA_SSE2
 #undef LINATTN__IS_ELU1
 #undef LINATTN__IS_EXP
+#undef LINATTN__IS_HALF
 #undef LINATTN__IS_SIGNED
 #undef LINATTN__K
 #undef LINATTN__KEPT
@@ -9043,6 +9044,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__TAYLOR
 #undef LINATTN__TINY
 #undef LINATTN__TOKEN
+#undef LINATTN__TYPE
 #undef LINATTN__UNIT
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED

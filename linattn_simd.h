@@ -1873,13 +1873,6 @@ LINATTN__INLINE la_vec la_fours(const float *row, size_t stride)
     (void)stride;
     return la_load(row);
 }
-#if LINATTN__HAS_HALF && LINATTN__HAS_EXACT
-LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
-{
-    (void)stride;
-    return la_wide(row, bf);
-}
-#endif
 #endif
 #if LA_W > 1
 LINATTN__INLINE void la_four_by_four(const la_vec *b, la_vec *a)
@@ -1949,6 +1942,11 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
         x[i] = bf ? linattn__from_bits((uint32_t)half[i] << 16) : linattn__from_half(half[i]);
     return la_load(x);
 #endif
+}
+LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
+{
+    (void)stride;
+    return la_wide(row, bf);
 }
 #endif
 #if LINATTN__HAS_HALF
@@ -9269,8 +9267,8 @@ static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *
     la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
 }
 
-/* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits unless they
-   meet one query alone, in fours, and not in few sets of L1. */
+/* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits but where
+   they meet one query alone, in fours, and not in few sets of L1. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
                                             const linattn__exact_scratch *w, size_t count)
 {
