@@ -1024,8 +1024,8 @@ LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 {
-    const __m128 a = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)row));
-    return _mm_castps_si128(_mm_loadh_pi(a, (const __m64 *)(const void *)(row + stride)));
+    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
+    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
 }
 LINATTN__INLINE la_vec la_widened(__m256i half, int bf)
 {
@@ -1255,8 +1255,8 @@ LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 {
-    const __m128 a = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)row));
-    return _mm_castps_si128(_mm_loadh_pi(a, (const __m64 *)(const void *)(row + stride)));
+    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
+    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
 }
 LINATTN__INLINE la_vec la_widened(__m128i half, int bf)
 {
