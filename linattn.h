@@ -5936,9 +5936,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
 }
 
 /* Are operands to be fetched ahead? Where they come from memory, and rows of heads take turns, or
-   so many dense ones are read at once, for so long a token, that hardware loses track of them: a
-   tenth of the time and more from (64,128) on, with rows of gates from (96,64); heads of (64,64)
-   would lose 2 to 5 %. */
+   so many dense ones are read at once, for so long a token, or for columns in several goes, that
+   hardware loses track of them: a tenth of the time and more at (64,128), with rows of gates from
+   (96,64) on; others would lose 2 to 5 %. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
@@ -5946,7 +5946,7 @@ static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *
     if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
     if (g && g->per_feature) rows++;
     if (g && g->gate[LINATTN__READ].at) rows += 2;
-    return s->k_token > s->d || s->m * s->dv >= 30720 / rows;
+    return s->k_token > s->d || s->m * s->dv >= (rows > 4 || s->dv > 64 ? 30720u : 49152u) / rows;
 }
 
 static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linattn__gating *gates,
