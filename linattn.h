@@ -109,7 +109,7 @@
    LINATTN_NO_MAPS
    LINATTN_NO_RANDOM
    LINATTN_NO_HALF          Leave out states of 16-bit numbers (config.state_type), and operands of
-                            16 bits: they return ELEMENT. About 7 KiB for each instruction set.
+                            16 bits: they return ELEMENT. About 8 KiB for each instruction set.
    LINATTN_NO_COMPENSATED   Leave out LINATTN_PRECISION_COMPENSATED, as LINATTN_NO_PREFILL does, and
                             scalar code alone without windows and features.
    LINATTN_NO_PREFILL       For microcontrollers: n tokens go one by one through the kernel of a
@@ -7524,21 +7524,28 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__
     }
 }
 
-/* Fetches the share of a tile's keys from j on in the queries that come next, and their outputs. */
+/* Query i of the span, counted over tokens and the heads of the group. */
+LINATTN__INLINE const float *linattn__exact_query(const linattn__exact *x, size_t i)
+{
+    size_t at = i * x->q_token;
+    if (x->group != 1) at = (i / x->group) * x->q_token + (i % x->group) * x->q_head;
+    return linattn__beyond(x->q, at, x->q_element);
+}
+
+/* Fetches the share that a group of keys of a tile has in the queries of the tiles that come next,
+   and their outputs. */
 LINATTN__UNUSED LINATTN__COLD static LINATTN__NOINLINE void
 linattn__exact_coming(const linattn__exact *x, const linattn__exact_scratch *w, size_t group)
 {
     const size_t pieces = w->tiles * w->groups, piece = group * w->tiles + w->tile;
-    const size_t first = w->i0 - w->tile * w->lanes + w->tiles * w->lanes;
+    const size_t first = w->i0 + (w->tiles - w->tile) * w->lanes;
     const size_t line = LINATTN__IS_HALF(x->q_element) ? 32 : 16;
     size_t i = first + piece * w->coming / pieces, f;
     LINATTN__EFFECT();
     for (; i < first + (piece + 1) * w->coming / pieces; i++) {
-        const size_t token = i / x->group, head = i % x->group;
-        const float *const out = x->out + token * x->out_token + head * x->out_head;
-        const size_t at = token * x->q_token + head * x->q_head;
-        for (f = 0; f < x->d; f += line)
-            LINATTN__FETCH(linattn__beyond(x->q, at + f, x->q_element));
+        const float *const q = linattn__exact_query(x, i);
+        const float *const out = x->out + i / x->group * x->out_token + i % x->group * x->out_head;
+        for (f = 0; f < x->d; f += line) LINATTN__FETCH(linattn__beyond(q, f, x->q_element));
         for (f = 0; f < x->dv; f += 16) LINATTN__FETCH(out + f);
     }
 }
@@ -7572,9 +7579,9 @@ static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
 }
 
 /* What is fetched while a block of a head is worked on: that of the next head, or the next block of
-   the first one; but not where all of them may stay in caches near by. Rows of heads that take
-   turns are lost on hardware: on Zen 4 fetches are half of the time and more from 4096 tokens of
-   eight heads of 64 on, on others they are kept to what is farther off. */
+   the first one; but not where all of them may stay in caches near by. Hardware loses track of rows
+   of heads that take turns: with fetches 4096 tokens of eight heads of 64 take half of the time on
+   Zen 4. Where that was not measured only what is farther off is fetched. */
 static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
                                                 size_t head)
 {

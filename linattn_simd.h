@@ -138,7 +138,6 @@
 #define la_exact_lanes LA_NAME(exact_lanes)
 #define la_exact_outputs LA_NAME(exact_outputs)
 #define la_exact_queries LA_NAME(exact_queries)
-#define la_exact_query LA_NAME(exact_query)
 #define la_exact_shrink LA_NAME(exact_shrink)
 #define la_exp_core LA_NAME(exp_core)
 #define la_exp_end LA_NAME(exp_end)
@@ -644,6 +643,15 @@ LINATTN__INLINE float la_sqrt(float x)
 }
 #endif
 
+#if LINATTN__HAS_HALF && (LINATTN__ISA == LINATTN__ISA_AVX512 || LINATTN__ISA == LINATTN__ISA_AVX2)
+/* Four numbers of 16 bits of a row, and of one `stride` on. */
+LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
+{
+    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
+    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
+}
+#endif
+
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
 #if defined(__OPTIMIZE_SIZE__) || LINATTN__COUNT > 1
@@ -1022,11 +1030,6 @@ LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
                                   la_load(table + 16));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
-LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
-{
-    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
-    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
-}
 LINATTN__INLINE la_vec la_widened(__m256i half, int bf)
 {
     if (!bf) return _mm512_cvtph_ps(half);
@@ -1036,13 +1039,13 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
     return la_widened(_mm256_loadu_si256((const __m256i *)p), bf);
 }
+#endif
+#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
 {
     const __m128i a = la_two_fours(row, stride), b = la_two_fours(row + 2 * stride, stride);
     return la_widened(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), bf);
 }
-#endif
-#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
     const __m512i power = _mm512_set1_epi32(0x7f800000);
@@ -1253,11 +1256,6 @@ LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
     return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
-LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
-{
-    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
-    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
-}
 LINATTN__INLINE la_vec la_widened(__m128i half, int bf)
 {
     if (!bf) return _mm256_cvtph_ps(half);
@@ -1267,12 +1265,12 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
     return la_widened(_mm_loadu_si128((const __m128i *)p), bf);
 }
+#endif
+#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
 {
     return la_widened(la_two_fours(row, stride), bf);
 }
-#endif
-#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
     const __m256i power = _mm256_set1_epi32(0x7f800000);
@@ -1943,13 +1941,13 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
     return la_load(x);
 #endif
 }
+#endif
+#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
 {
     (void)stride;
     return la_wide(row, bf);
 }
-#endif
-#if LINATTN__HAS_HALF
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
 #if LINATTN__ISA == LINATTN__ISA_NEON
@@ -9063,14 +9061,6 @@ static const float *la_values(const linattn__exact *x, const linattn__exact_scra
     return w->v;
 }
 
-/* Query i of the span, counted over tokens and the heads of the group. */
-LINATTN__INLINE const float *la_exact_query(const linattn__exact *x, size_t i)
-{
-    size_t at = i * x->q_token;
-    if (x->group != 1) at = (i / x->group) * x->q_token + (i % x->group) * x->q_head;
-    return linattn__beyond(x->q, at, x->q_element);
-}
-
 /* Q[component][lane] = the tile's queries times pre. */
 LINATTN__SMALL static LINATTN__NOINLINE void la_exact_queries(const linattn__exact *x,
                                                               const linattn__exact_scratch *w)
@@ -9080,7 +9070,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_queries(const linattn__exa
     size_t i, f, l;
     for (i = 0; i < LA_EXACT_ROW(w); i += LA_W) {
         for (l = 0; l < LA_W; l++)
-            q[l] = la_exact_query(x, w->i0 + (i + l < w->lanes ? i + l : w->lanes - 1));
+            q[l] = linattn__exact_query(x, w->i0 + (i + l < w->lanes ? i + l : w->lanes - 1));
         for (f = 0; f < x->d; f += LA_W) {
             const int part = la_lanes_left(x->d, f);
             float rows[LA_W * LA_W];
@@ -9118,7 +9108,7 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #if LA_W > 1
 static void la_few_query(const linattn__exact *x, size_t i, float *to)
 {
-    const float *q = la_exact_query(x, i);
+    const float *q = linattn__exact_query(x, i);
     size_t f;
     if (LINATTN__IS_HALF(x->q_element)) {
         la_widen(q, x->q_element, 0, 1, x->d, to);
@@ -10170,7 +10160,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exact_lanes
 #undef la_exact_outputs
 #undef la_exact_queries
-#undef la_exact_query
 #undef la_exact_shrink
 #undef la_exp_core
 #undef la_exp_end

@@ -497,6 +497,35 @@ static void operands_of_16_bits(void **state)
     }
 }
 
+/* A single query, whose keys may be widened on the way into a tile: rows of fours and others, as
+   many as fill all tiles and some more, a masked one behind a tile, and 2 KiB apart. */
+static void single_queries_of_16_bits(void **state)
+{
+    (void)state;
+    static const size_t sizes[][3] = {/* heads, dimension, keys */
+                                      {1, 4, 64},
+                                      {1, 64, 203},
+                                      {2, 20, 97},
+                                      {3, 7, 70},
+                                      {8, 128, 70}};
+    rng r = {28};
+    for (size_t i = 0; i < 4 * COUNT_OF(sizes); i++) {
+        const size_t *size = sizes[i / 4], mark = pool_mark();
+        const linattn_element element = i % 2 ? LINATTN_F16 : LINATTN_BF16;
+        const elements of = {LINATTN_F32, element, element};
+        linattn_config config = {.heads = size[0], .dim_key = size[1]};
+        problem p = problem_new(config, 1, size[2], &r, 3);
+        narrow(element, p.k, p.n_k * key_width(&p));
+        narrow(element, p.v, p.n_k * value_width(&p));
+        for (size_t f = 0; i % 4 < 2 && f < key_width(&p); f++)
+            p.k[32 * key_width(&p) + f] = -test_infinity;
+        check_same_floats(run_exact(&p, of, 0, &plain), run_exact(&p, floats, 0, &plain),
+                          output_width(&p), output_width(&p), "element %d, %s", (int)element,
+                          problem_name(&p));
+        pool_release(mark);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +551,7 @@ int main(void)
         TEST(every_number_of_16_bits),
         TEST(numbers_of_16_bits_in_the_tests),
         TEST(operands_of_16_bits),
+        TEST(single_queries_of_16_bits),
     };
     test_begin();
     return RUN_TESTS("softmax", tests);
