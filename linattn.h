@@ -1456,6 +1456,8 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 #define LINATTN__FUSED 256
 #define LINATTN__HALVED 512
 #define LINATTN__NEAR 1024
+#define LINATTN__CONTENDED 2048
+#define LINATTN__MARKS (LINATTN__HALVED | LINATTN__NEAR | LINATTN__CONTENDED)
 #if LINATTN__GNU
 static int linattn__chosen;
 #else
@@ -1870,13 +1872,14 @@ static uint32_t linattn__xgetbv(void)
 #endif
 
 /* The instruction sets, one bit each, and marks of processors. LINATTN__HALVED: of those with
-   AVX-512 Zen 4 is the only family 25. LINATTN__NEAR: Zen 5. */
+   AVX-512 Zen 4 is the only family 25. LINATTN__NEAR: Zen 5. LINATTN__CONTENDED: Zen 3, which is of
+   Zen 4's family. */
 LINATTN__COLD static unsigned linattn__detect(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
     const uint32_t need = fma | osxsave | avx | f16c; /* all that have AVX2 have F16C */
     const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
-    uint32_t r[4], saved, family;
+    uint32_t r[4], saved, family, zen4;
     unsigned set = 1u << LINATTN_ISA_SCALAR | 1u << LINATTN_ISA_SSE2;
     linattn__cpuid(0, r);
     if (r[0] < 7) return set;
@@ -1892,7 +1895,12 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
     set |= 1u << LINATTN_ISA_AVX2;
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
+    zen4 = r[1] & avx512f;
+#ifdef LINATTN__FAMILY /* both kinds of family 25 */
+    zen4 = 0;
+#endif
     if (family == 25) set |= LINATTN__HALVED;
+    if (family == 25 && !zen4) set |= LINATTN__CONTENDED;
     if (family == 26) set |= LINATTN__NEAR;
     return set;
 }
@@ -1938,7 +1946,7 @@ LINATTN__COLD static int linattn__find(linattn_isa isa)
         LINATTN__ISA_SIMD128, LINATTN__ISA_SSE2, LINATTN__ISA_SCALAR};
     const unsigned detected = linattn__detect(), available = linattn_isa_compiled() & detected;
     const int fused = detected >> LINATTN__ISA_AVX2 & 1u ? LINATTN__FUSED : 0;
-    const int marks = fused | (int)(detected & (LINATTN__HALVED | LINATTN__NEAR));
+    const int marks = fused | (int)(detected & LINATTN__MARKS);
     size_t i;
     for (i = 0; i < sizeof best_first; i++)
         if ((available >> best_first[i] & 1u) &&
@@ -1979,6 +1987,11 @@ LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINAT
    causal that have four vectors worth it there: they are 8 % slower. */
 LINATTN__INLINE int linattn__near(void) { return linattn__chosen_now() & LINATTN__NEAR; }
 
+/* For kernels of AVX2: do stores take turns with fused multiply-adds whose addend was loaded? On
+   Zen 3, where four vectors that are loaded, added to and stored take six cycles, and four and a
+   half if another instruction, whichever, stands between the load and the sum. */
+LINATTN__INLINE int linattn__contended(void) { return linattn__chosen_now() & LINATTN__CONTENDED; }
+
 #if LINATTN__HAS_FUSED
 static int linattn__fused(void)
 {
@@ -2008,6 +2021,7 @@ LINATTN__INLINE int linattn__isa(void)
 
 LINATTN__INLINE int linattn__halved(void) { return 0; }
 LINATTN__INLINE int linattn__near(void) { return 0; }
+LINATTN__INLINE int linattn__contended(void) { return 0; }
 
 LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -5938,15 +5952,16 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
 /* Are operands to be fetched ahead? Where they come from memory, and rows of heads take turns, or
    so many dense ones are read at once, for so long a token, or for columns in several goes, that
    hardware loses track of them: a tenth of the time and more at (64,128), with rows of gates from
-   (96,64) on; others would lose 2 to 5 %. */
+   (96,64) on; others would lose 2 to 5 %. On Zen 3 from (64,64) on, which gains up to a sixth. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
-    size_t rows = 4;
+    size_t rows = 4, least;
     if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
     if (g && g->per_feature) rows++;
     if (g && g->gate[LINATTN__READ].at) rows += 2;
-    return s->k_token > s->d || s->m * s->dv >= (rows > 4 || s->dv > 64 ? 30720u : 49152u) / rows;
+    least = linattn__contended() ? 4096 : (rows > 4 || s->dv > 64 ? 30720 : 49152) / rows;
+    return s->k_token > s->d || s->m * s->dv >= least;
 }
 
 static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linattn__gating *gates,
@@ -7581,13 +7596,17 @@ static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
 /* What is fetched while a block of a head is worked on: that of the next head, or the next block of
    the first one; but not where all of them may stay in caches near by. Hardware loses track of rows
    of heads that take turns: with fetches 4096 tokens of eight heads of 64 take half of the time on
-   Zen 4. Where that was not measured only what is farther off is fetched. */
+   Zen 4, and on Zen 3 1024 of 128 do .7, whose L3 is otherwise the faster without them. Where that
+   was not measured only what is farther off is fetched. */
 static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
                                                 size_t head)
 {
     const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
     size_t floats = (w->end - w->low) * (x->d + x->dv) * x->heads;
-    if (others && !linattn__halved()) floats /= 16;
+    if (others && linattn__contended())
+        floats /= 6;
+    else if (others && !linattn__halved())
+        floats /= 16;
     w->next_k = w->next_v = 0;
     if (floats < LINATTN__EXACT_NEAR) return;
     if (head < others) {
@@ -8886,6 +8905,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__COLD
 #undef LINATTN__COLUMNS
 #undef LINATTN__COMMON
+#undef LINATTN__CONTENDED
 #undef LINATTN__CONVERGED
 #undef LINATTN__COUNT
 #undef LINATTN__CREDIT
@@ -9002,6 +9022,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__MAPS
 #undef LINATTN__MAP_POSITIVE
 #undef LINATTN__MAP_POWER
+#undef LINATTN__MARKS
 #undef LINATTN__MAX_FEATURES
 #undef LINATTN__MAX_FLOATS
 #undef LINATTN__MAX_PROJECTION

@@ -5531,6 +5531,7 @@ typedef struct la_rule {
     size_t fetch;
 #endif
     int rule, reads, before; /* reads: its keys read S */
+    int plain;               /* nothing decays, and no row is multiplied by 1 for that */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
     int per_feature, whole;  /* all features at once */
@@ -6595,8 +6596,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
-        } else if ((LA_W == 1 || NR == 2 || (LA_W < 16 && NR == 4)) && delta && more &&
-                   b->rule == LINATTN_RULE_DELTA) {
+        } else if ((LA_W == 1 || NR == 2 || (LA_W < 16 && NR == 4)) && delta && more && b->plain) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
@@ -7420,6 +7420,8 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
                x->rule == LINATTN_RULE_GENERAL;
     b->before = x->gates && x->gates->gate[LINATTN__BONUS].at;
+    /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
+    b->plain = x->rule == LINATTN_RULE_DELTA && !(LA_VECTORS(x->span) && linattn__contended());
     b->per_feature = x->gates && x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     b->a_step = b->per_feature ? 1 : 0;
     b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
