@@ -9104,6 +9104,7 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #define LA_FEW (LA_W / 2)
 #define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4) /* in a tile */
 #define LA_FEW_VECS (LA_W < 16 ? 2 : 4)   /* of columns, for so many queries */
+#define LA_FEW_ALONE (LA_W == 8 ? 8 : 4)  /* and for one: whole rows come as hardware expects */
 #define LA_FEW_KEYS (2 * LA_W)
 #define LA_FOURS(d) (((d) + 3) / 4 * 4)
 
@@ -9343,10 +9344,10 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
                                    const size_t NR)
 {
     const int part = NR > 1 ? LA_W : la_lanes_left(x->dv, c0);
-    const int element = NQ > 1 ? (int)LINATTN_F32 : LINATTN__TYPE(v->element);
+    const int element = NQ > 1 || NR > 4 ? (int)LINATTN_F32 : LINATTN__TYPE(v->element);
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
-    la_vec acc[LA_FEW_QUERIES * 4];
+    la_vec acc[LA_FEW_QUERIES * LA_FEW_ALONE];
     float sum[LA_FEW_QUERIES];
     size_t j, r, i, at = c0;
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
@@ -9356,7 +9357,7 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
             la_load_part(o + i * x->dv + r * LA_W, part);
     }
     for (j = 0; j < count; j++, at += v->token) {
-        la_vec y[4];
+        la_vec y[LA_FEW_ALONE];
         if (v->next) {
             const float *const line = linattn__beyond(v->at, at + v->next, element);
             LINATTN__UNROLL for (r = 0; r < NR; r += 16 / LA_W) LINATTN__FETCH(line + r * LA_W);
@@ -9383,14 +9384,20 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
 static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, linattn__exact_scratch *w,
                                              size_t count, const la_few_rows *v, size_t l, int many)
 {
+    const int alone = LA_FEW_ALONE > 4 && !many && !LINATTN__IS_HALF(v->element);
     const size_t most = many ? LA_FEW_VECS : 4;
     size_t c, vectors;
     for (c = 0; c < x->dv; c += vectors * LA_W) {
         vectors = x->dv - c >= most * LA_W ? most : 1;
+        if (alone && x->dv - c >= LA_FEW_ALONE * LA_W) vectors = LA_FEW_ALONE;
         if (many && vectors > 1)
             la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, LA_FEW_VECS);
         else if (many)
             la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, 1);
+#if LA_FEW_ALONE > 4
+        else if (vectors > 4)
+            la_few_values(x, w, count, v, l, c, 1, LA_FEW_ALONE);
+#endif
         else if (vectors > 1)
             la_few_values(x, w, count, v, l, c, 1, 4);
         else
@@ -10578,6 +10585,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_EXACT_VECS
 #undef LA_FETCHES_APART
 #undef LA_FEW
+#undef LA_FEW_ALONE
 #undef LA_FEW_KEYS
 #undef LA_FEW_QUERIES
 #undef LA_FEW_VECS
