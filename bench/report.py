@@ -546,7 +546,8 @@ def windows(results, least):
     """Times over those without a window, where, and what ports make of it."""
     found = []
     for row in results.rows:
-        if row["kernel"] != "band" or not row["times"] or int(row["variant"][1:]) < least:
+        window = re.fullmatch(r"w(\d+)", row["variant"])
+        if row["kernel"] != "band" or not row["times"] or not window or int(window[1]) < least:
             continue
         limit = results.limit(row)
         whole = limit and results.limit(row | {"kernel": "causal", "variant": ""})
@@ -629,6 +630,8 @@ def marks_table(results):
     rows += at_most("eight query heads that share keys and values against eight with their own",
                     variants(results, "causal", "grouped8"), 0.8)
     rows += at_most("the same, one token", variants(results, "decode", "grouped8"), 0.8)
+    rows += at_most("eight heads whose rows take turns against dense ones",
+                    variants(results, None, "(w256/)?heads8"), 1.15)
     rows += at_most("unaligned operands", variants(results, None, "misaligned"), 1.1)
     rows += at_most("inputs that provoke denormals", variants(results, None, "denormal"), 3.0)
     rows += at_most("n = 1,048,576 against n = 1,024, per token", long_sequences(results), 1.1)
@@ -892,6 +895,16 @@ def rule_peer_marks(results):
     return with_aims(rows, [])
 
 
+def rule_turns(results):
+    """Shares of the peak of one head over those of eight whose rows take turns, and where."""
+    found = []
+    for row in results.find(kernel="recurrent", variant="heads8"):
+        one = rule_row(results, row["map"], row["by"], (row["d"], row["dv"]))
+        if one and one["peak"] and row["peak"]:
+            found.append((one["peak"] / row["peak"], f"{row['map']} {row['by']}"))
+    return found
+
+
 def rule_marks(results):
     rows = rule_share_marks(results) + rule_decode_marks(results) + rule_peer_marks(results)
     steps = [(row["times"], f"{row['map']} {row['by']}")
@@ -906,6 +919,8 @@ def rule_marks(results):
     rows += with_aims(at_most("odd sizes against their neighbours, per flop",
                               odd_sizes(results, {rule: {"kernel": "recurrent", "map": rule}
                                                   for rule in RULES}), 1.4), [])
+    rows += with_aims(at_most("eight heads of (64,64) whose rows take turns against one",
+                              rule_turns(results), 1.15), [])
     rows += with_aims(at_most("compensated sums against plain ones",
                               variants(results, "recurrent", "compensated"), 2.2), [])
     return table(["what", "measured", "mark", "aim", "met"], rows)

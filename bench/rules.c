@@ -447,6 +447,14 @@ static void add_calls(const selection *s, int rule)
     add_each(s, &b, "recurrent", "/calls64");
 }
 
+/* Eight heads, whose rows take turns. */
+static void add_turns(const selection *s, int rule)
+{
+    bench b = rule_bench(&rules[rule], (shape){64, 64}, usual_length);
+    b.heads = 8;
+    add_each(s, &b, "recurrent", "/heads8");
+}
+
 static void add_compensated(const selection *s, int rule)
 {
     bench b = rule_bench(&rules[rule], (shape){64, 64}, usual_length);
@@ -502,7 +510,10 @@ static void register_samples(const selection *s)
         add_decode(s, usual[i], 32);
         add_decode(s, usual[i], 512);
     }
-    for (int rule = 0; rule < RULE_ROWS; rule++) add_step(s, rule);
+    for (int rule = 0; rule < RULE_ROWS; rule++) {
+        add_turns(s, rule);
+        add_step(s, rule);
+    }
     add_compensated(s, GATED);
     add_compensated(s, GATED_CHANNEL);
 }

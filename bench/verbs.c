@@ -200,8 +200,8 @@ static void set_limits(bench *b, void *memory)
 }
 
 /* What threads are compared with: the same in one; a group: as many heads with a key each; another
-   variant: plain operands, as many tokens of as many heads; a window: all tokens; a long sequence:
-   as many tokens in short ones. */
+   variant: plain operands, as many tokens of as many heads; a window alone: all tokens; a long
+   sequence: as many tokens in short ones. */
 static const char *base_begin(runs *r, const bench *b, const operands *o)
 {
     bench plain = *b;
@@ -214,7 +214,7 @@ static const char *base_begin(runs *r, const bench *b, const operands *o)
         return NULL;
     }
     plain.variant = b->variant == VARIANT_GROUPED ? VARIANT_HEADS : VARIANT_PLAIN;
-    plain.window = 0;
+    if (b->variant == VARIANT_PLAIN) plain.window = 0;
     problem = b->variant == VARIANT_PLAIN ? NULL : bench_operands(&plain, o->tokens, &dense);
     if (problem) return problem;
     if (b->n == long_length && !b->window) r->bases = long_length / short_length;
@@ -309,7 +309,18 @@ static void add_other(const selection *s, const bench *b)
         bench_add(b, "%s%s/%s/%zux%zu/%zu/heads%zu-t%zu", v->name, map, bench_by(b), b->d, b->dv,
                   b->n, b->heads, b->threads);
     else
-        bench_add(b, "%s%s/%s/%zux%zu/%zu", v->name, map, bench_by(b), b->d, b->dv, b->n);
+        bench_add(b, "%s%s/%s/%zux%zu/%zu%s", v->name, map, bench_by(b), b->d, b->dv, b->n,
+                  variant_names[b->variant]);
+}
+
+/* The same of eight heads whose rows take turns, beside dense ones. */
+static void add_turns(const selection *s, bench b)
+{
+    if (b.n != usual_length || b.d != 64 || b.dv != 64) return;
+    b.variant = VARIANT_HEADS;
+    b.heads = 8;
+    b.comparison = COMPARE_TIMES;
+    add_other(s, &b);
 }
 
 static void register_other(const selection *s, bench b)
@@ -325,7 +336,19 @@ static void register_other(const selection *s, bench b)
                 if (v->kind != SUMS && b.n > longest_exact) continue;
                 if (v->kind == NYSTROM && b.n % LANDMARKS) continue;
                 add_other(s, &b);
+                if (v->kind == NYSTROM) add_turns(s, b);
             }
+}
+
+/* Also of eight heads whose rows take turns. */
+static void add_window(const selection *s, bench b)
+{
+    if (!selection_wants(s, &b)) return;
+    bench_add(&b, "band/elu1/%s/%zux%zu/%zu/w%zu", bench_by(&b), b.d, b.dv, b.n, b.window);
+    if (b.window != 256 || b.d != 64 || b.dv != 64) return;
+    b.variant = VARIANT_HEADS;
+    b.heads = 8;
+    bench_add(&b, "band/elu1/%s/%zux%zu/%zu/w%zu/heads8", bench_by(&b), b.d, b.dv, b.n, b.window);
 }
 
 /* The flops are those of causal without a window. */
@@ -343,9 +366,7 @@ static void register_windows(const selection *s, bench b)
                     b.n = s->n[j];
                     b.window = windows[w];
                     if (!s->given && (b.n != usual_length || b.d != b.dv || b.d % 64)) continue;
-                    if (selection_wants(s, &b))
-                        bench_add(&b, "band/elu1/%s/%zux%zu/%zu/w%zu", bench_by(&b), b.d, b.dv, b.n,
-                                  b.window);
+                    add_window(s, b);
                 }
 }
 
