@@ -150,6 +150,7 @@
 #define la_few_four LA_NAME(few_four)
 #define la_few_half LA_NAME(few_half)
 #define la_few_keys LA_NAME(few_keys)
+#define la_few_halves LA_NAME(few_halves)
 #define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
 #define la_few_query LA_NAME(few_query)
@@ -9104,8 +9105,9 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #define LA_FEW (LA_W / 2)
 #define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4) /* in a tile */
 #define LA_FEW_VECS (LA_W < 16 ? 2 : 4)   /* of columns, for so many queries */
-#define LA_FEW_ALONE (LA_W == 8 ? 8 : 4)  /* and for one: whole rows come as hardware expects */
-#define LA_FEW_KEYS (2 * LA_W)
+/* and for one: a row of 64 comes as hardware expects, and sums wait for one another no longer */
+#define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
+#define LA_FEW_KEYS (LA_W == 8 ? 32 : 2 * LA_W)
 #define LA_FOURS(d) (((d) + 3) / 4 * 4)
 
 #if LA_W > 1
@@ -9226,38 +9228,45 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
         score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[NK * l + g], la_set1(x->post)));
 }
 
+/* Half of the keys, then the others. */
+LINATTN__INLINE void la_few_halves(const linattn__exact *x, const float *q, const la_few_rows *k,
+                                   float *score, const size_t NQ)
+{
+    la_few_rows some = *k;
+    float *const end = score + LA_FEW_KEYS;
+    for (; score < end; score += LA_FEW_KEYS / 2) {
+        la_few_tile(x, q, &some, score, NQ, LA_FEW_KEYS / LA_W / 2, 0);
+        some.at += LA_FEW_KEYS / 2 * k->token;
+        some.tail += LA_FEW_KEYS / 2 * 4;
+    }
+}
+
 /* Of rows that are a multiple of 2 KiB apart, L1 holds 16 lines, or 24, and each is read four
    times: those of 16 keys. */
 static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
                                          const la_few_rows *k, float *score)
 {
-#if LA_W == 16
-    if (k->token % 512 == 0) {
-        la_few_rows some = *k;
-        float *const end = score + LA_FEW_KEYS;
-        for (; score < end; score += LA_W) {
-            la_few_tile(x, q, &some, score, 1, 1, 0);
-            some.at += LA_W * k->token;
-            some.tail += LA_W * 4;
-        }
-        return;
-    }
-#endif
-    la_few_tile(x, q, k, score, 1, 2, 0);
+    if (LA_W >= 8 && k->token % 512 == 0)
+        la_few_halves(x, q, k, score, 1);
+    else
+        la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 0);
 }
 
 #if LINATTN__HAS_HALF
 static LINATTN__NOINLINE void la_few_half(const linattn__exact *x, const float *q,
                                           const la_few_rows *k, float *score)
 {
-    la_few_tile(x, q, k, score, 1, 2, 1);
+    la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 1);
 }
 #endif
 
 static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
                                           const la_few_rows *k, float *score)
 {
-    la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
+    if (LA_W == 8)
+        la_few_halves(x, q, k, score, LA_FEW_QUERIES);
+    else
+        la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
 }
 
 /* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits but where
@@ -9336,15 +9345,15 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
 }
 
 /* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which an only one has
-   `part`: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. One query
-   takes values of any element, and leaves out keys that it does not see: their weights are
+   `part`: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values may
+   be of 16 bits if `half`. One query leaves out keys that it does not see: their weights are
    negative. */
 LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
-                                   const la_few_rows *v, size_t l, size_t c0, const size_t NQ,
-                                   const size_t NR)
+                                   const la_few_rows *v, size_t l, size_t c0, const int half,
+                                   const size_t NQ, const size_t NR)
 {
     const int part = NR > 1 ? LA_W : la_lanes_left(x->dv, c0);
-    const int element = NQ > 1 || NR > 4 ? (int)LINATTN_F32 : LINATTN__TYPE(v->element);
+    const int element = half ? LINATTN__TYPE(v->element) : (int)LINATTN_F32;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_QUERIES * LA_FEW_ALONE];
@@ -9384,24 +9393,25 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
 static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, linattn__exact_scratch *w,
                                              size_t count, const la_few_rows *v, size_t l, int many)
 {
-    const int alone = LA_FEW_ALONE > 4 && !many && !LINATTN__IS_HALF(v->element);
     const size_t most = many ? LA_FEW_VECS : 4;
     size_t c, vectors;
     for (c = 0; c < x->dv; c += vectors * LA_W) {
         vectors = x->dv - c >= most * LA_W ? most : 1;
-        if (alone && x->dv - c >= LA_FEW_ALONE * LA_W) vectors = LA_FEW_ALONE;
+        if (LA_FEW_ALONE > 4 && !many && x->dv - c >= LA_FEW_ALONE * LA_W) vectors = LA_FEW_ALONE;
         if (many && vectors > 1)
-            la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, LA_FEW_VECS);
+            la_few_values(x, w, count, v, l, c, 0, LA_FEW_QUERIES, LA_FEW_VECS);
         else if (many)
-            la_few_values(x, w, count, v, l, c, LA_FEW_QUERIES, 1);
+            la_few_values(x, w, count, v, l, c, 0, LA_FEW_QUERIES, 1);
 #if LA_FEW_ALONE > 4
+        else if (vectors > 4 && LINATTN__IS_HALF(v->element))
+            la_few_values(x, w, count, v, l, c, 1, 1, LA_FEW_ALONE);
         else if (vectors > 4)
-            la_few_values(x, w, count, v, l, c, 1, LA_FEW_ALONE);
+            la_few_values(x, w, count, v, l, c, 0, 1, LA_FEW_ALONE);
 #endif
         else if (vectors > 1)
-            la_few_values(x, w, count, v, l, c, 1, 4);
+            la_few_values(x, w, count, v, l, c, 1, 1, 4);
         else
-            la_few_values(x, w, count, v, l, c, 1, 1);
+            la_few_values(x, w, count, v, l, c, 1, 1, 1);
     }
 }
 
@@ -10182,6 +10192,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_four
 #undef la_few_half
 #undef la_few_keys
+#undef la_few_halves
 #undef la_few_one
 #undef la_few_outputs
 #undef la_few_query

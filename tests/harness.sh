@@ -245,10 +245,10 @@ library() { # VARIANT TOOLCHAIN FLAGS
 # Variants that are linked to another's library, with flags of the same effect.
 declare -A library_of=()
 
-# The libraries that have to give the same bits, with the kernels that are chosen on Zen 4 (and those
-# of Zen 3, of the same family) and Zen 5, each by one compiler's -O0 and the other's -O3, and on
-# Intel's processors; the stage unit has those of this one. -ffast-math is given to the linker as well, which then switches flushing to
-# zero on for the whole process.
+# The libraries that have to give the same bits, with the kernels that are chosen on Zen 4 (and what
+# is on Zen 3, of its family) and Zen 5, each by one compiler's -O0 and the other's -O3, and on
+# Intel's processors; the stage unit has those of this one. -ffast-math is given to the linker as
+# well, which then switches flushing to zero on for the whole process.
 matrix_flags() { # COMPILER OPTIMISATION
     case $1/$2 in
     gcc/O0) echo '-O0 -DLINATTN__FAMILY=26' ;;
