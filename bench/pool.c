@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 64, SPINS = 20000 };
+enum { MAX_THREADS = 64, SPINS = 20000, CALLER_SPINS = 500 };
 
 /* Job i of a round is worker i's. */
 struct pool {
@@ -83,8 +83,9 @@ void pool_parallel_for(void *user, size_t count, linattn_job *job, void *arg)
     pthread_cond_broadcast(&p->begun);
     pthread_mutex_unlock(&p->lock);
     job(arg, 0);
+    /* a worker that was woken on this processor runs when it is left to it, and not before */
     for (int i = 0; atomic_load(&p->left) > 0; i++) {
-        if (i < SPINS)
+        if (i < CALLER_SPINS)
             pause_briefly();
         else
             sched_yield();
