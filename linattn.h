@@ -1895,9 +1895,10 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if ((saved & 0x06) != 0x06 || !(r[1] & avx2)) return set;
     set |= 1u << LINATTN_ISA_AVX2;
     if ((saved & 0xe6) == 0xe6 && (r[1] & avx512f)) set |= 1u << LINATTN_ISA_AVX512;
-    zen4 = r[1] & avx512f;
-#ifdef LINATTN__FAMILY /* both kinds of family 25 */
+#ifdef LINATTN__FAMILY /* both kinds of family 25 at once: their marks are about other kernels */
     zen4 = 0;
+#else
+    zen4 = r[1] & avx512f;
 #endif
     if (family == 25) set |= LINATTN__HALVED;
     if (family == 25 && !zen4) set |= LINATTN__CONTENDED;

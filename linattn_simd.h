@@ -150,13 +150,13 @@
 #define la_few_four LA_NAME(few_four)
 #define la_few_half LA_NAME(few_half)
 #define la_few_keys LA_NAME(few_keys)
-#define la_few_halves LA_NAME(few_halves)
 #define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
 #define la_few_query LA_NAME(few_query)
 #define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
 #define la_few_tile LA_NAME(few_tile)
+#define la_few_twice LA_NAME(few_twice)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
 #define la_first LA_NAME(first)
@@ -9105,7 +9105,8 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #define LA_FEW (LA_W / 2)
 #define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4) /* in a tile */
 #define LA_FEW_VECS (LA_W < 16 ? 2 : 4)   /* of columns, for so many queries */
-/* and for one: a row of 64 comes as hardware expects, and sums wait for one another no longer */
+/* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
+   enough for no FMA unit to wait */
 #define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
 #define LA_FEW_KEYS (LA_W == 8 ? 32 : 2 * LA_W)
 #define LA_FOURS(d) (((d) + 3) / 4 * 4)
@@ -9228,9 +9229,9 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
         score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[NK * l + g], la_set1(x->post)));
 }
 
-/* Half of the keys, then the others. */
-LINATTN__INLINE void la_few_halves(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                   float *score, const size_t NQ)
+/* The keys in two goes, half of them each. */
+LINATTN__INLINE void la_few_twice(const linattn__exact *x, const float *q, const la_few_rows *k,
+                                  float *score, const size_t NQ)
 {
     la_few_rows some = *k;
     float *const end = score + LA_FEW_KEYS;
@@ -9247,7 +9248,7 @@ static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q
                                          const la_few_rows *k, float *score)
 {
     if (LA_W >= 8 && k->token % 512 == 0)
-        la_few_halves(x, q, k, score, 1);
+        la_few_twice(x, q, k, score, 1);
     else
         la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 0);
 }
@@ -9260,11 +9261,12 @@ static LINATTN__NOINLINE void la_few_half(const linattn__exact *x, const float *
 }
 #endif
 
+/* More than two vectors of keys for four queries would not stay in registers. */
 static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
                                           const la_few_rows *k, float *score)
 {
     if (LA_W == 8)
-        la_few_halves(x, q, k, score, LA_FEW_QUERIES);
+        la_few_twice(x, q, k, score, LA_FEW_QUERIES);
     else
         la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
 }
@@ -9356,7 +9358,7 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     const int element = half ? LINATTN__TYPE(v->element) : (int)LINATTN_F32;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
-    la_vec acc[LA_FEW_QUERIES * LA_FEW_ALONE];
+    la_vec acc[LA_FEW_QUERIES * 4];
     float sum[LA_FEW_QUERIES];
     size_t j, r, i, at = c0;
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
@@ -10192,13 +10194,13 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_four
 #undef la_few_half
 #undef la_few_keys
-#undef la_few_halves
 #undef la_few_one
 #undef la_few_outputs
 #undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
 #undef la_few_tile
+#undef la_few_twice
 #undef la_few_values
 #undef la_few_weigh
 #undef la_finish
