@@ -1452,12 +1452,13 @@ LINATTN__INLINE float linattn__pow2(int n) { return linattn__from_bits((uint32_t
 
 #if LINATTN__COUNT > 1 || LINATTN__CHOSEN_FMA
 /* The one piece of global state: a linattn_isa, AUTO until one is needed or selected, whether the
-   CPU has FMA, whether it takes vectors of 512 bits in halves, and fetches best into L1. */
+   CPU has FMA, and marks of processors. */
 #define LINATTN__FUSED 256
 #define LINATTN__HALVED 512
 #define LINATTN__NEAR 1024
 #define LINATTN__CONTENDED 2048
-#define LINATTN__MARKS (LINATTN__HALVED | LINATTN__NEAR | LINATTN__CONTENDED)
+#define LINATTN__INTEL 4096
+#define LINATTN__MARKS (LINATTN__HALVED | LINATTN__NEAR | LINATTN__CONTENDED | LINATTN__INTEL)
 #if LINATTN__GNU
 static int linattn__chosen;
 #else
@@ -1873,7 +1874,7 @@ static uint32_t linattn__xgetbv(void)
 
 /* The instruction sets, one bit each, and marks of processors. LINATTN__HALVED: of those with
    AVX-512 Zen 4 is the only family 25. LINATTN__NEAR: Zen 5. LINATTN__CONTENDED: Zen 3, which is of
-   Zen 4's family. */
+   Zen 4's family. LINATTN__INTEL: family 6 is no one else's. */
 LINATTN__COLD static unsigned linattn__detect(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
@@ -1903,6 +1904,7 @@ LINATTN__COLD static unsigned linattn__detect(void)
     if (family == 25) set |= LINATTN__HALVED;
     if (family == 25 && !zen4) set |= LINATTN__CONTENDED;
     if (family == 26) set |= LINATTN__NEAR;
+    if (family == 6) set |= LINATTN__INTEL;
     return set;
 }
 #elif LINATTN__HAS_RELAXED
@@ -1993,6 +1995,10 @@ LINATTN__INLINE int linattn__near(void) { return linattn__chosen_now() & LINATTN
    half if another instruction, whichever, stands between the load and the sum. */
 LINATTN__INLINE int linattn__contended(void) { return linattn__chosen_now() & LINATTN__CONTENDED; }
 
+/* Does hardware keep up with few streams from memory by itself? On Intel's processors, where
+   fetches make queries alone a tenth slower. */
+LINATTN__INLINE int linattn__intel(void) { return linattn__chosen_now() & LINATTN__INTEL; }
+
 #if LINATTN__HAS_FUSED
 static int linattn__fused(void)
 {
@@ -2023,6 +2029,7 @@ LINATTN__INLINE int linattn__isa(void)
 LINATTN__INLINE int linattn__halved(void) { return 0; }
 LINATTN__INLINE int linattn__near(void) { return 0; }
 LINATTN__INLINE int linattn__contended(void) { return 0; }
+LINATTN__INLINE int linattn__intel(void) { return 0; }
 
 LINATTN__ALONE LINATTN_API linattn_status linattn_isa_select(linattn_isa isa)
 {
@@ -4155,10 +4162,12 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
 #if LINATTN__HAS_PREFILL
 /* Are the operands of this call so many that they come from memory? Then blocks fetch values and
    outputs ahead, too, which saves a tenth and more from 16 MB on, and costs some percent at 4 MB:
-   but update, which nothing else holds up, then saves as much. */
+   but update, which nothing else holds up, then saves as much. On Intel's processors queries alone
+   lose a tenth by it. */
 static int linattn__from_memory(const linattn__span *s)
 {
     const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
+    if (!s->k && linattn__intel()) return 0;
     return s->n > LINATTN__FETCH_FLOATS / (s->q ? 1u : 4u) / (q + k + 1);
 }
 
@@ -7597,8 +7606,9 @@ static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
 /* What is fetched while a block of a head is worked on: that of the next head, or the next block of
    the first one; but not where all of them may stay in caches near by. Hardware loses track of rows
    of heads that take turns: with fetches 4096 tokens of eight heads of 64 take half of the time on
-   Zen 4, and on Zen 3 1024 of 128 do .7, whose L3 is otherwise the faster without them. Where that
-   was not measured only what is farther off is fetched. */
+   Zen 4, on Zen 3 1024 of 128 do .7, and on Intel's Emerald Rapids 16384 of 128 do .8; their L3 is
+   otherwise the faster without them. Where that was not measured only what is farther off is
+   fetched. */
 static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
                                                 size_t head)
 {
@@ -7606,6 +7616,8 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
     size_t floats = (w->end - w->low) * (x->d + x->dv) * x->heads;
     if (others && linattn__contended())
         floats /= 6;
+    else if (others && linattn__intel())
+        floats /= 40;
     else if (others && !linattn__halved())
         floats /= 16;
     w->next_k = w->next_v = 0;
@@ -8992,6 +9004,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__INF
 #undef LINATTN__INLINE
 #undef LINATTN__INPUT
+#undef LINATTN__INTEL
 #undef LINATTN__IN_FLOAT
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512
