@@ -235,6 +235,7 @@
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_outer_wide LA_NAME(outer_wide)
 #define la_pack LA_NAME(pack)
+#define la_pairs LA_NAME(pairs)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
 #define la_panel_part LA_NAME(panel_part)
@@ -569,7 +570,7 @@
    la_sums16(a, count)    optional, with LA_SUMS16: see there
    la_store_few(p, a, n)  optional, with LA_STORE_FEW: la_store_part for the outputs of small heads,
                           where a slow one would be most of the time
-   la_pick(table, p)      optional, with LA_PICK: those of 32 floats whose places are the bits at p
+   la_pick(low, high, p)  optional, with LA_PICK: those of 32 floats whose places are the bits at p
    la_transpose(p, s, a)  a square matrix of LA_W rows, from p on, s apart: a[i] is its column i.
                           la_four_columns(p, s, a): of its first four. For which:
    la_fours(p, s)         fours of floats from p, p + s and so on: loads that put fours of rows
@@ -1025,10 +1026,9 @@ LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 #define LA_PICK
-LINATTN__INLINE la_vec la_pick(const float *table, const float *places)
+LINATTN__INLINE la_vec la_pick(la_vec low, la_vec high, const float *places)
 {
-    return _mm512_permutex2var_ps(la_load(table), _mm512_castps_si512(la_load(places)),
-                                  la_load(table + 16));
+    return _mm512_permutex2var_ps(low, _mm512_castps_si512(la_load(places)), high);
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_widened(__m256i half, int bf)
@@ -8601,6 +8601,7 @@ typedef struct la_monomials {
     float product[9][LA_LISTS];         /* of so many coordinates */
     float weight[LA_ROW];
     size_t row;
+    size_t pairs; /* so many of the features are of degree 2 and picked */
 } la_monomials;
 
 /* The lists of degree 1 of `count` tokens. */
@@ -8617,12 +8618,14 @@ LINATTN__INLINE void la_coordinates(const linattn__recipe *r, la_monomials *w, c
 }
 
 #ifdef LA_PICK
-/* Where lists are longer than the coordinates these are few enough to be picked from: `places` then
-   has what the monomials of the lists are products of, the last coordinate first, and so many ones
-   (place 0) that all have `base` factors. They lie behind the tokens' coordinates. */
+/* Where lists are longer than the coordinates, and in degree 2, these may be few enough to be
+   picked from: `places` then has what monomials are products of, so many factors each. */
 #define LA_TABLE 32
+#define LA_PAIR_ROW (LA_TABLE + LA_W) /* with the 1 before */
 #define LA_PLACE_ROW (LINATTN__LOWER + LA_W)
 
+/* For the lists: the last coordinate first, and so many ones (place 0) that all have `base` of
+   them. The table begins with the list. */
 LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
 {
     size_t p, i, j, f;
@@ -8643,29 +8646,52 @@ LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
     }
 }
 
-/* la_segment of a list from `from` on, four tokens side by side. */
-LINATTN__INLINE void la_picked(const linattn__recipe *r, const la_monomials *w, size_t from,
+/* For the monomials of degree 2, which segments would have in ever shorter rows: the first
+   coordinate, and the second. The table begins behind the 1. Returns how many they are. */
+LINATTN__INLINE size_t la_pairs(const linattn__recipe *r, float *places)
+{
+    float upwards[LA_PAIR_ROW];
+    size_t i, f, count = 0;
+    for (i = 0; i < LA_PAIR_ROW; i++) upwards[i] = linattn__from_bits((uint32_t)i);
+    for (i = 0; i < r->count; i++) {
+        const linattn__segment *g = &r->segment[i];
+        for (f = 0; g->prefix && f < g->length; f += LA_W) {
+            la_store(places + count + f, la_set1(upwards[g->index[0]]));
+            la_store(places + LA_PLACE_ROW + count + f, la_load(upwards + (g->from - 1 + f)));
+        }
+        if (g->prefix) count += g->length;
+    }
+    la_store(places + count, la_zero());
+    la_store(places + LA_PLACE_ROW + count, la_zero());
+    return count;
+}
+
+/* la_segment of products of `factors` numbers from tables, four tokens side by side. */
+LINATTN__INLINE void la_picked(const float *table, size_t row, const float *places, size_t factors,
                                size_t length, const float *by, size_t by_row, const float *weights,
                                size_t count, float *y, size_t y_row)
 {
-    const float *places = w->list + LA_LISTS * LA_TABLE + from;
     size_t t, f, i, j;
-    for (f = 0; f < length; f += LA_W, places += LA_W)
-        for (t = 0; t < count; t += 4) {
-            const float *const table = w->list + t * LA_TABLE;
-            la_vec low[4];
-            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] = la_pick(table + i * LA_TABLE, places);
-            for (j = 1; j < r->base; j++)
+    for (t = 0; t < count; t += 4, table += 4 * row, by += 4 * by_row) {
+        la_vec begin[4], end[4], low[4];
+        LINATTN__UNROLL for (i = 0; i < 4; i++)
+        {
+            begin[i] = la_load(table + i * row);
+            end[i] = la_load(table + i * row + LA_W);
+        }
+        for (f = 0; f < length; f += LA_W) {
+            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] = la_pick(begin[i], end[i], places + f);
+            for (j = 1; j < factors; j++)
                 LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
-                    la_mul(low[i], la_pick(table + i * LA_TABLE, places + j * LA_PLACE_ROW));
+                    la_mul(low[i], la_pick(begin[i], end[i], places + j * LA_PLACE_ROW + f));
             LINATTN__UNROLL for (i = 0; i < 4; i++)
             {
                 if (t + i < count)
                     la_store(y + (t + i) * y_row + f,
-                             la_mul(la_mul(low[i], la_set1(by[(t + i) * by_row])),
-                                    la_load(weights + f)));
+                             la_mul(la_mul(low[i], la_set1(by[i * by_row])), la_load(weights + f)));
             }
         }
+    }
 }
 #else
 /* The lists of degrees from 2 to base: each from the one below, of the last only what is taken. Of
@@ -8718,6 +8744,14 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
         const linattn__segment *g = &r->segment[i];
         const float *by = w->product[g->prefix];
         size_t by_row = 1;
+#ifdef LA_PICK
+        if (w->pairs && g->prefix) { /* all that is left */
+            const float *const places = w->list + LA_LISTS * LA_PAIR_ROW;
+            la_picked(w->list + 1, LA_PAIR_ROW, places, 2, w->pairs, w->product[0], 1, weights,
+                      count, y, y_row);
+            return;
+        }
+#endif
         if (g->prefix == 1 && !raw) {
             by = w->list + 1 + g->index[0];
             by_row = w->row;
@@ -8738,7 +8772,8 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
         left = !raw || !g->from;
 #ifdef LA_PICK
         if (r->base > 1) {
-            la_picked(r, w, g->from, g->length, by, by_row, weights, count, y, y_row);
+            la_picked(w->list, LA_TABLE, w->list + LA_LISTS * LA_TABLE + g->from, r->base,
+                      g->length, by, by_row, weights, count, y, y_row);
             left = 0;
         }
 #endif
@@ -8759,25 +8794,31 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     const float root = s->params->source_root;
     linattn__recipe r;
     la_monomials w;
-    size_t t, n, f, end;
+    size_t t, n, f, end, at_once = 1;
     int raw;
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
     w.row = LA_LIST_ROW;
 #ifdef LA_PICK
+    w.pairs = 0;
     if (r.base > 1) {
         w.row = LA_TABLE;
         end = LA_TABLE - LA_W;
+        at_once = LA_LISTS;
         la_places(&r, w.list + LA_LISTS * LA_TABLE);
+    } else if (s->params->degree == 2 && r.d <= LA_TABLE) {
+        w.row = LA_PAIR_ROW;
+        end = LA_PAIR_ROW - LA_W;
+        at_once = LA_LISTS;
+        w.pairs = la_pairs(&r, w.list + LA_LISTS * LA_PAIR_ROW);
     }
 #endif
-    for (t = 0; t < LA_LISTS; t++) {
-        float *const list = w.list + t * w.row;
-        for (f = 0; f < end + LA_W; f += LA_W) /* multiplied, too, and slow if it were denormal */
-            la_store(list + f, la_zero());
-        w.product[0][t] = list[0] = 1.0f;
-    }
+    /* what is not there is multiplied, too, and slow if it were denormal */
+    for (t = 0; t < LA_LISTS; t += at_once)
+        for (f = 0; f < (at_once - 1) * w.row + end + LA_W; f += LA_W)
+            la_store(w.list + t * w.row + f, la_zero());
+    for (t = 0; t < LA_LISTS; t++) w.product[0][t] = w.list[t * w.row] = 1.0f;
     for (f = 0; f < f1 - f0; f += LA_W)
         la_store(w.weight + f, la_load_part(weights + f, la_lanes_left(f1 - f0, f)));
     la_store(w.weight + f, la_zero());
@@ -10315,6 +10356,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_outer_tile
 #undef la_outer_wide
 #undef la_pack
+#undef la_pairs
 #undef la_panel_exp
 #undef la_panel_lanes
 #undef la_panel_part
@@ -10619,13 +10661,14 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
 #undef LA_OP
+#undef LA_PAIR_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
-#undef LA_PLAIN_DELTA
 #undef LA_PART_ROW
 #undef LA_PART_TOKENS
 #undef LA_PICK
 #undef LA_PLACE_ROW
+#undef LA_PLAIN_DELTA
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TALL
 #undef LA_QUERY_TOKENS
