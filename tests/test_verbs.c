@@ -203,6 +203,8 @@ static void many_features(void **state)
         {.dim_key = 33, .dim_value = 257, .map = LINATTN_MAP_FAVOR_HYPERBOLIC, .features = 515},
         {.dim_key = 2, .dim_value = LINATTN_MAX_DIM, .map = LINATTN_MAP_FAVOR, .features = 5},
         {.dim_key = 100, .dim_value = 33, .map = LINATTN_MAP_TAYLOR, .degree = 2},
+        {.dim_key = 32, .dim_value = 9, .map = LINATTN_MAP_TAYLOR, .degree = 2}, /* last picked */
+        {.dim_key = 33, .dim_value = 9, .map = LINATTN_MAP_EXPDEF, .degree = 2}, /* first not */
         {.dim_key = 6, .dim_value = 17, .map = LINATTN_MAP_TAYLOR, .degree = 8},
         {.dim_key = LINATTN_MAX_DIM, .dim_value = 1, .map = LINATTN_MAP_EXPDEF, .degree = 1},
         {.dim_key = 20, .dim_value = 70, .map = LINATTN_MAP_EXPDEF, .degree = 4},
