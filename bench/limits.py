@@ -36,7 +36,9 @@ class Ports:
 
 PORTS = {
     # p0 and p1, for 512 bits p0 with p1 and p5; any: p0, p1, p5. Three loads of 256 bits, two of
-    # 512. Measured, instruction by instruction.
+    # 512. Measured, instruction by instruction. Not counted: for 512 bits a store takes a turn of
+    # an FMA unit whose operands all come from registers, none just computed (12 FMAs 6.1 cycles,
+    # with 2 stores 7.3, with 4 8.5; products do not mind): a fifth of the delta rule.
     "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0, wide=1),
                     "avx2": Ports(2, 3, 3, 3, 2, 3)},
     # FP0 and FP1, any FP0 to FP3, all of 256 bits. Not counted: measured, a store takes a turn of
