@@ -8601,7 +8601,10 @@ typedef struct la_monomials {
     float product[9][LA_LISTS];         /* of so many coordinates */
     float weight[LA_ROW];
     size_t row;
-    size_t pairs; /* so many of the features are of degree 2 and picked */
+#ifdef LA_PICK
+    const float *table, *places; /* for segments from `picked` on: of so many factors, at least 2 */
+    size_t picked, factors;
+#endif
 } la_monomials;
 
 /* The lists of degree 1 of `count` tokens. */
@@ -8647,30 +8650,39 @@ LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
 }
 
 /* For the monomials of degree 2, which segments would have in ever shorter rows: the first
-   coordinate, and the second. The table begins behind the 1. Returns how many they are. */
-LINATTN__INLINE size_t la_pairs(const linattn__recipe *r, float *places)
+   coordinate, and the second. The table begins behind the 1. Makes one segment of them, and returns
+   which. */
+LINATTN__INLINE size_t la_pairs(linattn__recipe *r, float *places)
 {
     float upwards[LA_PAIR_ROW];
-    size_t i, f, count = 0;
+    size_t i, f, count = 0, first = 0;
     for (i = 0; i < LA_PAIR_ROW; i++) upwards[i] = linattn__from_bits((uint32_t)i);
-    for (i = 0; i < r->count; i++) {
+    while (first < r->count && r->segment[first].prefix == 0) first++;
+    for (i = first; i < r->count; i++) {
         const linattn__segment *g = &r->segment[i];
-        for (f = 0; g->prefix && f < g->length; f += LA_W) {
+        for (f = 0; f < g->length; f += LA_W) {
             la_store(places + count + f, la_set1(upwards[g->index[0]]));
             la_store(places + LA_PLACE_ROW + count + f, la_load(upwards + (g->from - 1 + f)));
         }
-        if (g->prefix) count += g->length;
+        count += g->length;
     }
     la_store(places + count, la_zero());
     la_store(places + LA_PLACE_ROW + count, la_zero());
-    return count;
+    if (first == r->count) return first;
+    r->count = first + 1;
+    r->segment[first].from = 0;
+    r->segment[first].prefix = 0;
+    r->segment[first].length = (uint16_t)count;
+    return first;
 }
 
 /* la_segment of products of `factors` numbers from tables, four tokens side by side. */
-LINATTN__INLINE void la_picked(const float *table, size_t row, const float *places, size_t factors,
-                               size_t length, const float *by, size_t by_row, const float *weights,
-                               size_t count, float *y, size_t y_row)
+LINATTN__INLINE void la_picked(const la_monomials *w, size_t from, size_t length, const float *by,
+                               size_t by_row, const float *weights, size_t count, float *y,
+                               size_t y_row)
 {
+    const size_t row = w->row, factors = w->factors;
+    const float *const places = w->places + from, *table = w->table;
     size_t t, f, i, j;
     for (t = 0; t < count; t += 4, table += 4 * row, by += 4 * by_row) {
         la_vec begin[4], end[4], low[4];
@@ -8680,8 +8692,10 @@ LINATTN__INLINE void la_picked(const float *table, size_t row, const float *plac
             end[i] = la_load(table + i * row + LA_W);
         }
         for (f = 0; f < length; f += LA_W) {
-            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] = la_pick(begin[i], end[i], places + f);
-            for (j = 1; j < factors; j++)
+            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
+                la_mul(la_pick(begin[i], end[i], places + f),
+                       la_pick(begin[i], end[i], places + LA_PLACE_ROW + f));
+            for (j = 2; j < factors; j++)
                 LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
                     la_mul(low[i], la_pick(begin[i], end[i], places + j * LA_PLACE_ROW + f));
             LINATTN__UNROLL for (i = 0; i < 4; i++)
@@ -8744,14 +8758,6 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
         const linattn__segment *g = &r->segment[i];
         const float *by = w->product[g->prefix];
         size_t by_row = 1;
-#ifdef LA_PICK
-        if (w->pairs && g->prefix) { /* all that is left */
-            const float *const places = w->list + LA_LISTS * LA_PAIR_ROW;
-            la_picked(w->list + 1, LA_PAIR_ROW, places, 2, w->pairs, w->product[0], 1, weights,
-                      count, y, y_row);
-            return;
-        }
-#endif
         if (g->prefix == 1 && !raw) {
             by = w->list + 1 + g->index[0];
             by_row = w->row;
@@ -8771,9 +8777,8 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
         }
         left = !raw || !g->from;
 #ifdef LA_PICK
-        if (r->base > 1) {
-            la_picked(w->list, LA_TABLE, w->list + LA_LISTS * LA_TABLE + g->from, r->base,
-                      g->length, by, by_row, weights, count, y, y_row);
+        if (i >= w->picked) {
+            la_picked(w, g->from, g->length, by, by_row, weights, count, y, y_row);
             left = 0;
         }
 #endif
@@ -8794,30 +8799,31 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     const float root = s->params->source_root;
     linattn__recipe r;
     la_monomials w;
-    size_t t, n, f, end, at_once = 1;
+    size_t t, n, f, end;
     int raw;
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
     w.row = LA_LIST_ROW;
 #ifdef LA_PICK
-    w.pairs = 0;
-    if (r.base > 1) {
-        w.row = LA_TABLE;
-        end = LA_TABLE - LA_W;
-        at_once = LA_LISTS;
-        la_places(&r, w.list + LA_LISTS * LA_TABLE);
-    } else if (s->params->degree == 2 && r.d <= LA_TABLE) {
-        w.row = LA_PAIR_ROW;
-        end = LA_PAIR_ROW - LA_W;
-        at_once = LA_LISTS;
-        w.pairs = la_pairs(&r, w.list + LA_LISTS * LA_PAIR_ROW);
+    w.picked = r.count;
+    if (r.base > 1 || (s->params->degree == 2 && r.d <= LA_TABLE)) {
+        const int lists = r.base > 1;
+        float *places;
+        w.row = lists ? LA_TABLE : LA_PAIR_ROW;
+        end = w.row - LA_W;
+        w.table = lists ? w.list : w.list + 1;
+        w.places = places = w.list + LA_LISTS * w.row;
+        w.factors = lists ? r.base : 2;
+        w.picked = 0;
+        if (lists)
+            la_places(&r, places);
+        else
+            w.picked = la_pairs(&r, places);
     }
 #endif
     /* what is not there is multiplied, too, and slow if it were denormal */
-    for (t = 0; t < LA_LISTS; t += at_once)
-        for (f = 0; f < (at_once - 1) * w.row + end + LA_W; f += LA_W)
-            la_store(w.list + t * w.row + f, la_zero());
+    linattn__zeros(w.list, (LA_LISTS - 1) * w.row + end + LA_W);
     for (t = 0; t < LA_LISTS; t++) w.product[0][t] = w.list[t * w.row] = 1.0f;
     for (f = 0; f < f1 - f0; f += LA_W)
         la_store(w.weight + f, la_load_part(weights + f, la_lanes_left(f1 - f0, f)));
