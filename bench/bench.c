@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <dlfcn.h>
 #ifdef __linux__
 #include <sys/mman.h>
 #include <unistd.h>
@@ -314,10 +315,33 @@ static size_t calls_per_sample(bench *b)
     }
 }
 
+/* ---- Another version of the library ---------------------------------------------------------- */
+
+static const library *other_o3, *other_o2;
+
+const char *bench_against(const char *file)
+{
+    void *object = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!object) return dlerror();
+    other_o3 = dlsym(object, "library_o3");
+    other_o2 = dlsym(object, "library_o2");
+    return other_o3 && other_o2 ? NULL : "it does not define library_o3 and library_o2";
+}
+
+/* The version to compare with, or NULL. */
+static const library *other_of(const bench *b)
+{
+    if (b->library == &library_o3) return other_o3;
+    return b->library == &library_o2 ? other_o2 : NULL;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
 /* The benchmark that is open. Google Benchmark calls several times, with more and more iterations.
    */
 static struct {
     bench *b;
+    bench other; /* by the other version, if it has a library */
     const char *problem;
     size_t calls;         /* of a sample */
     size_t rounds, steps; /* of each limit's loop */
@@ -495,6 +519,17 @@ static const char *open_projection(bench *b)
     return NULL;
 }
 
+/* With operands, states and outputs of its own. */
+static const char *open_other(const bench *b)
+{
+    bench *other = &current.other;
+    *other = *b;
+    other->library = other_of(b);
+    if (!other->library) return NULL;
+    bench_check(other->library->isa_select(b->isa));
+    return other->open(other);
+}
+
 static void open_bench(bench *b)
 {
     if (current.b == b) return;
@@ -508,6 +543,7 @@ static void open_bench(bench *b)
     the_clock = b->threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     current.problem = projects(b) ? open_projection(b) : NULL;
     if (!current.problem) current.problem = b->open(b);
+    if (!current.problem) current.problem = open_other(b);
     outcome.some_failed |= current.problem != NULL;
     outcome.some_lacked_memory |= current.problem == bench_no_memory;
     outcome.some_ran |= !current.problem;
@@ -520,7 +556,7 @@ static void open_bench(bench *b)
 }
 
 typedef struct samples {
-    series seconds, base, share, against, turns;
+    series seconds, base, share, against, versions, turns;
 } samples;
 
 static void free_samples(samples *s)
@@ -529,6 +565,7 @@ static void free_samples(samples *s)
     free(s->base.x);
     free(s->share.x);
     free(s->against.x);
+    free(s->versions.x);
     free(s->turns.x);
 }
 
@@ -557,6 +594,7 @@ static double keep_undisturbed(samples *s)
     keep(&s->base, &s->turns);
     keep(&s->share, &s->turns);
     keep(&s->against, &s->turns);
+    keep(&s->versions, &s->turns);
     return (double)count / (double)s->turns.count;
 }
 
@@ -564,7 +602,7 @@ static double keep_undisturbed(samples *s)
    driven out by the base's. */
 static double time_warm(bench *b, void (*call)(bench *b))
 {
-    if (b->threads > 1 || b->comparison == COMPARE_SHARE) call(b);
+    if (b->threads > 1 || b->comparison == COMPARE_SHARE || current.other.library) call(b);
     return time_calls(b, call, current.calls);
 }
 
@@ -576,11 +614,13 @@ static double sample(bench *b, samples *s)
     const double base = b->comparison ? time_warm(b, b->base) : 0.0;
     const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
+    const double other = other_of(b) ? time_warm(&current.other, b->call) : 0.0;
     push(&s->turns, fmax(turns, time_turns()));
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
     push(&s->base, base);
     push(&s->against, base > 0.0 ? seconds / base : 0.0);
+    push(&s->versions, other > 0.0 ? seconds / other : 0.0);
     return seconds * (double)current.calls;
 }
 
@@ -606,6 +646,7 @@ static void report(gbench_state *state, const bench *b, samples *s)
     if (current.limited) gbench_counter(state, "peak", quantile(&s->share, 0.5));
     if (current.limited) gbench_counter(state, "memory_bound", current.memory_binds);
     report_comparison(state, b, s);
+    if (other_of(b)) gbench_counter(state, "against", quantile(&s->versions, 0.5));
     if (b->error >= 0.0) gbench_counter(state, "error", b->error);
 }
 

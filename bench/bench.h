@@ -110,6 +110,10 @@ void bench_check(linattn_status status);
    Samples that one disturbs nevertheless are left out where enough remain. */
 void bench_patience(double seconds);
 
+/* Another version of the library, from a shared object that defines library_o3 and library_o2, to
+   be timed by turns with this one in every benchmark of it. NULL, or why not. */
+const char *bench_against(const char *file);
+
 /* ---- Memory --------------------------------------------------------------------------------- */
 
 extern const char bench_no_memory[]; /* what open returns where there is not enough */

@@ -21,6 +21,8 @@ static const char usage[] =
     "  --rules=kda,...      gated, gated-channel, rwkv6, delta, gated-delta, kda, general, mlstm\n"
     "  --isas=avx2,...      scalar, neon, avx2, avx512\n"
     "  --check              fail if a result is wrong\n"
+    "  --against=FILE       a shared object of bench/library.c with another version's headers, as\n"
+    "                       library_o3 and as library_o2: timed by turns with this version\n"
     "  --patience=SECONDS   how long in all to wait while another program uses the core's other\n"
     "                       thread, default: 10\n"
     "With --shapes, --n, --maps or --rules: all their combinations. Rules have the map identity;\n"
@@ -52,6 +54,7 @@ static const char usage[] =
     "                a peer: as linattn on the same operands. Samples of both are taken by turns\n"
     "  share         of the time of a plain loop, base_ns, also by turns\n"
     "  speedup       over one thread\n"
+    "  against       times as long as the version of --against: below 1 this one is faster\n"
     "  alone         the share of samples in which no other program used the core: all of the\n"
     "                above is of these; 0: they were too few, and it is of all\n"
     "\n";
@@ -148,6 +151,12 @@ static void read_patience(char *text)
     bench_patience((double)seconds);
 }
 
+static void read_against(const char *file)
+{
+    const char *problem = bench_against(file);
+    if (problem) refuse("--against: %s: %s", file, problem);
+}
+
 static void read_option(selection *s, char *argument)
 {
     char *value;
@@ -157,6 +166,8 @@ static void read_option(selection *s, char *argument)
         s->check = true;
     } else if ((value = gbench_value(argument, "--patience="))) {
         read_patience(value);
+    } else if ((value = gbench_value(argument, "--against="))) {
+        read_against(value);
     } else if ((value = gbench_value(argument, "--isas="))) {
         s->isas &= read_set("--isas", value, LINATTN_ISA_SCALAR, LINATTN_ISA_COUNT, isa_name);
         if (!s->isas) refuse("--isas: this processor or this build has none of these");

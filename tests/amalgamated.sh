@@ -103,6 +103,8 @@ unwritten() {
     refused tools/sizes --base no-such
     refused tools/bench -- '--benchmark_filter=('
     refused tools/bench -- --benchmark_min_time=0.01m
+    refused tools/bench --against HEAD
+    refused tools/bench --against no-such -- --benchmark_filter=^none
     # Seconds as newer versions of Google Benchmark have them: what is refused comes behind.
     refused tools/bench --processor none -- --benchmark_min_time=0.01s
     grep -q -e --processor "$place/said"

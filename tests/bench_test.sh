@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Checks what linattn_bench says where it fails, and its status: results that cannot be written,
-# benchmarks that cannot be run, options.
+# benchmarks that cannot be run, options. And that another version is compared with.
 #
-#     tests/bench_test.sh PATH_TO_LINATTN_BENCH
+#     tests/bench_test.sh PATH_TO_LINATTN_BENCH A_VERSION_OF_THE_LIBRARY
 
 set -u -o pipefail
 bench=$1
+version=$2
 few=(--benchmark_min_time=0.0001 --benchmark_filter='^merge/elu1/[a-z0-9]*/8x8' --shapes=8x8
     --patience=1)
 work=$(mktemp -d) || exit 1
@@ -49,6 +50,13 @@ for format in json csv console; do
     grep -q merge/elu1 "$out" && ! grep -q $'\x1b' "$out"
     report $? 'it has results, without colours'
 done
+takes 'another version' "${few[@]}" "--against=$version"
+grep -q '^merge/.* against=[0-9]' "$work/printed"
+report $? 'which is compared with'
+takes 'one version alone' "${few[@]}" && ! grep -q ' against=' "$work/printed"
+report $? 'which is compared with nothing'
+fails 'nothing.so: ' 'no other version' /dev/null "${few[@]}" --against=/nothing.so
+fails 'library_o3' 'what is no version' /dev/null "${few[@]}" --against=libm.so.6
 fails min_time 'hours' /dev/null "${few[@]}" --benchmark_min_time=1h
 fails min_time 'no number of seconds' /dev/null "${few[@]}" --benchmark_min_time=s
 fails "patience: '0' is not" 'no patience' /dev/null "${few[@]}" --patience=0
@@ -64,7 +72,8 @@ if [[ -e /dev/full ]]; then
     fails written 'names on a full disk' /dev/full "${few[@]}" --benchmark_list_tests
     fails written 'help on a full disk' /dev/full --help
 fi
-fails none 'nothing that fits into memory' /dev/null --n=999999999999 --benchmark_filter=^causal
+fails none 'nothing that fits into memory' /dev/null --n=999999999999 \
+    --benchmark_filter=/999999999999/
 fails memory 'some that do not' /dev/null --n=999999999999 "${few[@]}" \
     --benchmark_filter='^(merge|causal)/elu1/[a-z0-9]*/8x8'
 exit $failed
