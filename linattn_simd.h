@@ -8392,12 +8392,13 @@ LINATTN__INLINE float la_square(const float *x, size_t d, float factor, float *t
 }
 
 /* The factors of a block; where all coordinates fit, its x' as well, right but for untame tokens.
-   Returns whether there are any. */
+   Returns whether there are any. What stands where the next block would is fetched meanwhile. */
 static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w, const float *x,
                                         size_t x_token, size_t count)
 {
     const linattn__params *p = s->params;
-    size_t t;
+    const uintptr_t next = count > 1 ? count * x_token * sizeof(float) : 0;
+    size_t t, i;
     int untame = 0;
     for (t = 0; t < count; t++, x += x_token) {
 #if LA_BLOCK > 1
@@ -8406,6 +8407,8 @@ static LINATTN__NOINLINE int la_measure(const linattn__span *s, la_projection *w
         float *const to = NULL;
 #endif
         float square = la_square(x, s->d, p->source_root, to);
+        for (i = 0; LA_W > 1 && i < s->d; i += 16)
+            LINATTN__FETCH((const float *)((uintptr_t)(x + i) + next));
         w->factor[t] = p->source_root;
         w->power[t] = 0.0f;
         if (!(square < 1e24f)) {
