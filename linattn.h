@@ -8714,6 +8714,7 @@ LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_scalar *))
 LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_scalar *))
 struct linattn__once_avx2;
 LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))
+LINATTN__DECLARE_HOT(int, once_pairs, (const struct linattn__once_avx2 *))
 #endif
 #if LINATTN__HAS_WINDOW
 LINATTN__DECLARE_COLD(void, merge, (const linattn__span *, const linattn__span *))

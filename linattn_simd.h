@@ -227,7 +227,10 @@
 #define la_negative LA_NAME(negative)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
+#define la_once_alone LA_NAME(once_alone)
 #define la_once_columns LA_NAME(once_columns)
+#define la_once_pairs LA_NAME(once_pairs)
+#define la_once_read LA_NAME(once_read)
 #define la_once_rows LA_NAME(once_rows)
 #define la_once_tile LA_NAME(once_tile)
 #define la_outer LA_NAME(outer)
@@ -6884,23 +6887,32 @@ typedef struct la_once {
     int signs;
     float gain, scale, lead;
     int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
+    int pairs;                    /* of panels: each is read while the one before is updated */
     size_t reach, wide;           /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
 #endif
 
-/* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. */
+/* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. next: what the key
+   reads of the tile after, or NULL; paired: that comes from caches by now, what follows does not. */
 LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
-                                  const la_vec *had, const int kind, const size_t NR)
+                                  const la_vec *had, la_vec *next, const int kind, const int paired,
+                                  const size_t NR)
 {
-    const size_t m = o->m;
-    const float *const k = o->k, *const q = o->q;
+    const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
+    const float *const k = o->k, *const q = o->q, *const r = o->r;
     la_vec x[4], af = la_set1(*o->a);
     size_t f, j;
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
-        if (o->stream) la_fetch_next(row, m, o->reach, NR == LA_PANEL_VECS && o->reach, NR);
+        if (o->stream)
+            la_fetch_next(row + skipped, m, o->reach, NR == LA_PANEL_VECS && o->reach, NR);
+        if (next) { /* before stores: rows of both tiles may differ in nothing but high bits */
+            const la_vec rf = la_set1(r[f]);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] =
+                la_fma_hot(rf, la_load(row + after + la_offset(m, j)), next[j]);
+        }
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
@@ -6921,35 +6933,48 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     }
 }
 
-/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but code for each kind of
-   rule would be large. Returns whether sums are finite. */
-LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
+/* What the key reads of a tile. */
+LINATTN__INLINE void la_once_read(const la_once *o, const float *row, la_vec *had, const size_t NR)
 {
-    const size_t m = o->m, left = o->dv - c;
-    const int kind = o->kind;
+    const size_t m = o->m;
     const float *const r = o->r;
-    float *row = o->s + c * m;
-    la_vec v[4], had[4], sum[4], x[4];
+    la_vec sum[4]; /* gcc keeps those that a pointer leads to in memory */
     size_t f, j;
+    LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_zero();
+    for (f = 0; o->kind >= LA_DELTA && f < m; f++) {
+        const la_vec rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] =
+            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), sum[j]);
+    }
+    LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] = sum[j];
+}
+
+/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but code for each kind of
+   rule would be large. paired: `had` is what the key reads of them; next: as of la_once_rows.
+   Returns whether sums are finite. */
+LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec *next,
+                                 const int paired, const size_t NR)
+{
+    const size_t left = o->dv - c;
+    const int kind = o->kind;
+    float *row = o->s + c * o->m;
+    la_vec v[4], sum[4], x[4];
+    size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         v[j] = la_load_part(o->v + c + j * LA_W, la_panel_lanes(left, j));
-        had[j] = sum[j] = la_zero();
+        sum[j] = la_zero();
     }
-    for (f = 0; kind >= LA_DELTA && f < m; f++) {
-        const la_vec rf = la_set1(r[f]);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] =
-            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), had[j]);
-    }
+    if (!paired) la_once_read(o, row, had, NR);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
         v[j] = la_mul(la_set1(o->gain), v[j]);
     }
-    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL)
-        la_once_rows(o, row, v, sum, had, LA_WRITE, NR); /* there are 16 registers: .85 to .93 */
+    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL) /* 16 registers: .85 to .93 */
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, NR);
     else
-        la_once_rows(o, row, v, sum, had, kind, NR);
+        la_once_rows(o, row, v, sum, had, next, kind, paired, NR);
     x[0] = la_zero();
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
@@ -6962,6 +6987,12 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, const size_t NR)
     return !la_any(la_unordered(x[0]));
 }
 
+LINATTN__INLINE int la_once_alone(const la_once *o, size_t c, const size_t NR)
+{
+    la_vec had[4];
+    return la_once_tile(o, c, had, NULL, 0, NR);
+}
+
 /* All columns, four vectors at a time while there are as many: tiles of fewer wait for their sums.
    Returns whether the sums of the last ones, beside which columns are to be zero, are finite. */
 LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
@@ -6969,14 +7000,33 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
     size_t c = 0;
     int finite = 1;
 #if LA_PANEL_VECS == 1
-    for (; o->wide > 32 && c + 48 < o->dv; c += 64) finite = la_once_tile(o, c, 4);
+    for (; o->wide > 32 && c + 48 < o->dv; c += 64) finite = la_once_alone(o, c, 4);
 #endif
 #if LA_PANEL_VECS < 4
-    for (; o->wide > 16 && c + 16 < o->dv; c += 32) finite = la_once_tile(o, c, 2 * LA_PANEL_VECS);
+    for (; o->wide > 16 && c + 16 < o->dv; c += 32) finite = la_once_alone(o, c, 2 * LA_PANEL_VECS);
 #endif
-    for (; c < o->dv; c += 16) finite = la_once_tile(o, c, LA_PANEL_VECS);
+    for (; c < o->dv; c += 16) finite = la_once_alone(o, c, LA_PANEL_VECS);
     return finite;
 }
+
+#if LA_W == 16
+/* The same of more than three panels, two by two, each two read while the rows of those before are
+   updated. */
+LINATTN__WARM static LINATTN__NOINLINE int la_once_pairs(const la_once *o)
+{
+    la_vec had[2], next[2];
+    size_t c = 0, j;
+    int finite;
+    la_once_read(o, o->s, had, 2);
+    for (; c + 48 < o->dv; c += 32) {
+        for (j = 0; j < 2; j++) next[j] = la_zero();
+        (void)la_once_tile(o, c, had, next, 1, 2);
+        for (j = 0; j < 2; j++) had[j] = next[j];
+    }
+    finite = la_once_tile(o, c, had, NULL, 1, 2);
+    return c + 32 < o->dv ? la_once_alone(o, c + 32, 1) : finite;
+}
+#endif
 
 #if LA_COLD
 /* Decays that all rows share, if there are any. Returns 0, and has written nothing, where rows are
@@ -7113,6 +7163,15 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const lina
     if (o->out) la_rule_floor(&b, 0, &o->scale);
 }
 
+#if LINATTN__BOTH
+#define LA_ONCE_COLUMNS(call, o)                                                                   \
+    ((o)->pairs ? linattn__once_pairs_avx512 : LA_HOT(call, once_columns))
+#elif LA_W == 16
+#define LA_ONCE_COLUMNS(call, o) ((o)->pairs ? la_once_pairs : la_once_columns)
+#else
+#define LA_ONCE_COLUMNS(call, o) la_once_columns
+#endif
+
 /* One head. Returns 0, and has changed nothing, where it asks for what is rare: then blocks take
    it. */
 LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_t head)
@@ -7158,17 +7217,17 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
         la_rule_lanes(la_once_gate(g, LINATTN__BONUS, head), o->k, o->q, o->m, lanes);
         o->lead = la_denominator(lanes);
     }
-    finite = LA_HOT(s, once_columns)(o);
+    finite = LA_ONCE_COLUMNS(s, o)(o);
     if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || !finite)) la_rule_padding(s, o->s);
     return 1;
 }
 
-/* The heads of a job, up to one that is for blocks: returns which. */
-LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x)
+/* The heads of a job from `head`, up to one that is for blocks: returns which. */
+LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x,
+                                                           size_t head)
 {
     const linattn__span *const s = x->span;
     const linattn__params *const p = s->params;
-    size_t head = x->head;
     la_once o;
     o.m = s->m;
     o.dv = s->dv;
@@ -7184,8 +7243,11 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     o.a = o.made;
     o.signs = LINATTN__IS_SIGNED(p->map);
-    /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. */
-    o.stream = s->stream;
+    /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. What does
+       not stay in L1 until it is read again comes from L2 as slowly. */
+    o.pairs = LA_LANES(s) == 16 && linattn__halved() && o.kind >= LA_DELTA && s->dv > 48 &&
+              (s->stream || (s->m > 64 && s->dv > 64));
+    o.stream = s->stream || o.pairs;
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.reach = 0;
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
@@ -7572,14 +7634,14 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
     return count;
 }
 
-static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head)
+static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head, size_t end)
 {
     float made[LA_RULE_FLOATS];
     la_tokens w;
     la_rule b;
     size_t t, g, count;
     la_rule_open(&b, x, &w, made);
-    for (; head < x->head_end; head++) {
+    for (; head < end; head++) {
         la_rule_head(&b, head);
         for (t = 0; t < b.s.n; t += count) {
             int masked = 1;
@@ -7597,9 +7659,11 @@ static void la_recurrent(const linattn__recurrence *x)
 {
     size_t head = x->head;
 #if LA_W > 1
-    if (la_rule_is_once(x)) head = la_rule_once(x);
+    const int once = la_rule_is_once(x);
+    for (; once && (head = la_rule_once(x, head)) < x->head_end; head++)
+        la_rule_heads(x, head, head + 1);
 #endif
-    if (head < x->head_end) la_rule_heads(x, head);
+    if (head < x->head_end) la_rule_heads(x, head, x->head_end);
 }
 #endif
 #endif
@@ -10354,6 +10418,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_odd
 #undef la_offset
 #undef la_once
+#undef la_once_alone
 #undef la_once_columns
 #undef la_once_decay
 #undef la_once_decays
@@ -10361,7 +10426,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_head
 #undef la_once_map
 #undef la_once_mlstm
+#undef la_once_pairs
 #undef la_once_powers
+#undef la_once_read
 #undef la_once_rows
 #undef la_once_tile
 #undef la_outer
@@ -10631,6 +10698,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_QUERIES
 #undef LA_OWED
 #undef LA_ONCE
+#undef LA_ONCE_COLUMNS
 #undef LA_WITHIN
 #undef LA_ACCUMULATORS
 #undef LA_ALL

@@ -495,7 +495,7 @@ static void add_step(const selection *s, int rule)
 
 static void register_samples(const selection *s)
 {
-    static const int usual[] = {GATED, GATED_DELTA, DELTA};
+    static const int usual[] = {GATED, GATED_DELTA, DELTA}, decoded[] = {KDA, GENERAL};
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         for (size_t i = 0; i < COUNT(main_shapes); i++) {
             add_sequence(s, rule, main_shapes[i], usual_length);
@@ -509,6 +509,10 @@ static void register_samples(const selection *s)
         add_calls(s, usual[i]);
         add_decode(s, usual[i], 32);
         add_decode(s, usual[i], 512);
+    }
+    for (size_t i = 0; i < COUNT(decoded); i++) {
+        add_decode(s, decoded[i], 32);
+        add_decode(s, decoded[i], 512);
     }
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         add_turns(s, rule);
