@@ -4960,8 +4960,8 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
         }
     } else if (lanes == 16 && linattn__halved()) {
 #if LINATTN__BOTH
-        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines, and small
-           ones that nothing reads by a twentieth. */
+        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines, and
+           small ones that nothing reads by a twentieth. */
         if (s->stream > 1 && m * s->dv > 8192) s->set = 1;
         if (!s->q && m * s->dv <= 1024) s->set = 1;
 #endif
@@ -6894,7 +6894,7 @@ typedef struct la_once {
 #endif
 
 /* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. next: what the key
-   reads of the tile after, or NULL; paired: that comes from caches by now, what follows does not. */
+   reads of the tile after, or NULL; paired: that has been fetched by now, what follows has not. */
 LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
                                   const la_vec *had, la_vec *next, const int kind, const int paired,
                                   const size_t NR)
