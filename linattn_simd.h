@@ -6956,7 +6956,8 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec
                                  const int paired, const size_t NR)
 {
     const size_t left = o->dv - c;
-    const int kind = o->kind;
+    const int reads = o->kind == LA_GENERAL ? LA_GENERAL : LA_DELTA;
+    const int kind = paired ? reads : o->kind; /* which leaves a loop without the others */
     float *row = o->s + c * o->m;
     la_vec v[4], sum[4], x[4];
     size_t j;

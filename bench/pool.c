@@ -10,6 +10,7 @@ enum { MAX_THREADS = 64, SPINS = 20000, CALLER_SPINS = 500 };
 /* Job i of a round is worker i's. */
 struct pool {
     size_t workers;
+    int caller; /* the processor that is kept free of workers, where there are others; or -1 */
     pthread_mutex_t lock;
     pthread_cond_t begun;
     atomic_uint round;  /* moves on when there is work */
@@ -25,6 +26,8 @@ typedef struct worker {
     unsigned seen; /* the last round that it took part in */
     pthread_t thread;
 } worker;
+
+static worker workers[MAX_THREADS];
 
 static void pause_briefly(void)
 {
@@ -60,20 +63,39 @@ static void *work(void *argument)
 
 pool *pool_of(size_t threads)
 {
-    static pool p = {.lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER};
-    static worker workers[MAX_THREADS];
+    static pool p = {
+        .caller = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER};
     if (threads > MAX_THREADS) return NULL;
     for (; p.workers + 1 < threads; p.workers++) {
         worker *w = &workers[p.workers];
         *w = (worker){.of = &p, .index = p.workers + 1, .seen = atomic_load(&p.round)};
+        p.caller = -1; /* not known to the new one */
         if (pthread_create(&w->thread, NULL, work, w) != 0) return NULL;
     }
     return &p;
 }
 
+/* Linux wakes a worker where its caller runs, at times call after call, and then it waits for half
+   a millisecond: workers stay away from there. */
+static void leave_callers_processor(pool *p)
+{
+#ifdef __linux__
+    const int here = sched_getcpu();
+    cpu_set_t set;
+    if (here < 0 || here == p->caller || sched_getaffinity(0, sizeof set, &set) != 0) return;
+    p->caller = here;
+    if (CPU_COUNT(&set) > 1) CPU_CLR((size_t)here, &set);
+    for (size_t i = 0; i < p->workers; i++)
+        pthread_setaffinity_np(workers[i].thread, sizeof set, &set);
+#else
+    (void)p;
+#endif
+}
+
 void pool_parallel_for(void *user, size_t count, linattn_job *job, void *arg)
 {
     pool *p = user;
+    leave_callers_processor(p);
     pthread_mutex_lock(&p->lock);
     p->count = count;
     p->job = job;
