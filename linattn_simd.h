@@ -6988,6 +6988,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec
     return !la_any(la_unordered(x[0]));
 }
 
+/* One tile, read and updated by itself. */
 LINATTN__INLINE int la_once_alone(const la_once *o, size_t c, const size_t NR)
 {
     la_vec had[4];

@@ -1,5 +1,6 @@
 #include "bench.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <dlfcn.h>
 #ifdef __linux__
 #include <sys/mman.h>
 #include <unistd.h>
@@ -614,7 +614,7 @@ static double sample(bench *b, samples *s)
     const double base = b->comparison ? time_warm(b, b->base) : 0.0;
     const double seconds = time_warm(b, b->call);
     const double after = binding_limit();
-    const double other = other_of(b) ? time_warm(&current.other, b->call) : 0.0;
+    const double other = current.other.library ? time_warm(&current.other, b->call) : 0.0;
     push(&s->turns, fmax(turns, time_turns()));
     push(&s->seconds, seconds);
     push(&s->share, 0.5 * (before + after) / seconds);
@@ -646,7 +646,7 @@ static void report(gbench_state *state, const bench *b, samples *s)
     if (current.limited) gbench_counter(state, "peak", quantile(&s->share, 0.5));
     if (current.limited) gbench_counter(state, "memory_bound", current.memory_binds);
     report_comparison(state, b, s);
-    if (other_of(b)) gbench_counter(state, "against", quantile(&s->versions, 0.5));
+    if (current.other.library) gbench_counter(state, "against", quantile(&s->versions, 0.5));
     if (b->error >= 0.0) gbench_counter(state, "error", b->error);
 }
 

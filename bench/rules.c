@@ -495,7 +495,8 @@ static void add_step(const selection *s, int rule)
 
 static void register_samples(const selection *s)
 {
-    static const int usual[] = {GATED, GATED_DELTA, DELTA}, decoded[] = {KDA, GENERAL};
+    static const int called[] = {GATED, GATED_DELTA, DELTA};
+    static const int decoded[] = {GATED, GATED_DELTA, DELTA, KDA, GENERAL};
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         for (size_t i = 0; i < COUNT(main_shapes); i++) {
             add_sequence(s, rule, main_shapes[i], usual_length);
@@ -505,11 +506,7 @@ static void register_samples(const selection *s)
             if (rule == GATED || rule == GATED_DELTA || s->full)
                 add_sequence(s, rule, odd_shapes[i], usual_length);
     }
-    for (size_t i = 0; i < COUNT(usual); i++) {
-        add_calls(s, usual[i]);
-        add_decode(s, usual[i], 32);
-        add_decode(s, usual[i], 512);
-    }
+    for (size_t i = 0; i < COUNT(called); i++) add_calls(s, called[i]);
     for (size_t i = 0; i < COUNT(decoded); i++) {
         add_decode(s, decoded[i], 32);
         add_decode(s, decoded[i], 512);

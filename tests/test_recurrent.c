@@ -532,15 +532,16 @@ static void tokens_of_wide_heads(void **state)
     static const size_t widths[WIDTHS] = {65, 79, 81, 96, 90, 128};
     rng r = {62};
     for (size_t i = 0; i < (test_quick() ? FORM_COUNT : (size_t)WIDTHS * FORM_COUNT); i++) {
-        size_t mark = pool_mark();
+        size_t mark = pool_mark(), form = i % FORM_COUNT;
         linattn_config config = {.heads = 4,
                                  .dim_key = 65 + rng_below(&r, 64),
-                                 .dim_value = widths[i % WIDTHS],
-                                 .map = i % 2 ? LINATTN_MAP_UNIT : LINATTN_MAP_IDENTITY};
-        recurrence x = recurrence_new(config, (rule_form)(i % FORM_COUNT), N, &r);
+                                 .dim_value = widths[(form + i / FORM_COUNT) % WIDTHS],
+                                 .map = rng_below(&r, 2) ? LINATTN_MAP_UNIT : LINATTN_MAP_IDENTITY};
+        recurrence x = recurrence_new(config, (rule_form)form, N, &r);
         axes decays = operand_axes(&x, IN_DECAY);
-        for (size_t f = 0; x.in[IN_DECAY] && f < decays.dim; f++)
-            operand_row(&x, IN_DECAY, x.fixed ? 0 : 2, decays.heads > 1)[f] = x.log ? -30 : 1e-13f;
+        /* below 2^-48, of every 16th row where each has its own */
+        for (size_t f = 0; x.in[IN_DECAY] && f < decays.dim; f += 16)
+            operand_row(&x, IN_DECAY, x.fixed ? 0 : 2, decays.heads > 1)[f] = x.log ? -37 : 1e-16f;
         operand_row(&x, IN_K, 3, 2 % operand_axes(&x, IN_K).heads)[7] = test_infinity;
         recurred expected = recurrence_run(&x, NULL), steps = expected;
         steps.out = pool_floats(expected.count);
