@@ -3201,6 +3201,18 @@ LINATTN__INLINE void linattn__read_root(const linattn__shape *s, linattn__params
 }
 #endif
 
+/* What linattn__read_root has for a scale of 1, but for the features of projections. */
+LINATTN__INLINE void linattn__unit_root(linattn__params *p)
+{
+    p->rest = p->rest_root = p->root = 1.0f;
+    if (!LINATTN__IS_EXP(p->map)) return;
+    p->root_low = 0.0f;
+    p->rate = (float)LINATTN__LOG2E;
+    p->limit = (float)(LINATTN__LN2 * (LINATTN__SATURATION - 1.0));
+    p->cell = (float)LINATTN__LN2;
+    p->margin = (float)(LINATTN__LN2 * (double)LINATTN__HEADROOM);
+}
+
 /* All but what needs a root: says whether that is to be read, too. */
 LINATTN__INLINE int linattn__set_params(const linattn__shape *s, linattn__params *p)
 {
@@ -3225,18 +3237,9 @@ LINATTN__INLINE int linattn__set_params(const linattn__shape *s, linattn__params
     p->norm = s->norm;
     p->epsilon = s->epsilon;
     p->floor = s->map == LINATTN_MAP_RELU ? 0.0f : -LINATTN__INF;
-    p->rest = p->rest_root = p->root = 1.0f;
+    linattn__unit_root(p);
     /* the usual cases, in every decode step */
-    if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u) {
-        if (LINATTN__IS_EXP(p->map)) { /* as linattn__read_root has them */
-            p->root_low = 0.0f;
-            p->rate = (float)LINATTN__LOG2E;
-            p->limit = (float)(LINATTN__LN2 * (LINATTN__SATURATION - 1.0));
-            p->cell = (float)LINATTN__LN2;
-            p->margin = (float)(LINATTN__LN2 * (double)LINATTN__HEADROOM);
-        }
-        return 0;
-    }
+    if (linattn__is_direct(s->source) && linattn__to_bits(s->scale) == 0x3f800000u) return 0;
     if (linattn__is_direct(s->source) && LINATTN__IS_SIGNED(p->map) && !linattn__scales_keys(s) &&
         s->epsilon == 0.0f) {
         p->rest = linattn__scale(s);
@@ -3677,17 +3680,19 @@ typedef struct linattn__span {
     size_t lag;          /* token t queries with q[t - lag], from t = lag on */
     size_t row_begin;    /* features that update may touch, a multiple of 16 first */
     size_t column_begin; /* columns of S and out of this job, likewise */
-#if LINATTN__HAS_WINDOW
-    size_t window; /* 0: none */
-    const struct linattn__band *band;
-#endif
 #if LINATTN__HAS_COMPENSATED
     size_t past; /* so many floats behind z, e and s lie those of the past */
 #endif
 #if LINATTN__HAS_FEATURES
     size_t shared_begin; /* from this feature on */
-    size_t rows;         /* the projection is the caller's, with so many rows, and */
-    float *panels;       /* there is room for some panels of it */
+    size_t rows;         /* the projection is the caller's, with so many rows, and there is */
+#endif
+#if LINATTN__HAS_WINDOW
+    size_t window; /* 0: none */
+    const struct linattn__band *band;
+#endif
+#if LINATTN__HAS_FEATURES
+    float *panels; /* room for some panels of it */
 #endif
 } linattn__span;
 
@@ -4070,10 +4075,10 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 #endif
 }
 
-/* The states, of so many floats, come from memory, each for one token. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__use_stream(linattn__span *span, size_t floats)
+/* The states, of so many bytes, come from memory, each for one token. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__use_stream(linattn__span *span, size_t bytes)
 {
-    span->stream = floats > LINATTN__FAR_FLOATS ? 2 : 1;
+    span->stream = bytes / sizeof(float) > LINATTN__FAR_FLOATS ? 2 : 1;
 }
 
 /* Everything but the params, and what they need. */
@@ -4718,8 +4723,12 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 /* Does the state of a rule other than the sum, or of the sum, go with its map and norm? */
 LINATTN__INLINE int linattn__usual_rule(const linattn__header *h, int rules)
 {
-    if (!rules) return h->rule == LINATTN_RULE_SUM && h->map < LINATTN_MAP_FAVOR;
-    return h->rule - 1 < LINATTN_RULE_COUNT - 1 && (LINATTN__RULE_MAPS >> h->map & 1) &&
+    const unsigned direct = (1u << LINATTN_MAP_FAVOR) - 1;
+    if (!rules) /* the first test is the whole where all of these maps are there */
+        return h->map < LINATTN_MAP_FAVOR &&
+               ((LINATTN__MAPS & direct) == direct || (LINATTN__MAPS >> h->map & 1));
+    return h->rule - 1 < LINATTN_RULE_COUNT - 1 && h->map < LINATTN_MAP_COUNT &&
+           (LINATTN__MAPS & LINATTN__RULE_MAPS) >> h->map & 1 &&
            (h->norm == LINATTN_NORM_NONE ||
             (h->rule == LINATTN_RULE_GATED && h->norm != LINATTN_NORM_FEATURE));
 }
@@ -4731,7 +4740,8 @@ LINATTN__INLINE int linattn__usual_header(const linattn__header *h, int rules)
 #if LINATTN__HAS_COMPENSATED
     rest |= h->precision;
 #endif
-    return rest == 0 && h->map < LINATTN_MAP_COUNT && (LINATTN__MAPS >> h->map & 1) &&
+    if (!rules) rest |= h->rule;
+    return h->magic == LINATTN__MAGIC && h->version == LINATTN__STATE_VERSION(0) && rest == 0 &&
            h->norm - 1 < LINATTN_NORM_COUNT - 1 && h->scale - 1 < 0x7f7fffffu &&
            h->epsilon < 0x7f800000u && linattn__usual_rule(h, rules);
 }
@@ -4741,8 +4751,11 @@ LINATTN__INLINE int linattn__usual_sizes(const linattn__header *h, linattn__shap
 {
     s->heads = h->heads;
     s->kv_heads = h->kv_heads;
-    s->d = s->m = h->d;
+    s->d = h->d;
     s->dv = h->dv;
+    LINATTN__OPAQUE(s->d); /* or gcc makes vectors of them, and takes these apart again */
+    LINATTN__OPAQUE(s->dv);
+    s->m = s->d;
     s->group = 1;
     if (((s->d - 1) | (s->dv - 1) | (s->heads - 1)) >= LINATTN_MAX_DIM) return 0;
     if (s->heads != s->kv_heads) {
@@ -4858,19 +4871,46 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *stat
                                                                 linattn__params *p)
 {
     linattn__shape s;
-    if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_root(&s, p);
+    if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_params(&s, p);
 }
 
-/* Checks a call, and has its span, which for one token a step takes as it is. */
-static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
-                                                 const linattn_view *q, const linattn_view *k,
-                                                 const linattn_view *v, const linattn_output *out,
-                                                 size_t n, int verb, const linattn_context *context)
+/* As linattn__read_params. */
+LINATTN__INLINE void linattn__usual_params(const linattn__header *h, linattn__shape *s, int rules,
+                                           linattn__params *p)
+{
+    if (!rules && h->scale == 0x3f800000u) {
+        const int softmax = LINATTN__HAS_SOFTMAX && h->map == LINATTN_MAP_SOFTMAX;
+        p->softmax = softmax;
+        p->map = softmax ? LINATTN_MAP_EXP : (int)h->map;
+        p->source = LINATTN__DIRECT;
+#if LINATTN__HAS_FEATURES
+        p->signs = 0;
+#endif
+        p->norm = (int)h->norm;
+        p->epsilon = linattn__from_bits(h->epsilon);
+        p->floor = linattn__from_bits(h->map == LINATTN_MAP_RELU ? 0 : 0xff800000u);
+        linattn__unit_root(p);
+        return;
+    }
+    s->map = (int)h->map;
+    s->norm = (int)h->norm;
+    s->scale = linattn__from_bits(h->scale);
+    s->epsilon = linattn__from_bits(h->epsilon);
+    s->source = s->map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
+    if (!rules || linattn__set_params(s, p)) linattn__usual_root(h, p);
+}
+
+/* Checks a call, and has its span, which for one token a step takes as it is. Inline in each verb,
+   which saves a sixth of one token of a small head. */
+LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
+                                        const linattn_view *k, const linattn_view *v,
+                                        const linattn_output *out, size_t n, const int verb,
+                                        const linattn_context *context)
 {
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
     linattn__shape s;
-    if (SIZE_MAX >> 31 >> 31 == 0 || linattn__find_header(state) != LINATTN_OK ||
+    if (SIZE_MAX >> 31 >> 31 == 0 || !state || (uintptr_t)state % sizeof(float) != 0 ||
         (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out, n) ||
         !linattn__usual_header(h, rules) || !linattn__usual_sizes(h, &s, rules))
         return 0;
@@ -4883,17 +4923,12 @@ static LINATTN__NOINLINE int linattn__open_usual(void *state, linattn__work *w,
 #endif
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
-    if (n == 1 && s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS)
-        linattn__use_stream(&w->span, s.state_bytes / sizeof(float));
+    if (s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS && n == 1)
+        linattn__use_stream(&w->span, s.state_bytes);
     if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
     if (n > 1 && !linattn__usual_tokens(&w->span, verb, q, k, v, out)) return 0;
     w->environment = linattn__enter();
-    s.map = (int)h->map;
-    s.norm = (int)h->norm;
-    s.scale = linattn__from_bits(h->scale);
-    s.epsilon = linattn__from_bits(h->epsilon);
-    s.source = rules && s.map == LINATTN_MAP_UNIT ? LINATTN__UNIT : LINATTN__DIRECT;
-    if (linattn__set_params(&s, &w->params)) linattn__usual_root(state, &w->params);
+    linattn__usual_params(h, &s, rules, &w->params);
     return 1;
 }
 #endif
@@ -4908,7 +4943,7 @@ LINATTN__INLINE void linattn__begin(linattn__work *w, const linattn__shape *s,
     if (verb & LINATTN__KEYS) linattn__use_keys(w, x);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, x);
     if (n == 1 && s->state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS)
-        linattn__use_stream(&w->span, s->state_bytes / sizeof(float));
+        linattn__use_stream(&w->span, s->state_bytes);
 #if LINATTN__HAS_HALF
     if (w->span.stream) w->span.ahead = s->head_floats * sizeof(float);
 #endif
