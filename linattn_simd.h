@@ -407,6 +407,7 @@
 #define la_once LA_COMMON(once)
 #define la_once_decay LA_COMMON(once_decay)
 #define la_once_decays LA_COMMON(once_decays)
+#define la_once_flush LA_COMMON(once_flush)
 #define la_once_gate LA_COMMON(once_gate)
 #define la_once_head LA_COMMON(once_head)
 #define la_once_map LA_COMMON(once_map)
@@ -435,6 +436,7 @@
 #define la_rule_finish LA_COMMON(rule_finish)
 #define la_rule_floor LA_COMMON(rule_floor)
 #define la_rule_flush LA_COMMON(rule_flush)
+#define la_rule_flush_rows LA_COMMON(rule_flush_rows)
 #define la_rule_fold LA_COMMON(rule_fold)
 #define la_rule_fold_vector LA_COMMON(rule_fold_vector)
 #define la_rule_gate LA_COMMON(rule_gate)
@@ -536,7 +538,7 @@
 #define la_rule_open LA_SHARED(rule_open)
 #define la_rule_size LA_SHARED(rule_size)
 #define la_rule_span LA_SHARED(rule_span)
-#define la_rule_spend_one LA_SHARED(rule_spend_one)
+#define la_rule_spend_rows LA_SHARED(rule_spend_rows)
 #define la_rule_spread LA_SHARED(rule_spread)
 #define la_scratch LA_SHARED(scratch)
 #define la_step_others LA_SHARED(step_others)
@@ -5856,28 +5858,23 @@ static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size
 
 #if LA_COLD
 #if LA_WALK
-/* One token of rows [f, end), for all numbers. Rows whose credit is spent are flagged: with all 16,
-   so that they are not looked at one by one, but for those that decay so fast that they would be
-   all the time. */
-LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend_one(la_rule *b, size_t t, const float *a,
-                                                              size_t f, size_t end)
+/* One token of at most 16 rows, for all numbers. Returns flags of those whose credit is spent: of
+   all, so that they are not looked at one by one, but for those that decay so fast that they would
+   be all the time. */
+LINATTN__COLD static LINATTN__NOINLINE unsigned la_rule_spend_rows(float *credit, const float *a,
+                                                                   float share, size_t count)
 {
-    const size_t groups = (b->f1 - b->f0 + 15) / 16;
-    const float share = b->w->share[t];
     unsigned flags = 0;
     int all = 0;
     size_t i;
-    for (i = f; i < end; i++) {
-        const float by = a[i - f] * share;
-        if (!la_rule_spends(b->credit + i, by)) continue;
-        flags |= 1u << (i - f);
+    for (i = 0; i < count; i++) {
+        const float by = a[i] * share;
+        if (!la_rule_spends(credit + i, by)) continue;
+        flags |= 1u << i;
         all |= by > LINATTN__FAST;
     }
-    for (i = f; all && i < end; i++) b->credit[i] = la_rule_afresh(a[i - f] * share);
-    if (all) flags = 0xffffu;
-    if (!flags) return;
-    b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
-    b->w->any[t] = 1;
+    for (i = 0; all && i < count; i++) credit[i] = la_rule_afresh(a[i] * share);
+    return all ? 0xffffu : flags;
 }
 #endif
 
@@ -5886,7 +5883,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 {
     const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
     const la_vec least = la_set1(LINATTN__FLT_MIN);
-    const size_t end = b->f1 - f < 16 ? b->f1 : f + 16;
+    const size_t end = b->f1 - f < 16 ? b->f1 : f + 16, groups = (b->f1 - b->f0 + 15) / 16;
     const int keeps = b->keeps;
     size_t t, i;
     for (t = 0; t < b->count; t++) {
@@ -5902,7 +5899,11 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             /* neither spent nor more than 1, nor 0 */
             if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) usual = 0;
         }
-        if (!usual) la_rule_spend_one(b, t, a, f, end);
+        if (!usual) {
+            const unsigned flags = la_rule_spend_rows(b->credit + f, a, b->w->share[t], end - f);
+            b->w->flagged[t * groups + (f - b->f0) / 16] = (uint16_t)flags;
+            if (flags) b->w->any[t] = 1;
+        }
         for (i = f; i < end; i += LA_W) {
             const int lanes = la_lanes_left(end, i);
             la_vec kept;
@@ -6342,29 +6343,37 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
 #if LA_COLD
-/* Flushes the rows of columns [c, end), a tile's, that are flagged before token t: what might
-   become denormal before they are looked at again and, where `decays`, what its decay would make
-   so. */
-static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end,
-                                            int decays)
+/* Flushes columns [c, end) of `count` rows of s, those that are flagged: what might become denormal
+   before they are looked at again and, where `decays`, what their decays a would make so. m: rows
+   of a panel; flagged: NULL: all. */
+static LINATTN__NOINLINE void la_rule_flush_rows(float *s, size_t m, size_t count, const float *a,
+                                                 size_t a_step, const uint16_t *flagged, size_t c,
+                                                 size_t end, int decays)
 {
-    const size_t m = b->s.m, count = b->f1 - b->f0, groups = (count + 15) / 16;
-    const unsigned all = b->w->any[t] == LA_ALL ? 0xffffu : 0;
-    const float *const a = b->a.at + t * b->a.row;
     size_t f, g, j;
-    for (g = 0; g < groups; g++) {
-        const unsigned flags = all ? all : b->w->flagged[t * groups + g];
+    for (g = 0; 16 * g < count; g++) {
+        const unsigned flags = flagged ? flagged[g] : 0xffffu;
         for (f = 16 * g; flags >> (f - 16 * g) && f < count && f < 16 * (g + 1); f++) {
-            const float by = a[f * b->a_step];
+            const float by = a[f * a_step];
             float least = decays && by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
             if (!(flags >> (f - 16 * g) & 1)) continue;
             if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
             for (j = c; j < end; j += LA_W) {
-                float *const at = b->s.s + (j / 16 * m + b->f0 + f) * 16 + j % 16;
+                float *const at = s + (j / 16 * m + f) * 16 + j % 16;
                 la_store(at, la_flush(la_load(at), la_set1(least)));
             }
         }
     }
+}
+
+/* Those of a tile's columns that are flagged before token t. */
+static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end,
+                                            int decays)
+{
+    const size_t count = b->f1 - b->f0, groups = (count + 15) / 16;
+    const uint16_t *const flagged = b->w->flagged + t * groups;
+    la_rule_flush_rows(b->s.s + b->f0 * 16, b->s.m, count, b->a.at + t * b->a.row, b->a_step,
+                       b->w->any[t] == LA_ALL ? NULL : flagged, c, end, decays);
 }
 #endif
 
@@ -6888,9 +6897,20 @@ typedef struct la_once {
     float gain, scale, lead;
     int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
     int pairs;                    /* of panels: each is read while the one before is updated */
-    size_t reach, wide;           /* as of la_fetch_next; columns at a time */
+    uint16_t flagged[LA_RULE_FEW / 16]; /* rows to flush, */
+    int late;                           /* and once they are read, too */
+    size_t reach, wide;                 /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
+#endif
+
+#if LA_COLD
+/* As la_rule_flush. */
+LINATTN__COLD static LINATTN__NOINLINE void la_once_flush(const la_once *o, size_t c, size_t end,
+                                                          int decays)
+{
+    la_rule_flush_rows(o->s, o->m, o->m, o->made, 1, o->flagged, c, end, decays);
+}
 #endif
 
 /* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. next: what the key
@@ -6967,6 +6987,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec
         sum[j] = la_zero();
     }
     if (!paired) la_once_read(o, row, had, NR);
+    if (o->late) la_once_flush(o, c, c + NR * LA_W, 1);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
@@ -7049,7 +7070,7 @@ LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay
     return 1;
 }
 
-/* And those of each row. */
+/* And those of each row, which are flushed here but for what a query reads before. */
 LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kept,
                                                           const float *decay, float share)
 {
@@ -7057,6 +7078,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kep
     const size_t m = o->m, m16 = linattn__round16(m);
     float *const credit = kept + m16, *const scalars = credit + m16;
     la_vec left[LA_RULE_FEW / LA_W];
+    unsigned rare = 0; /* a bit for 16 rows */
     size_t f;
     if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f) return 0;
     for (f = 0; f < m; f += LA_W) {
@@ -7066,13 +7088,24 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kep
         a = la_first(a, one, lanes); /* what is behind the last row stays */
         la_store(o->made + f, a);
         *at = la_mul(la_load(credit + f), la_first(la_mul(a, la_set1(share)), one, lanes));
-        if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) return 0;
+        if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) rare |= 1u << f / 16;
     }
+    if (rare && o->kind == LA_BEFORE) return 0;
     for (f = 0; f < m; f += LA_W) {
         const la_vec x = la_mul(la_load(kept + f), la_load(o->made + f));
-        la_store(credit + f, left[f / LA_W]);
+        if (!(rare >> f / 16 & 1)) la_store(credit + f, left[f / LA_W]);
         if (o->keeps) la_store(kept + f, la_flush(x, la_set1(LINATTN__FLT_MIN)));
     }
+    if (!rare) return 1;
+    for (f = 0; f < m; f += 16) {
+        const size_t count = m - f < 16 ? m - f : 16;
+        o->flagged[f / 16] = 0;
+        if (rare >> f / 16 & 1)
+            o->flagged[f / 16] =
+                (uint16_t)la_rule_spend_rows(credit + f, o->made + f, share, count);
+    }
+    o->late = o->kind == LA_GENERAL;
+    la_once_flush(o, 0, linattn__round16(o->dv), !o->late);
     return 1;
 }
 
@@ -7187,6 +7220,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     const int mlstm = x->rule == LINATTN_RULE_MLSTM;
     size_t f;
     int finite;
+    o->late = 0;
     o->k = s->k + key * s->k_head;
     o->v = s->v + head * s->v_head;
     o->q = s->q ? s->q + key * s->q_head : o->k;
@@ -10424,6 +10458,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_columns
 #undef la_once_decay
 #undef la_once_decays
+#undef la_once_flush
 #undef la_once_gate
 #undef la_once_head
 #undef la_once_map
@@ -10511,6 +10546,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
+#undef la_rule_flush_rows
 #undef la_rule_fold
 #undef la_rule_fold_vector
 #undef la_rule_gate
@@ -10555,7 +10591,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_size
 #undef la_rule_span
 #undef la_rule_spend
-#undef la_rule_spend_one
+#undef la_rule_spend_rows
 #undef la_rule_spends
 #undef la_rule_split
 #undef la_rule_spread
