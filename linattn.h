@@ -4768,24 +4768,12 @@ LINATTN__INLINE int linattn__usual_sizes(const linattn__header *h, linattn__shap
     return ((uint64_t)h->bytes_high << 32 | h->bytes_low) == s->state_bytes;
 }
 
-/* Are these such operands, whatever they span? Below NULL there is nothing but the highest
-   addresses. */
-LINATTN__INLINE int linattn__usual_views(int verb, const linattn_view *q, const linattn_view *k,
-                                         const linattn_view *v, const linattn_output *out, size_t n)
+/* Are these addresses, strides and elements, of two operands, those of such operands? Below NULL
+   there is nothing but the highest addresses. */
+LINATTN__INLINE int linattn__usual_views(const float *a, const float *b, size_t strides,
+                                         unsigned elements)
 {
-    uintptr_t addresses = 0;
-    size_t strides = n - 1;
-    unsigned elements = 0;
-    if (verb & LINATTN__KEYS) {
-        addresses |= ((uintptr_t)k->data - 1) | ((uintptr_t)v->data - 1);
-        strides |= k->stride_head | v->stride_head;
-        elements |= (unsigned)k->element | (unsigned)v->element;
-    }
-    if (verb & LINATTN__QUERIES) {
-        addresses |= ((uintptr_t)q->data - 1) | ((uintptr_t)out->data - 1);
-        strides |= q->stride_head | out->stride_head;
-        elements |= (unsigned)q->element;
-    }
+    const uintptr_t addresses = ((uintptr_t)a - 1) | ((uintptr_t)b - 1);
     return strides < LINATTN__USUAL && elements == LINATTN_F32 && addresses <= UINTPTR_MAX / 2;
 }
 
@@ -4823,6 +4811,9 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     s->q_token = s->k_token = s->v_token = s->out_token = 0;
     if (verb & LINATTN__KEYS) {
         const size_t more = n * x->kv_heads - 1;
+        if (!linattn__usual_views(k->data, v->data, k->stride_head | v->stride_head | (n - 1),
+                                  (unsigned)k->element | (unsigned)v->element))
+            return 0;
         s->k = k->data;
         s->v = v->data;
         s->k_head = linattn__usual_rows(&at_k, k->data, k->stride_head, more, x->d);
@@ -4833,6 +4824,9 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     }
     if (verb & LINATTN__QUERIES) {
         const size_t more = n * x->heads - 1;
+        if (!linattn__usual_views(q->data, out->data, q->stride_head | out->stride_head | (n - 1),
+                                  (unsigned)q->element))
+            return 0;
         s->q = q->data;
         s->out = out->data;
         s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, more, x->d);
@@ -4911,8 +4905,8 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
     const int rules = verb & LINATTN__RULES;
     linattn__shape s;
     if (SIZE_MAX >> 31 >> 31 == 0 || !state || (uintptr_t)state % sizeof(float) != 0 ||
-        (context && context->threads > 1) || !linattn__usual_views(verb, q, k, v, out, n) ||
-        !linattn__usual_header(h, rules) || !linattn__usual_sizes(h, &s, rules))
+        (context && context->threads > 1) || !linattn__usual_header(h, rules) ||
+        !linattn__usual_sizes(h, &s, rules))
         return 0;
     s.shared_floats = s.window = 0;
 #if LINATTN__HAS_COMPENSATED
