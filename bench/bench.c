@@ -150,6 +150,7 @@ linattn_config bench_config(const bench *b)
     config.landmarks = b->landmarks;
     config.normaliser = b->normaliser;
     config.rule = b->rule;
+    config.state_type = b->state_type;
     if (b->variant == VARIANT_GROUPED) config.kv_heads = 1;
     if (b->variant == VARIANT_COMPENSATED) config.precision = LINATTN_PRECISION_COMPENSATED;
     if (b->normaliser != LINATTN_NORM_DEFAULT) return config;

@@ -53,6 +53,7 @@ struct bench {
     size_t parameter;         /* favor: rows of the projection; taylor, expdef: degree; 0: usual */
     size_t d, dv, n, heads;   /* d: length of a key */
     size_t window, landmarks; /* 0: none */
+    linattn_element state_type;
     variant variant;
     size_t threads, chunk;
     bool causal;

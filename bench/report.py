@@ -1010,6 +1010,28 @@ def rule_steps_table(results):
                   "against a plain loop", "eight heads of both"], rows)
 
 
+STATE16_RULES = {"elu1": "sum", "gated": "gated", "gated-delta": "gated delta"}
+
+
+def state16_table(results):
+    """How many times as fast as with floats."""
+    rows = []
+    for d in [128.0, 64.0]:
+        for n, heads, what in [(1.0, 512, "one token of 512 heads"), (1.0, 32, "32 heads"),
+                               (1.0, 1, "one head"), (1024.0, 1, "1,024 tokens of one head")]:
+            cells = [results.one(kernel="state16", map=rule, by=isa, d=d, dv=d, n=n,
+                                 variant=f"h{heads}-{kind}")
+                     for isa in results.vector_isas for kind in ["f16", "bf16"]
+                     for rule in STATE16_RULES]
+            if any(cells):
+                rows.append([f"{shape_name((d, d))}, {what}"])
+                rows[-1] += [f"{1 / row['times']:.2f}" if row and row["times"] else "–"
+                             for row in cells]
+    header = [f"{rule}, {kind}, {isa}" for isa in results.vector_isas for kind in ["f16", "bf16"]
+              for rule in STATE16_RULES.values()]
+    return table(["f32 = 1"] + header, rows) if rows else []
+
+
 def rules_document(results):
     text = ["Made by `bench/report.py` from the csv beside it. `linattn_recurrent`, one core, "
             "map identity: ns per token and head, and in brackets the share of an FMA loop or "
@@ -1031,6 +1053,7 @@ def rules_document(results):
         ("Odd sizes, n = 4096", rule_odd_table(results)),
         ("One token of many heads", rule_decode_table(results)),
         ("One token of a small state", rule_steps_table(results)),
+        ("States of 16 bits: how many times as fast as of floats", state16_table(results)),
     ]
     return as_document(results, text, sections)
 

@@ -196,7 +196,7 @@ static void skip(rule_operands *o, size_t tokens)
 /* ---- Running one ----------------------------------------------------------------------------- */
 
 /* What the benchmark times, and what by turns with it: plain C with linattn, one token of a small
-   state with causal's, compensated sums with plain ones. */
+   state with causal's, compensated sums and those of 16 bits with plain ones. */
 typedef struct rule_run {
     rule_operands o;
     void *state, *causal, *plain;
@@ -321,8 +321,9 @@ static void set_limits(bench *b, rule_run *r)
 {
     const size_t state = b->heads * b->d * b->dv;
     const size_t moved = b->n * (r->o.floats / r->o.x.tokens + b->heads * b->dv);
+    const size_t element = b->state_type ? 2 : sizeof(float);
     b->flops = 2.0 * rule_of(b)->operations * b->items * (double)(b->d * b->dv);
-    b->bytes = sizeof(float) * (double)(moved + 2 * state);
+    b->bytes = (double)(sizeof(float) * moved + 2 * element * state);
     if (moved > 2 * state) {
         b->memory = r->o.block;
         b->memory_floats = r->o.floats;
@@ -347,6 +348,7 @@ static const char *take_plain(const bench *b, rule_run *r)
 {
     bench plain = *b;
     plain.variant = VARIANT_PLAIN;
+    plain.state_type = LINATTN_F32;
     r->plain = bench_state(&plain);
     return r->plain ? NULL : bench_no_memory;
 }
@@ -475,6 +477,21 @@ static void add_decode(const selection *s, int rule, size_t heads)
     add_plains(s, rule, (shape){128, 128}, 1, heads);
 }
 
+/* States of 16-bit numbers beside those of floats: one token of many heads, or one head's 1,024. */
+static void add_state16(const selection *s, int rule, shape x, size_t heads)
+{
+    bench b = rule_bench(&rules[rule], x, heads ? 1 : 1024);
+    char suffix[32];
+    b.heads = heads ? heads : 1;
+    b.base = plain_sums_call;
+    b.comparison = COMPARE_TIMES;
+    for (int bf = 0; bf < 2; bf++) {
+        b.state_type = bf ? LINATTN_BF16 : LINATTN_F16;
+        snprintf(suffix, sizeof suffix, "/h%zu-%s", b.heads, bf ? "bf16" : "f16");
+        add_each(s, &b, "state16", suffix);
+    }
+}
+
 /* One token of a small state, compiled with -O2 as small.c has it: beside one of causal, and beside
    a plain loop. */
 static void add_step(const selection *s, int rule)
@@ -497,6 +514,7 @@ static void register_samples(const selection *s)
 {
     static const int called[] = {GATED, GATED_DELTA, DELTA};
     static const int decoded[] = {GATED, GATED_DELTA, DELTA, KDA, GENERAL};
+    static const size_t heads[] = {512, 32, 1, 0};
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         for (size_t i = 0; i < COUNT(main_shapes); i++) {
             add_sequence(s, rule, main_shapes[i], usual_length);
@@ -517,6 +535,11 @@ static void register_samples(const selection *s)
     }
     add_compensated(s, GATED);
     add_compensated(s, GATED_CHANNEL);
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < COUNT(heads); j++) {
+            add_state16(s, GATED, main_shapes[i], heads[j]);
+            add_state16(s, GATED_DELTA, main_shapes[i], heads[j]);
+        }
 }
 
 static void register_given(const selection *s, int rule)
