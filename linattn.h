@@ -4725,7 +4725,7 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 LINATTN__INLINE int linattn__usual_rule(const linattn__header *h, int rules)
 {
     const unsigned direct = (1u << LINATTN_MAP_FAVOR) - 1;
-    if (!rules) /* the first test is the whole where all of these maps are there */
+    if (!rules) /* where all of these maps are there the first test is the whole */
         return h->map < LINATTN_MAP_FAVOR &&
                ((LINATTN__MAPS & direct) == direct || (LINATTN__MAPS >> h->map & 1));
     return h->rule - 1 < LINATTN_RULE_COUNT - 1 && h->map < LINATTN_MAP_COUNT &&
@@ -4798,7 +4798,7 @@ LINATTN__INLINE int linattn__places_apart(linattn__place a, linattn__place b)
     return a.end <= b.begin || b.end <= a.begin;
 }
 
-/* What the span of such a state has of its operands. Says whether they lie apart. */
+/* What the span of such a state has of its operands. Says whether they are such, and lie apart. */
 LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
                                             const linattn_view *k, const linattn_view *v,
                                             const linattn_output *out, size_t n,

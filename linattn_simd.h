@@ -5005,7 +5005,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.element = s->element;
     h.ahead = s->ahead;
 #if LINATTN__BOTH
-    h.set = s->set; /* sums in f16 take Zen 4 a fifth to an eighth less by AVX2 */
+    h.set = s->set; /* sums in f16 take Zen 4 an eighth to a fifth less by AVX2 */
     if (h.set > 1 && h.element == LINATTN_F16 && linattn__halved()) h.set = 1;
 #endif
     h.raise = h.lower = 1.0f;
