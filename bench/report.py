@@ -1053,8 +1053,10 @@ def rules_document(results):
         ("Odd sizes, n = 4096", rule_odd_table(results)),
         ("One token of many heads", rule_decode_table(results)),
         ("One token of a small state", rule_steps_table(results)),
-        ("States of 16 bits: how many times as fast as of floats", state16_table(results)),
     ]
+    halves = state16_table(results)
+    if halves:
+        sections.append(("States of 16 bits: how many times as fast as of floats", halves))
     return as_document(results, text, sections)
 
 
