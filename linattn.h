@@ -488,8 +488,8 @@ typedef struct linattn_context {
    instruction sets hold; the output, and the next token, read what it is rounded to. z, exponents
    and decays stay floats. Merges and imports round, too. Where many states come from memory, decode
    steps take half to nine tenths of the time of floats on Intel's Emerald Rapids (AVX2: bf16 as
-   long, small states longer), .65 to 1.4 times as long on AMD's Zen 4; in the caches 1.2 to 3 times
-   as long; prefills take 2 to 3, of the sum 2.5 to 5 times.
+   long, small states longer), .6 to 1.6 times as long on AMD's Zen 4; in the caches 1.2 to 3.4
+   times as long; prefills take 1.7 to 3, of the sum 2.5 to 5 times.
    A sum keeps 11 bits in f16, 8 in bf16, and takes no term that is less than half of its last:
    plain sums of more than some 1000 (f16) or 100 (bf16) terms alike come to a standstill; those
    that decay, or that a delta rule corrects, forget before. README.md has errors.
@@ -1236,6 +1236,12 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__HOT static LINATTN__UNUSED
 #else
 #define LINATTN__HOT LINATTN__INLINE
+#endif
+/* Inline in each of several callers, but in unoptimised code, which is large enough. */
+#if LINATTN__GNU && !defined(__OPTIMIZE__)
+#define LINATTN__IN_EACH static LINATTN__NOINLINE
+#else
+#define LINATTN__IN_EACH LINATTN__INLINE
 #endif
 #ifdef __cplusplus
 #define LINATTN__C_LINKAGE extern "C"
@@ -4869,7 +4875,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *stat
     if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_params(&s, p);
 }
 
-/* As linattn__read_params. */
+/* As linattn__read_params, in less code and time where the sum has a scale of 1. */
 LINATTN__INLINE void linattn__usual_params(const linattn__header *h, linattn__shape *s, int rules,
                                            linattn__params *p)
 {
@@ -4897,10 +4903,10 @@ LINATTN__INLINE void linattn__usual_params(const linattn__header *h, linattn__sh
 
 /* Checks a call, and has its span, which for one token a step takes as it is. Inline in each verb,
    which saves a sixth of one token of a small head. */
-LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
-                                        const linattn_view *k, const linattn_view *v,
-                                        const linattn_output *out, size_t n, const int verb,
-                                        const linattn_context *context)
+LINATTN__IN_EACH int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
+                                         const linattn_view *k, const linattn_view *v,
+                                         const linattn_output *out, size_t n, const int verb,
+                                         const linattn_context *context)
 {
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
@@ -9036,6 +9042,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__INLINE
 #undef LINATTN__INPUT
 #undef LINATTN__INTEL
+#undef LINATTN__IN_EACH
 #undef LINATTN__IN_FLOAT
 #undef LINATTN__ISA_AVX2
 #undef LINATTN__ISA_AVX512

@@ -40,6 +40,9 @@ static const rule_row rules[RULE_ROWS] = {
     [MLSTM] = {"mlstm", LINATTN_RULE_MLSTM, 3, true, false, false, false, plain_step_mlstm},
 };
 
+/* The rule of the other verbs, which have benchmarks of their own: for states of 16 bits alone. */
+static const rule_row sum_row = {.name = "sum", .rule = LINATTN_RULE_SUM, .operations = 2};
+
 const char *rule_row_name(int row) { return rules[row].name; }
 
 /* Plain C, by the compilers that were found. */
@@ -477,17 +480,18 @@ static void add_decode(const selection *s, int rule, size_t heads)
     add_plains(s, rule, (shape){128, 128}, 1, heads);
 }
 
-/* States of 16-bit numbers beside those of floats: one token of many heads, or one head's 1,024. */
-static void add_state16(const selection *s, int rule, shape x, size_t heads)
+/* States of 16-bit numbers beside those of floats. */
+static void add_state16(const selection *s, const rule_row *rule, shape x, size_t n, size_t heads)
 {
-    bench b = rule_bench(&rules[rule], x, heads ? 1 : 1024);
+    bench b = rule_bench(rule, x, n);
     char suffix[32];
-    b.heads = heads ? heads : 1;
+    if (rule == &sum_row) b.map = LINATTN_MAP_ELU1;
+    b.heads = heads;
     b.base = plain_sums_call;
     b.comparison = COMPARE_TIMES;
     for (int bf = 0; bf < 2; bf++) {
         b.state_type = bf ? LINATTN_BF16 : LINATTN_F16;
-        snprintf(suffix, sizeof suffix, "/h%zu-%s", b.heads, bf ? "bf16" : "f16");
+        snprintf(suffix, sizeof suffix, "/h%zu-%s", heads, bf ? "bf16" : "f16");
         add_each(s, &b, "state16", suffix);
     }
 }
@@ -514,7 +518,8 @@ static void register_samples(const selection *s)
 {
     static const int called[] = {GATED, GATED_DELTA, DELTA};
     static const int decoded[] = {GATED, GATED_DELTA, DELTA, KDA, GENERAL};
-    static const size_t heads[] = {512, 32, 1, 0};
+    static const rule_row *const halved[] = {&sum_row, &rules[GATED], &rules[GATED_DELTA]};
+    static const size_t heads[] = {512, 32, 1};
     for (int rule = 0; rule < RULE_ROWS; rule++) {
         for (size_t i = 0; i < COUNT(main_shapes); i++) {
             add_sequence(s, rule, main_shapes[i], usual_length);
@@ -535,10 +540,11 @@ static void register_samples(const selection *s)
     }
     add_compensated(s, GATED);
     add_compensated(s, GATED_CHANNEL);
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < COUNT(heads); j++) {
-            add_state16(s, GATED, main_shapes[i], heads[j]);
-            add_state16(s, GATED_DELTA, main_shapes[i], heads[j]);
+    for (size_t i = 0; i < 2; i++) /* (64,64) and (128,128) */
+        for (size_t j = 0; j < COUNT(halved); j++) {
+            for (size_t k = 0; k < COUNT(heads); k++)
+                add_state16(s, halved[j], main_shapes[i], 1, heads[k]);
+            add_state16(s, halved[j], main_shapes[i], 1024, 1);
         }
 }
 

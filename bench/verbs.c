@@ -179,7 +179,7 @@ static void set_limits(bench *b, void *memory)
     const int sides = v->reads + v->writes;
     const double n = (double)b->n, heads = (double)b->heads, dims = (double)(b->d + b->dv);
     const double states = b->variant == VARIANT_GROUPED ? 1.0 : heads;
-    const double state = states * (double)(b->m * b->dv) * (b->state_type ? 0.5 : 1.0); /* floats */
+    const double state = states * (double)(b->m * b->dv);
     b->items = heads * n;
     switch (v->kind) {
     case SUMS:
@@ -215,7 +215,6 @@ static const char *base_begin(runs *r, const bench *b, const operands *o)
     }
     plain.variant = b->variant == VARIANT_GROUPED ? VARIANT_HEADS : VARIANT_PLAIN;
     if (b->variant == VARIANT_PLAIN) plain.window = 0;
-    plain.state_type = LINATTN_F32;
     problem = b->variant == VARIANT_PLAIN ? NULL : bench_operands(&plain, o->tokens, &dense);
     if (problem) return problem;
     if (b->n == long_length && !b->window) r->bases = long_length / short_length;
@@ -428,27 +427,6 @@ static void register_decode(const selection *s, bench b)
             }
 }
 
-/* States of 16-bit numbers beside those of floats, as of the recurrences: see rules.c. */
-static void register_state16(const selection *s, bench b)
-{
-    static const size_t heads[] = {512, 32, 1, 0};
-    b.comparison = COMPARE_TIMES;
-    for (size_t i = 0; i < 2 * COUNT(heads); i++)
-        for (int isa = 1; isa < LINATTN_ISA_COUNT; isa++)
-            for (int bf = 0; bf < 2; bf++) {
-                const size_t count = heads[i % COUNT(heads)];
-                if (!(s->isas >> isa & 1u) || isa == LINATTN_ISA_SCALAR || s->given) continue;
-                b.isa = (linattn_isa)isa;
-                b.d = b.dv = i < COUNT(heads) ? 64 : 128;
-                b.heads = count ? count : 1;
-                b.n = count ? 1 : 1024;
-                b.variant = count ? VARIANT_HEADS : VARIANT_PLAIN;
-                b.state_type = bf ? LINATTN_BF16 : LINATTN_F16;
-                bench_add(&b, "state16/elu1/%s/%zux%zu/%zu/h%zu-%s", bench_by(&b), b.d, b.dv, b.n,
-                          b.heads, bf ? "bf16" : "f16");
-            }
-}
-
 void register_verbs(const selection *s, const library *l)
 {
     const bench all = bench_of(l, verb_of("causal"));
@@ -462,7 +440,6 @@ void register_verbs(const selection *s, const library *l)
     register_windows(s, all);
     if (l != &library_o3) return; /* only exp differs in the others */
     register_decode(s, all);
-    register_state16(s, all);
     register_threads(s, all);
     register_threads(s, bench_of(l, verb_of("bidirectional")));
     register_threads(s, bench_of(l, verb_of("softmax/causal")));
