@@ -5820,7 +5820,8 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 }
 
 /* Rows [f, end) over a block's tokens: logarithms become factors, r = a k is made for the gated
-   delta rule; what credit and kept decay to. Returns whether all decays are in [0, 1]. */
+   delta rule; what credit and kept decay to. Returns whether all decays are in [0, 1]. The lines of
+   the next rows are fetched, or the first of their vectors waits for L2 or L3 at every token. */
 static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size_t end,
                                                 float *credit, float *kept)
 {
@@ -5836,10 +5837,12 @@ static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size
         const float *const a_at = b->a.at + at, *const k_at = b->k.at + at;
         float *const a_to = logs ? b->a_made + at : NULL, *const r_to =
                                                               reads ? b->r_made + at : NULL;
-        const int lanes = la_lanes_left(end, f + i);
+        const int lanes = la_lanes_left(end, f + i), more = LA_W > 1 && b->f1 - (f + i) > 16;
         la_vec left = la_load(b->credit + f + i), all = la_load(b->kept + f + i);
         for (t = 0; t < all_tokens; t++) {
             la_vec a = la_load_part(a_at + t * a_row, lanes);
+            if (more) LINATTN__FETCH_NEAR(a_at + t * a_row + 16);
+            if (more && reads) LINATTN__FETCH_NEAR(k_at + t * k_row + 16);
             if (logs) {
                 a = la_exp_full(a);
                 la_store(a_to + t * row, a);
