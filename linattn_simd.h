@@ -7547,10 +7547,12 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     b->keeps = x->rule == LINATTN_RULE_GATED && !LINATTN__PAST(x->span);
 #if LINATTN__BOTH
     /* Zen 4 takes the last columns of the delta rules by AVX-512 a fifth more slowly than by AVX2,
-       and all of them where stores of 512 bits clash; whole tiles as fast. */
+       and all of them where stores of 512 bits clash; whole tiles as fast. Rules that do not read
+       take half a vector's time less where the last half is empty. */
     b->set = b->s.set;
-    if (b->kind == LA_DELTA && b->s.set > 1 && linattn__halved() &&
-        (b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)))
+    if (b->s.set > 1 && linattn__halved() &&
+        (b->kind == LA_DELTA ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
+                             : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
         b->set = 1;
 #endif
 }
