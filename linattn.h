@@ -4323,14 +4323,55 @@ static void linattn__step_job(void *arg, size_t index)
 #endif
 
 #if LINATTN__HAS_PREFILL
-/* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. */
+/* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. What
+   a step moves on is put back, rather than that each takes a copy: that takes as long as a small
+   step. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *s)
+{
+    float *const z = s->z, *const e = s->e, *const rows = s->s, *const out = s->out;
+    const float *const k = s->k, *const v = s->v, *const q = s->q;
+    const uint64_t seen = s->seen;
+    const size_t n = s->n, lag = s->lag;
+    size_t t;
+    for (t = 0; t < n; t++) {
+        linattn__cut(s, t, 1);
+        linattn__step_heads(s);
+        s->z = z;
+        s->e = e;
+        s->s = rows;
+        s->k = k;
+        s->v = v;
+        s->q = q;
+        s->out = out;
+        s->seen = seen;
+        s->lag = lag;
+    }
+    s->n = n;
+}
+
 LINATTN__COLD static void linattn__token_kernel(const linattn__span *s)
 {
-    size_t t;
-    for (t = 0; t < s->n; t++) {
-        linattn__span own = *s;
-        linattn__cut(&own, t, 1);
-        linattn__step_heads(&own);
+    linattn__span own = *s;
+    linattn__token_heads(&own);
+}
+
+/* The queries of each head as if they were query heads of a token, which read S together. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__query_heads(const linattn__span *s)
+{
+    linattn__span one = *s;
+    size_t head;
+    one.heads = 1;
+    one.group = s->n;
+    one.n = 1;
+    one.q_head = s->q_token;
+    one.out_head = s->out_token;
+    for (head = 0; head < s->heads; head++) {
+        linattn__step_heads(&one);
+        one.z += s->head_floats;
+        one.e += s->head_floats;
+        one.s += s->head_floats;
+        one.q += s->q_head;
+        one.out += s->out_head;
     }
 }
 #endif
@@ -4394,27 +4435,38 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
                                                                const linattn_context *context)
 {
-    const linattn__span *const all = &w->span;
+    linattn__span *const all = &w->span;
     const int many = all->heads > 1, large = all->heads * all->head_floats > 65536;
     size_t most;
     if (LINATTN__NO_BLOCKS(all)) {
         most = SIZE_MAX;
     } else if (all->m <= 16 && all->dv <= 16) {
-        most = many ? 2 : 1;
-        if (all->q) most = !many ? 3 : all->k ? 5 : 7;
+        const int tiny = all->m <= 8 && all->dv <= 8;
+        most = 7;
+        if (all->k && all->q)
+            most = tiny ? 5 : 3;
+        else if (all->k)
+            most = tiny ? 5 : 2;
+        if (all->k && many) most += 2;
     } else {
-        const int avx2 = LINATTN__TAKES_AVX2(all);
-        most = 3;
-        if (all->k) most = avx2 || ((all->dv - 1) & 8) == 0 ? 2 : 1;
-        if (all->group > 1 || (large && !avx2)) return 0;
+        const int avx2 = LINATTN__TAKES_AVX2(all), narrow = all->m <= 24 && all->dv <= 24;
+        most = narrow ? 7 : 3;
+        if (all->k && !all->q)
+            most = narrow && many ? 2 : 1;
+        else if (all->k && all->group > 1)
+            most = all->group < 4 ? 3 : 1;
+        else if (all->k)
+            most = (avx2 || ((all->dv - 1) & 8) == 0) && (avx2 || !large) ? 2 : 1;
     }
     if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
     if (context && context->parallel_for && context->threads > 1) return 0;
     w->kernel = linattn__token_kernel;
-    if (large)
+    if (!all->k && all->group == 1 && !LINATTN__WIDENED(all))
+        linattn__query_heads(all);
+    else if (large)
         linattn__causal_heads(w, 0, all->heads);
     else
-        linattn__token_kernel(all);
+        linattn__token_heads(all);
     return 1;
 }
 
@@ -4722,8 +4774,8 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 
 #ifndef __OPTIMIZE_SIZE__
 /* A shorter way through the same checks, for what most calls are: a state with a feature for each
-   coordinate, without a window or compensated sums, and rows of floats of one token, or dense, that
-   lie apart from one another as wholes. What it does not take, for whatever reason, is looked at in
+   coordinate, without a window or compensated sums, and rows of floats, token by token or head by
+   head, in blocks that lie apart from one another. What it does not take, for whatever reason, is looked at in
    full after it. */
 #define LINATTN__USUAL 0x100000u /* no stride or number of tokens is above: no product overflows */
 
@@ -4804,7 +4856,17 @@ LINATTN__INLINE int linattn__places_apart(linattn__place a, linattn__place b)
     return a.end <= b.begin || b.end <= a.begin;
 }
 
-/* What the span of such a state has of its operands. Says whether they are such, and lie apart. */
+/* The same for n tokens, once their first one's place is set. */
+LINATTN__INLINE size_t linattn__usual_block(linattn__place *at, size_t n, size_t token, size_t head,
+                                            size_t heads, size_t dim)
+{
+    if (!token) token = heads * head;
+    at->end = at->begin + ((n - 1) * token + (heads - 1) * head + dim) * sizeof(float);
+    return token;
+}
+
+/* What the span of such a state has of its operands, whose places are those of the first token.
+   Says whether they are such, and lie apart. */
 LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
                                             const linattn_view *k, const linattn_view *v,
                                             const linattn_output *out, size_t n,
@@ -4817,7 +4879,7 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     s->n = n;
     s->q_token = s->k_token = s->v_token = s->out_token = 0;
     if (verb & LINATTN__KEYS) {
-        const size_t more = n * x->kv_heads - 1;
+        const size_t more = x->kv_heads - 1;
         if (!linattn__usual_views(k->data, v->data, k->stride_head | v->stride_head | (n - 1),
                                   (unsigned)k->element | (unsigned)v->element))
             return 0;
@@ -4830,7 +4892,7 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
         s->k = s->v = NULL;
     }
     if (verb & LINATTN__QUERIES) {
-        const size_t more = n * x->heads - 1;
+        const size_t more = x->heads - 1;
         if (!linattn__usual_views(q->data, out->data, q->stride_head | out->stride_head | (n - 1),
                                   (unsigned)q->element))
             return 0;
@@ -4849,22 +4911,33 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
     return 1;
 }
 
-/* The tokens of such a span, if they are dense. */
+/* The same of the tokens that follow. */
 LINATTN__COLD static LINATTN__NOINLINE int
 linattn__usual_tokens(linattn__span *s, int verb, const linattn_view *q, const linattn_view *k,
-                      const linattn_view *v, const linattn_output *out)
+                      const linattn_view *v, const linattn_output *out, const linattn__place *state)
 {
+    const size_t n = s->n, d = s->d, dv = s->dv, heads = s->heads * s->group;
+    linattn__place at_q, at_k, at_v, to;
+    at_k = at_v = *state;
     if (verb & LINATTN__KEYS) {
-        if (k->stride_token | v->stride_token) return 0;
-        s->k_token = s->heads * s->k_head;
-        s->v_token = s->heads * s->v_head;
+        if ((k->stride_token | v->stride_token) >= LINATTN__USUAL) return 0;
+        at_k.begin = (uintptr_t)s->k;
+        at_v.begin = (uintptr_t)s->v;
+        s->k_token = linattn__usual_block(&at_k, n, k->stride_token, s->k_head, s->heads, d);
+        s->v_token = linattn__usual_block(&at_v, n, v->stride_token, s->v_head, s->heads, dv);
+        if (!linattn__places_apart(at_k, *state) || !linattn__places_apart(at_v, *state)) return 0;
     }
-    if (verb & LINATTN__QUERIES) {
-        if (q->stride_token | out->stride_token) return 0;
-        s->q_token = s->heads * s->group * s->q_head;
-        s->out_token = s->heads * s->group * s->out_head;
-    }
-    return 1;
+    if (!(verb & LINATTN__QUERIES)) return 1;
+    if ((q->stride_token | out->stride_token) >= LINATTN__USUAL) return 0;
+    at_q.begin = (uintptr_t)s->q;
+    to.begin = (uintptr_t)s->out;
+    s->q_token = linattn__usual_block(&at_q, n, q->stride_token, s->q_head, heads, d);
+    s->out_token = linattn__usual_block(&to, n, out->stride_token, s->out_head, heads, dv);
+    if (s->out_token < heads * s->out_head && (s->out_head < n * s->out_token || s->out_token < dv))
+        return 0;
+    return linattn__places_apart(to, *state) && linattn__places_apart(to, at_q) &&
+           linattn__places_apart(to, at_k) && linattn__places_apart(to, at_v) &&
+           linattn__places_apart(at_q, *state);
 }
 
 /* Where the scale is none of those that most states have. */
@@ -4927,7 +5000,12 @@ LINATTN__IN_EACH int linattn__open_usual(void *state, linattn__work *w, const li
     if (s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS && n == 1)
         linattn__use_stream(&w->span, s.state_bytes);
     if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
-    if (n > 1 && !linattn__usual_tokens(&w->span, verb, q, k, v, out)) return 0;
+    if (n > 1) {
+        linattn__place block;
+        block.begin = (uintptr_t)state;
+        block.end = block.begin + s.state_bytes;
+        if (!linattn__usual_tokens(&w->span, verb, q, k, v, out, &block)) return 0;
+    }
     w->environment = linattn__enter();
     linattn__usual_params(h, &s, rules, &w->params);
     return 1;
@@ -6123,10 +6201,11 @@ static LINATTN__NOINLINE int linattn__usual_gate(linattn__gate *gate, const lina
     linattn__place at;
     size_t head;
     if (view->element != LINATTN_F32 || (uintptr_t)view->data > UINTPTR_MAX / 2 ||
-        view->stride_head >= LINATTN__USUAL || (n > 1 && view->stride_token))
+        view->stride_head >= LINATTN__USUAL || (n > 1 && view->stride_token >= LINATTN__USUAL))
         return 0;
-    head = linattn__usual_rows(&at, view->data, view->stride_head, n * heads - 1, dim);
-    gate->token = n > 1 ? heads * head : 0;
+    head = linattn__usual_rows(&at, view->data, view->stride_head, heads - 1, dim);
+    gate->token = 0;
+    if (n > 1) gate->token = linattn__usual_block(&at, n, view->stride_token, head, heads, dim);
     gate->head = heads > 1 ? head : 0;
     return linattn__places_apart(at, clear[0]) && linattn__places_apart(at, clear[1]);
 }
@@ -6153,9 +6232,11 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     clear[0].begin = (uintptr_t)state;
     clear[0].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
     clear[1] = clear[0]; /* without an output no more than the state is written */
-    if (span->q)
-        (void)linattn__usual_rows(clear + 1, span->out, span->out_head,
-                                  n * s.kv_heads * s.group - 1, s.dv);
+    if (span->q) {
+        clear[1].begin = (uintptr_t)span->out;
+        (void)linattn__usual_block(clear + 1, n, span->out_token, span->out_head,
+                                   s.kv_heads * s.group, s.dv);
+    }
     read.clear = clear;
     if (linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
         linattn__read_gates(&s, gates, 1, n, &read, gating) == LINATTN_OK)
@@ -8728,6 +8809,11 @@ LINATTN__DECLARE_EACH(void, unit,
 static linattn__part_kernel linattn__step_chunk_avx512;
 #endif
 static linattn__part_kernel linattn__step_both_avx512, linattn__step_query_avx512;
+#if LINATTN__HAS_PREFILL
+LINATTN__DECLARE_HOT(void, step_twice,
+                     (const linattn__span *, struct linattn__head_scalar *,
+                      struct linattn__token_scalar *, size_t, size_t))
+#endif
 #if LINATTN__HAS_COMPENSATED
 LINATTN__DECLARE_EACH(void, step_read,
                       (const struct linattn__head_scalar *, const struct linattn__token_scalar *,

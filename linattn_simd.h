@@ -332,6 +332,7 @@
 #define la_step_finish LA_NAME(step_finish)
 #define la_step_map LA_NAME(step_map)
 #define la_step_order LA_NAME(step_order)
+#define la_step_padding LA_NAME(step_padding)
 #define la_step_part LA_NAME(step_part)
 #define la_step_past LA_NAME(step_past)
 #define la_step_phi LA_NAME(step_phi)
@@ -339,6 +340,7 @@
 #define la_step_read LA_NAME(step_read)
 #define la_step_rows LA_NAME(step_rows)
 #define la_step_tile LA_NAME(step_tile)
+#define la_step_twice LA_NAME(step_twice)
 #define la_step_update LA_NAME(step_update)
 #define la_step_walk LA_NAME(step_walk)
 #define la_store LA_NAME(store)
@@ -358,6 +360,7 @@
 #define la_tiny LA_NAME(tiny)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
+#define la_twice_tile LA_NAME(twice_tile)
 #define la_two_fours LA_NAME(two_fours)
 #define la_two_sum LA_NAME(two_sum)
 #define la_unit LA_NAME(unit)
@@ -477,7 +480,10 @@
 #define la_step_heads LA_COMMON(step_heads)
 #define la_step_parts LA_COMMON(step_parts)
 #define la_step_roots LA_COMMON(step_roots)
+#define la_step_some LA_COMMON(step_some)
+#define la_step_tiled LA_COMMON(step_tiled)
 #define la_step_token LA_COMMON(step_token)
+#define la_step_two LA_COMMON(step_two)
 #define la_tile_fetch LA_COMMON(tile_fetch)
 #define la_times LA_COMMON(times)
 
@@ -4789,6 +4795,15 @@ LINATTN__COLD static LINATTN__NOINLINE void la_step_past(const linattn__span *s,
 }
 #endif
 
+/* Columns beyond dv stay 0, whatever the key was. */
+LINATTN__INLINE void la_step_padding(const linattn__span *s, const la_head *h, size_t f0, size_t f1)
+{
+    for (; h->dv % 16 != 0 && f0 < f1; f0 += LA_W) {
+        const la_vec z = la_load(h->z + f0);
+        if (la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
+    }
+}
+
 /* Features [f0, f1) of one token of one key/value head and one query head. */
 LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_token *w, size_t f0,
                                   size_t f1, const int keys, const int queries)
@@ -4807,10 +4822,7 @@ LINATTN__INLINE void la_step_part(const linattn__span *s, const la_head *h, la_t
 #if LINATTN__HAS_COMPENSATED
     if (queries && s->past) la_step_past(s, h, w, f0, f1);
 #endif
-    for (; LA_W > 1 && keys && h->dv % 16 != 0 && f0 < f1; f0 += LA_W) {
-        const la_vec z = la_load(h->z + f0);
-        if (la_any(la_unordered(la_sub(z, z)))) la_clear_padding(s);
-    }
+    if (LA_W > 1 && keys) la_step_padding(s, h, f0, f1);
 }
 
 #if LA_W > 1
@@ -4830,6 +4842,88 @@ static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_hea
                                             size_t f0, size_t f1)
 {
     la_step_part(s, h, w, f0, f1, 0, 1);
+}
+#endif
+
+#if LA_W > 1 && LINATTN__HAS_PREFILL
+/* How many of `count` numbers are in vector j. */
+LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
+{
+    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
+}
+
+/* Columns of two query heads of a token: a tile has enough sums that none waits for its last. */
+#define LA_TWICE_VECS (LA_W == 16 ? 2 : 4)
+
+/* Columns [c, dv) as far as a tile goes: they take the key if there is one, and are read by two
+   queries. Where there is no second panel it is the first one once more. */
+LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                   size_t c, size_t out_head)
+{
+    const size_t m = h->m, count = f1 - f0, reach = h->reach, left = h->dv - c;
+    const size_t more = left > 16 ? 16 : 0;
+    const float *const k = h->key ? w->k : NULL;
+    const int stream = h->stream;
+    float *row = h->s + c * m + f0 * 16, *const out = h->out + c;
+    la_vec v[LA_TWICE_VECS], o[2 * LA_TWICE_VECS];
+    size_t f, g, j;
+    LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++)
+    {
+        const size_t at = j / LA_PANEL_VECS * more + j % LA_PANEL_VECS * LA_W;
+        const int lanes = la_panel_lanes(left, at / LA_W);
+        v[j] = o[j] = o[LA_TWICE_VECS + j] = la_zero();
+        if (k) v[j] = la_load_part(h->value + c + at, lanes);
+        if (f0 > 0) o[j] = la_load_part(out + at, lanes);
+        if (f0 > 0) o[LA_TWICE_VECS + j] = la_load_part(out + out_head + at, lanes);
+    }
+    for (f = 0; f < count; f++, row += 16) {
+        la_vec x[LA_TWICE_VECS];
+        if (stream) la_fetch_next(row, m, reach, reach != 0, LA_TWICE_VECS);
+        LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) x[j] =
+            la_load(row + j / LA_PANEL_VECS * more * m + j % LA_PANEL_VECS * LA_W);
+        if (k) {
+            const la_vec kf = la_set1(k[f]);
+            LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
+            LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++)
+                la_store(row + j / LA_PANEL_VECS * more * m + j % LA_PANEL_VECS * LA_W, x[j]);
+        }
+        LINATTN__UNROLL for (g = 0; g < 2; g++)
+        {
+            const la_vec qf = la_set1(w[g].q[f]);
+            LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) o[LA_TWICE_VECS * g + j] =
+                la_fma_hot(qf, x[j], o[LA_TWICE_VECS * g + j]);
+        }
+    }
+    for (g = 0; g < 2; g++) {
+        LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++)
+        {
+            la_vec y = o[j];
+            o[j] = o[LA_TWICE_VECS + j];
+            if (f1 == m) y = la_mul(y, la_set1(w[g].scale));
+            if (f1 == m && h->clamps) y = la_clamp(y);
+            if (j < LA_PANEL_VECS || more)
+                la_store_part(out + g * out_head + j * LA_W, y, la_panel_lanes(left, j));
+        }
+    }
+}
+
+/* Features [f0, f1) of one token of two query heads: S goes by once for both. */
+static LINATTN__NOINLINE void la_step_twice(const linattn__span *s, la_head *h, la_token *w,
+                                            size_t f0, size_t f1)
+{
+    const float *const key = h->key;
+    size_t c, g;
+    for (g = 0; g < 2; g++) {
+        la_step_map(h, w + g, f0, f1);
+        if (f1 == h->m && !h->plain) la_step_finish(s, h, w + g);
+        h->key = NULL; /* z has it now */
+        h->query += s->q_head;
+    }
+    h->key = key;
+    h->query -= 2 * s->q_head;
+    for (c = h->begin; c < h->end; c += LA_TWICE_VECS * LA_W)
+        la_twice_tile(h, w, f0, f1, c, s->out_head);
+    if (key) la_step_padding(s, h, f0, f1);
 }
 #endif
 
@@ -4874,6 +4968,37 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
     if (h->query && !h->plain && !h->clamps) la_end_rows(s, &w->power, h->out, 1);
 }
 
+#if LA_W > 1 && LINATTN__HAS_PREFILL
+/* The same of two query heads. */
+LINATTN__COLD static LINATTN__NOINLINE void la_step_two(const linattn__span *s, la_head *h,
+                                                        la_token *w)
+{
+    const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : LA_STEP;
+    const float *const key = h->key, *const query = h->query;
+    float *const out = h->out;
+    size_t f0, f1;
+    for (f0 = 0; f0 < m; f0 = f1) {
+        f1 = m - f0 < chunk ? m : f0 + chunk;
+#if LINATTN__HAS_EXP
+        if (LINATTN__IS_EXP(h->map)) {
+            LA_HOT(s, step_chunk)(s, h, w, f0, f1);
+            h->key = NULL;
+            h->query = query + s->q_head;
+            h->out = out + s->out_head;
+            LA_HOT(s, step_chunk)(s, h, w + 1, f0, f1);
+            h->key = key;
+            h->query = query;
+            h->out = out;
+        }
+#endif
+        LA_HOT(s, step_twice)(s, h, w, f0, f1);
+    }
+    if (h->plain || h->clamps) return;
+    la_end_rows(s, &w[0].power, out, 1);
+    la_end_rows(s, &w[1].power, out + s->out_head, 1);
+}
+#endif
+
 #if LINATTN__HAS_UNIT
 /* The unit map has a factor for each key and query. */
 static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, la_token *w)
@@ -4886,31 +5011,33 @@ static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, 
 }
 #endif
 
-/* From how many query heads on their tiles are worth it: never where nothing else needs those of
-   query, as in a program that calls linattn_causal alone. */
+/* Query heads that read together go by the tiles of query, but where nothing else needs these, as in
+   a program that calls linattn_causal alone. */
 #if LINATTN__HAS_PREFILL && (LINATTN__HAS_WINDOW || !defined(LINATTN_STATIC))
-#define LA_GROUPED_STEP 4
+#define LA_TILED_STEP 1
 #else
-#define LA_GROUPED_STEP 0
+#define LA_TILED_STEP 0
 #endif
-#define LA_LARGE_HEAD 8448 /* floats, those of (128,64) */
 
-#if LA_WALK && LA_GROUPED_STEP
-/* One token of `count` query heads: once S has the key, they are the tokens of a query, whose tiles
-   read S for two or more at once. False where the next head is to go alone: if they are odd, and
-   with the key if S is small, or if tiles do not divide them. */
-LINATTN__COLD static LINATTN__NOINLINE int la_step_others(const linattn__span *s, const la_head *h,
-                                                          size_t count)
+#if LA_TILED_STEP
+/* Are there enough of them? From four on, from eight on where there are few rows, and with a key in
+   multiples of eight where S is large. */
+LINATTN__INLINE int la_step_tiled(const linattn__span *s, const la_head *h, size_t count)
+{
+    if (h->key) return count % 8 == 0 && s->head_floats > 8448; /* floats, those of (128,64) */
+    return count >= 8 || (count >= 4 && s->head_floats >= 1024);
+}
+#endif
+
+#if LA_WALK && LA_TILED_STEP
+/* One token of `count` query heads: once S has the key, they are the tokens of a query. */
+LINATTN__COLD static LINATTN__NOINLINE void la_step_others(const linattn__span *s, const la_head *h,
+                                                           size_t count)
 {
     linattn__span x = *s;
-    if (count % 2 != 0 || LINATTN__ELEMENT(s)) return 0;
-    x.group = 1;
-    if (h->key) {
-        if (count % 4 != 0 || s->head_floats <= LA_LARGE_HEAD) return 0;
-        x.heads = 1;
-        /* with the first query, whose output comes again: what takes keys alone is update's */
-        LA_OF(s, step)(&x);
-    }
+    x.group = x.heads = 1;
+    /* with the first query, whose output comes again: what takes keys alone is update's */
+    if (h->key) LA_OF(s, step)(&x);
     x.k = NULL;
     x.seen = h->seen;
     x.q = h->query;
@@ -4919,29 +5046,47 @@ LINATTN__COLD static LINATTN__NOINLINE int la_step_others(const linattn__span *s
     x.out_token = s->out_head;
     x.n = count;
     la_query(&x);
-    return 1;
 }
 #endif
+
+/* Some of the `count` query heads that are left: an odd one goes alone, others by two, and those
+   that only read all at once. Returns how many these were. */
+LINATTN__INLINE size_t la_step_some(const linattn__span *s, la_head *h, la_token *w, size_t count)
+{
+    const int even = count % 2 == 0 && !LINATTN__ELEMENT(s);
+#if LA_TILED_STEP
+    if (even && la_step_tiled(s, h, count)) {
+        la_step_others(s, h, count);
+        return count;
+    }
+#endif
+#if LA_W > 1 && LINATTN__HAS_PREFILL
+    if (even && s->params->source == LINATTN__DIRECT && !LINATTN__PAST(s)) {
+        la_step_two(s, h, w);
+        return 2;
+    }
+#endif
+    (void)even;
+#if LINATTN__HAS_UNIT
+    if (s->params->source == LINATTN__UNIT) la_step_roots(s, h, w);
+#endif
+    la_step_parts(s, h, w);
+    return 1;
+}
 
 /* One token with all query heads of a key/value head. A masked token adds nothing: it only queries,
    but counts for the norm length. */
 LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token *w)
 {
-    size_t g = s->group;
+    size_t left = s->group, some;
     if (h->key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(h->key, h->m)) h->key = NULL;
-    if (!h->query) g = h->key ? 1 : 0;
-    for (; g > 0; g--) {
-#if LA_GROUPED_STEP
-        if (g >= LA_GROUPED_STEP && la_step_others(s, h, g)) return;
-#endif
-#if LINATTN__HAS_UNIT
-        if (s->params->source == LINATTN__UNIT) la_step_roots(s, h, w);
-#endif
-        la_step_parts(s, h, w);
-        if (g == 1) return;
+    if (!h->query) left = h->key ? 1 : 0;
+    for (; left > 0; left -= some) {
+        some = la_step_some(s, h, w, left);
+        if (some == left) return;
         h->key = NULL; /* S has it now */
-        h->query += s->q_head;
-        h->out += s->out_head;
+        h->query += some * s->q_head;
+        h->out += some * s->out_head;
     }
 }
 
@@ -4975,7 +5120,7 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
 /* Tokens one by one; just one where there are other kernels. */
 static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 {
-    la_token w;
+    la_token w[LA_W > 1 && LINATTN__HAS_PREFILL ? 2 : 1];
     la_head h;
     size_t head;
     h.stream = s->stream;
@@ -5021,7 +5166,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
         h.query = s->q;
         h.out = s->out;
         h.seen = s->seen + (s->k ? 1 : 0);
-        la_step_token(s, &h, &w);
+        la_step_token(s, &h, w);
 #else
         {
             size_t t;
@@ -5031,7 +5176,7 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
                 h.query = s->q ? s->q + t * s->q_token : NULL;
                 h.out = s->q ? s->out + t * s->out_token : NULL;
                 h.seen = s->seen + (s->k ? t + 1 : 0);
-                la_step_token(s, &h, &w);
+                la_step_token(s, &h, w);
             }
         }
 #endif
@@ -5040,12 +5185,6 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     }
 }
 #endif
-
-/* How many of `count` numbers are in vector j. */
-LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
-{
-    return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
-}
 
 #if LA_W > 1 && LINATTN__HAS_PREFILL
 #ifndef LA_STORE_FEW
@@ -10660,6 +10799,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_map
 #undef la_step_order
 #undef la_step_others
+#undef la_step_padding
 #undef la_step_part
 #undef la_step_parts
 #undef la_step_past
@@ -10668,8 +10808,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_read
 #undef la_step_roots
 #undef la_step_rows
+#undef la_step_some
 #undef la_step_tile
+#undef la_step_tiled
 #undef la_step_token
+#undef la_step_twice
+#undef la_step_two
 #undef la_step_update
 #undef la_step_walk
 #undef la_store
@@ -10696,6 +10840,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_trace
 #undef la_transpose
 #undef la_turn
+#undef la_twice_tile
 #undef la_two_fours
 #undef la_two_sum
 #undef la_unit
@@ -10775,12 +10920,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FOURS
 #undef LA_GENERAL
 #undef LA_GENERAL_VECS
-#undef LA_GROUPED_STEP
 #undef LA_GROUP_TOKENS
 #undef LA_HALF_VECS
 #undef LA_HALF_WIDTH
 #undef LA_KEY_PARAMS
-#undef LA_LARGE_HEAD
 #undef LA_LEVEL_BEGIN
 #undef LA_LISTS
 #undef LA_LIST_ROW
@@ -10818,6 +10961,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SURELY
 #undef LA_TABLE
 #undef LA_TILE
+#undef LA_TILED_STEP
+#undef LA_TWICE_VECS
 #undef LA_UPDATE_ROWS
 #undef LA_UPDATE_TALL
 #undef LA_UPDATE_VECS
