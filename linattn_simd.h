@@ -4855,13 +4855,13 @@ LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 /* Columns of two query heads of a token: a tile has enough sums that none waits for its last. */
 #define LA_TWICE_VECS (LA_W == 16 ? 2 : 4)
 
-/* Columns [c, dv) as far as a tile goes: they take the key if there is one, and are read by two
+/* This job's columns from c as far as a tile goes: they take the key if there is one, and are read by two
    queries. Where there is no second panel it is the first one once more. */
 LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                    size_t c, size_t out_head)
 {
-    const size_t m = h->m, count = f1 - f0, reach = h->reach, left = h->dv - c;
-    const size_t more = left > 16 ? 16 : 0;
+    const size_t m = h->m, count = f1 - f0, reach = h->reach;
+    const size_t left = (h->end < h->dv ? h->end : h->dv) - c, more = left > 16 ? 16 : 0;
     const float *const k = h->key ? w->k : NULL;
     const int stream = h->stream;
     float *row = h->s + c * m + f0 * 16, *const out = h->out + c;
@@ -4901,8 +4901,7 @@ LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f
             o[j] = o[LA_TWICE_VECS + j];
             if (f1 == m) y = la_mul(y, la_set1(w[g].scale));
             if (f1 == m && h->clamps) y = la_clamp(y);
-            if (j < LA_PANEL_VECS || more)
-                la_store_part(out + g * out_head + j * LA_W, y, la_panel_lanes(left, j));
+            la_store_part(out + g * out_head + j * LA_W, y, la_panel_lanes(left, j));
         }
     }
 }

@@ -705,6 +705,7 @@ def small_marks(results):
                      if row["share"]]
             rows += at_most(f"300 agents of two heads of 16, {what}: share of the plain loop's "
                             "time", found, 0.5)
+    rows += few_marks(results) + grouped_marks(results)
     rows += at_most("AVX-512 against AVX2", ratios(results, "step", "avx512", "avx2"), 1.05)
     for isa in results.vector_isas:
         rows += at_most(f"-O2 against -O3, {isa}", ratios(results, "step", isa, f"{isa}-O3"), 1.05)
@@ -748,6 +749,57 @@ def agents_table(results):
     return table(["300 agents, two heads of 16", "by", "ns per agent", "plain", "share"], rows)
 
 
+FEW_TOKENS = [2.0, 3.0, 4.0, 8.0]
+FEW_VERBS = [("few", "step", "causal"), ("few-query", "step-query", "query")]
+GROUPS = {"g2": "two", "g3": "three", "g4": "four", "g8": "eight"}
+
+
+def few_rows(results):
+    """By verb, shape and instruction set: a call of one token, and those of a few."""
+    for kernel, step, verb in FEW_VERBS:
+        for shape in SMALL_SHAPES:
+            for isa in results.vector_isas:
+                same = {"map": "elu1", "by": isa, "d": shape[0], "dv": shape[1], "variant": "h1"}
+                found = [results.one(kernel=kernel, n=n, **same) for n in FEW_TOKENS]
+                one = results.one(kernel=step, **same)
+                if one and all(row and row["share"] for row in found):
+                    yield f"{verb}, {shape_name(shape)}", isa, one, found
+
+
+def few_marks(results):
+    """A few tokens in a call against a call for each, as shares of the plain loop's time."""
+    found = [(row["share"] / one["share"], f"{what} {isa}, {n:.0f} tokens")
+             for what, isa, one, rows in few_rows(results) for n, row in zip(FEW_TOKENS, rows)]
+    return at_most("a few tokens in a call against a call for each: time per token", found, 1.0)
+
+
+def few_table(results):
+    rows = [[what, isa] + [f"{time(row)} ({row['share']:.2f})" for row in [one] + found]
+            for what, isa, one, found in few_rows(results)]
+    return table(["one head, elu1: ns per token", "by", "one token"] +
+                 [f"{n:.0f} tokens" for n in FEW_TOKENS], rows)
+
+
+def grouped_marks(results):
+    found = [(row["share"], f"{shape_name((row['d'], row['dv']))} {row['variant']} {row['by']}")
+             for row in results.find(kernel="grouped") if row["share"]]
+    return at_most("one token, query heads that share a key: share of the plain loop's time", found,
+                   1.0)
+
+
+def grouped_table(results):
+    rows = []
+    for row in results.find(kernel="grouped", by=results.vector_isas[0]):
+        shape = (row["d"], row["dv"])
+        cells = [results.one(kernel="grouped", by=isa, d=shape[0], dv=shape[1],
+                             variant=row["variant"]) for isa in results.vector_isas]
+        if all(cell and cell["share"] for cell in cells):
+            rows.append([shape_name(shape), GROUPS[row["variant"]], time({"ns": row["base_ns"]})] +
+                        [f"{time(cell)} ({cell['share']:.2f})" for cell in cells])
+    return table(["one token, elu1: ns of a call", "query heads", "plain"] + results.vector_isas,
+                 rows)
+
+
 def checks_table(results):
     rows = [[row["kernel"].removeprefix("checks-"), row["by"], time(row)]
             for row in results.rows if row["kernel"].startswith("checks-") and row["ns"]]
@@ -778,6 +830,8 @@ def small_document(results):
     sections = [
         ("Marks", small_marks(results)),
         ("Decode step, update and query of one token", small_tables(results)),
+        ("A few tokens in a call", few_table(results)),
+        ("Query heads that share a key", grouped_table(results)),
         ("Many states", agents_table(results)),
         ("What the checks cost", checks_table(results)),
         ("Scalar code", scalar_table(results)),

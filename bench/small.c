@@ -1,5 +1,5 @@
-/* One token of small states, and of many: what a game does in a frame. Timed by turns with a plain
-   loop. The library is compiled with -O2 here, as most programs are, and once more with -O3 to show
+/* One token of small states, and of many: what a game does in a frame; a few tokens in a call, and
+   one token of query heads that share a key. Timed by turns with a plain loop. The library is compiled with -O2 here, as most programs are, and once more with -O3 to show
    what that makes of it. */
 #include <math.h>
 
@@ -10,7 +10,8 @@
    and states of its own. */
 typedef struct small {
     operands o;
-    size_t n;      /* of each call: 1, or 0, which checks everything and computes nothing */
+    size_t n;      /* of each call; 0 checks everything and computes nothing */
+    size_t step;   /* from call to call: that, or 1 */
     void **states; /* for each token */
     float *out, *s, *z;
     size_t next_s, next_z; /* 0 within a sequence */
@@ -23,7 +24,7 @@ typedef struct verb {
     plain_step *plain;
 } verb;
 
-/* ---- Calls of one token ---------------------------------------------------------------------- */
+/* ---- Calls of a token, or a few ---------------------------------------------------------------------- */
 
 /* Dense, as linattn_rows has it. */
 static linattn_view row(linattn_view view, size_t i)
@@ -40,7 +41,7 @@ static void causal(bench *b)
 {
     const small *x = b->data;
     linattn_status problem = LINATTN_OK;
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n; i += x->step) {
         const linattn_status status =
             b->library->causal(x->states[i], row(x->o.q, i), row(x->o.k, i), row(x->o.v, i),
                                out_row(x->o.out, i), x->n, NULL);
@@ -53,7 +54,7 @@ static void update(bench *b)
 {
     const small *x = b->data;
     linattn_status problem = LINATTN_OK;
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n; i += x->step) {
         const linattn_status status =
             b->library->update(x->states[i], row(x->o.k, i), row(x->o.v, i), x->n, NULL);
         if (status != LINATTN_OK) problem = status;
@@ -65,7 +66,7 @@ static void query(bench *b)
 {
     const small *x = b->data;
     linattn_status problem = LINATTN_OK;
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n; i += x->step) {
         const linattn_status status =
             b->library->query(x->states[i], row(x->o.q, i), out_row(x->o.out, i), x->n, NULL);
         if (status != LINATTN_OK) problem = status;
@@ -100,6 +101,14 @@ static const verb verbs[] = {
     {"step-update", "elu1", LINATTN_MAP_ELU1, update, plain_step_update},
     {"step-query", "elu1", LINATTN_MAP_ELU1, query, plain_step_query},
 };
+
+static const verb few[] = {
+    {"few", "elu1", LINATTN_MAP_ELU1, causal, plain_step_elu1},
+    {"few-query", "elu1", LINATTN_MAP_ELU1, query, plain_step_query},
+};
+
+/* Query heads of one key. */
+static const verb grouped = {"grouped", "elu1", LINATTN_MAP_ELU1, causal, plain_step_grouped};
 
 /* What its checks cost, without a plain loop. */
 static const verb checks[] = {
@@ -171,7 +180,7 @@ static double difference(const bench *b, const small *x)
     return worst;
 }
 
-/* One call for each token, from an empty state. What a verb leaves in the state is read with
+/* Call by call, from an empty state. What a verb leaves in the state is read with
    queries; to what reads alone, keys are added first. */
 static double small_error(bench *b, const small *x)
 {
@@ -202,7 +211,8 @@ static const char *small_open_as(bench *b, size_t sequences)
     if (problem) return problem;
     b->data = x;
     b->items = (double)b->n;
-    x->n = v->plain ? 1 : 0;
+    x->n = v->plain ? b->chunk : 0;
+    x->step = b->chunk;
     if (v->plain) b->error = small_error(b, x);
     return NULL;
 }
@@ -225,6 +235,7 @@ static bench bench_of(const verb *v, shape x, size_t heads)
                    .variant = VARIANT_HEADS,
                    .d = x.d,
                    .dv = x.dv,
+                   .chunk = 1,
                    .heads = heads};
 }
 
@@ -254,6 +265,47 @@ static void add_step(const selection *s, bench b)
         bench_add(&b, "%s/%s/%s-O3/%zux%zu/1/h%zu", v->name, v->map_name, bench_by(&b), b.d, b.dv,
                   b.heads);
     }
+}
+
+/* On every vector instruction set. */
+static void add_vectors(const selection *s, bench b, char as, size_t count)
+{
+    const verb *v = b.subject;
+    for (int isa = LINATTN_ISA_SCALAR + 1; isa < LINATTN_ISA_COUNT; isa++) {
+        b.isa = (linattn_isa)isa;
+        if (s->isas >> isa & 1u)
+            bench_add(&b, "%s/%s/%s/%zux%zu/%zu/%c%zu", v->name, v->map_name, bench_by(&b), b.d,
+                      b.dv, b.chunk, as, count);
+    }
+}
+
+/* A few tokens in each call, of one head. */
+static void register_few(const selection *s)
+{
+    static const shape shapes[] = {{8, 8}, {16, 16}, {32, 32}, {64, 64}};
+    static const size_t tokens[] = {2, 3, 4, 8};
+    for (size_t i = 0; i < COUNT(few); i++)
+        for (size_t j = 0; j < COUNT(shapes); j++)
+            for (size_t t = 0; t < COUNT(tokens); t++) {
+                bench b = bench_of(&few[i], shapes[j], 1);
+                b.chunk = tokens[t];
+                b.n = tokens_of(&b) / b.chunk * b.chunk;
+                add_vectors(s, b, 'h', 1);
+            }
+}
+
+/* One token of a key/value head that several query heads share. */
+static void register_grouped(const selection *s)
+{
+    static const shape shapes[] = {{32, 32}, {64, 64}, {128, 128}};
+    static const size_t groups[] = {2, 3, 4, 8};
+    for (size_t j = 0; j < COUNT(shapes); j++)
+        for (size_t g = 0; g < COUNT(groups); g++) {
+            bench b = bench_of(&grouped, shapes[j], groups[g]);
+            b.variant = VARIANT_GROUPED;
+            b.n = tokens_of(&b);
+            add_vectors(s, b, 'g', groups[g]);
+        }
 }
 
 /* 300 agents of two heads of 16. */
@@ -292,5 +344,7 @@ void register_small(const selection *s)
     if (s->given) return;
     for (size_t i = 0; i < COUNT(checks); i++)
         add_step(s, bench_of(&checks[i], (shape){16, 16}, 1));
+    register_few(s);
+    register_grouped(s);
     register_agents(s);
 }

@@ -1244,6 +1244,75 @@ static void overlaps_of_16_bits(void **state)
         }
 }
 
+static size_t token_stride(int how, size_t heads, size_t dim)
+{
+    return how == 0 ? 0 : how == 1 ? heads * dim : dim;
+}
+
+static size_t head_stride(int how, size_t dim)
+{
+    return how == 0 ? 0 : how == 1 ? dim : TOKENS * dim;
+}
+
+/* Dense, by zeroes or by numbers, or each head's tokens together: the same blocks. */
+static void use_strides(call *c, int how)
+{
+    const size_t key = head_stride(how, DIM_KEY), value = head_stride(how, DIM_VALUE);
+    c->q = strided(c->q.data, token_stride(how, HEADS, DIM_KEY), key);
+    c->k = strided(c->k.data, token_stride(how, KV_HEADS, DIM_KEY), key);
+    c->v = strided(c->v.data, token_stride(how, KV_HEADS, DIM_VALUE), value);
+    c->out = strided_output(c->out.data, token_stride(how, HEADS, DIM_VALUE), value);
+}
+
+/* The last number of an operand's last token is the first one of another operand, or of the state:
+   the first tokens lie apart. */
+static void overlaps_of_last_tokens(void **state)
+{
+    (void)state;
+    enum { FLOATS = TOKENS * HEADS * (DIM_KEY + DIM_VALUE) };
+    world *w = world_new();
+    float *const memory = pool_floats(2 * FLOATS);
+    float *const other = (float *)pool_take(FLOATS * sizeof(float) + w->state_bytes);
+    for (int how = 0; how < 3; how++) {
+        for (int which = 0; which < 6; which++) {
+            call c = call_new(w);
+            const size_t counts[] = {COUNT_OF(w->q), COUNT_OF(w->k), COUNT_OF(w->v)};
+            const size_t end = which < 3 ? COUNT_OF(w->out) : counts[which - 3];
+            const float **const input = which % 3 == 0   ? &c.q.data
+                                        : which % 3 == 1 ? &c.k.data
+                                                         : &c.v.data;
+            c.out.data = which < 3 ? memory : memory + end - 1;
+            *input = which < 3 ? memory + end - 1 : memory;
+            use_strides(&c, how);
+            check_refused_by(&c, which % 3 == 0 ? WITH_QUERIES : WITH_QUERIES & WITH_KEYS,
+                             LINATTN_ERROR_OVERLAP, "the last number is the first one");
+            c.out.data += which < 3 ? 0 : 1;
+            *input += which < 3 ? 1 : 0;
+            check_taken_by(&c, WITH_QUERIES & WITH_KEYS, "side by side");
+        }
+        for (int which = 0; which < 4; which++) {
+            call c = call_new(w);
+            const size_t counts[] = {COUNT_OF(w->q), COUNT_OF(w->k), COUNT_OF(w->v),
+                                     COUNT_OF(w->out)};
+            const int verbs[] = {1 << CAUSAL, WITH_STATE & WITH_KEYS, WITH_STATE & WITH_KEYS,
+                                 WITH_STATE & WITH_QUERIES};
+            if (which == 0) c.q.data = other;
+            if (which == 1) c.k.data = other;
+            if (which == 2) c.v.data = other;
+            if (which == 3) c.out.data = other;
+            use_strides(&c, how);
+            c.state = other + counts[which];
+            check_status(linattn_state_init(&w->config, c.state, w->state_bytes), LINATTN_OK,
+                         "init");
+            check_taken_by(&c, verbs[which], "the state behind an operand");
+            c.state = other + counts[which] - 1;
+            check_status(linattn_state_init(&w->config, c.state, w->state_bytes), LINATTN_OK,
+                         "init");
+            check_refused_by(&c, verbs[which], LINATTN_ERROR_OVERLAP, "it begins in the state");
+        }
+    }
+}
+
 /* Odd numbers of them end where an output begins, or begin where it ends; or a number earlier. */
 static void overlaps_of_odd_numbers(void **state)
 {
@@ -3264,6 +3333,7 @@ int main(void)
         TEST(places_of_queries),
         TEST(elements_of_views),
         TEST(overlaps_of_16_bits),
+        TEST(overlaps_of_last_tokens),
         TEST(overlaps_of_odd_numbers),
         TEST(records_of_16_bits),
         TEST(causal_softmax_with_too_few_keys),

@@ -532,6 +532,27 @@ static void quotients_that_cancel_stay_finite(void **state)
         }
 }
 
+/* The same for two query heads that read the state together. */
+static void grouped_quotients_that_cancel_stay_finite(void **state)
+{
+    (void)state;
+    linattn_config config = {.heads = 2,
+                             .kv_heads = 1,
+                             .dim_key = 20,
+                             .dim_value = 2,
+                             .map = LINATTN_MAP_IDENTITY,
+                             .normaliser = LINATTN_NORM_SUM};
+    float q[4 * 20] = {0}, k[2 * 20] = {0}, v[] = {1e36f, -1e36f, 0, 0};
+    for (size_t row = 0; row < 4; row++) q[20 * row] = 1;
+    k[0] = 1;
+    k[20] = -1 + 0x1p-22f;
+    problem p = {config_resolved(config), 2, 2, q, k, v};
+    const float *out = run_causal(&p, run_init(&p.config));
+    check_within(&p, out, "causal", 8, -FLT_MAX, FLT_MAX);
+    for (size_t e = 4; e < 8; e++)
+        check(out[e] == (e % 2 ? -FLT_MAX : FLT_MAX), "element %zu is %g", e, (double)out[e]);
+}
+
 /* ---- The maps that grow like a polynomial --------------------------------------------------- */
 
 /* Sums of phi(k)|v| and of phi(q)phi(k)|v| just below 1e37. */
@@ -747,6 +768,7 @@ int main(void)
         TEST(unnormalised_outputs_saturate),
         TEST(unnormalised_outputs_of_favor_saturate),
         TEST(quotients_that_cancel_stay_finite),
+        TEST(grouped_quotients_that_cancel_stay_finite),
         TEST(sums_near_the_largest_float),
         TEST(vectors_of_any_length),
         TEST(sums_of_monomials_near_the_largest_float),

@@ -37,6 +37,7 @@ typedef void plain_step(size_t heads, size_t m, size_t dv, const float *restrict
 
 extern plain_step plain_step_elu1, plain_step_relu, plain_step_identity, plain_step_exp;
 extern plain_step plain_step_update, plain_step_query; /* with elu1 */
+extern plain_step plain_step_grouped; /* with elu1: heads of queries that share a key and value */
 
 /* ---- Plain C for the recurrences: plain_rules.c, by each compiler that is there -------------- */
 
