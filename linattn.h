@@ -4366,12 +4366,13 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__query_heads(const linattn__
     one.q_head = s->q_token;
     one.out_head = s->out_token;
     for (head = 0; head < s->heads; head++) {
+        const size_t at = head * s->head_floats;
+        one.z = s->z + at;
+        one.e = s->e + at;
+        one.s = s->s + at;
+        one.q = s->q + head * s->q_head;
+        one.out = s->out + head * s->out_head;
         linattn__step_heads(&one);
-        one.z += s->head_floats;
-        one.e += s->head_floats;
-        one.s += s->head_floats;
-        one.q += s->q_head;
-        one.out += s->out_head;
     }
 }
 #endif
@@ -4775,8 +4776,8 @@ LINATTN__INLINE int linattn__operands_apart(const linattn__operands *x, int verb
 #ifndef __OPTIMIZE_SIZE__
 /* A shorter way through the same checks, for what most calls are: a state with a feature for each
    coordinate, without a window or compensated sums, and rows of floats, token by token or head by
-   head, in blocks that lie apart from one another. What it does not take, for whatever reason, is looked at in
-   full after it. */
+   head, in blocks that lie apart from one another. What it does not take, for whatever reason, is
+   looked at in full after it. */
 #define LINATTN__USUAL 0x100000u /* no stride or number of tokens is above: no product overflows */
 
 /* Does the state of a rule other than the sum, or of the sum, go with its map and norm? */

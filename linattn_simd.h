@@ -4855,8 +4855,8 @@ LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 /* Columns of two query heads of a token: a tile has enough sums that none waits for its last. */
 #define LA_TWICE_VECS (LA_W == 16 ? 2 : 4)
 
-/* This job's columns from c as far as a tile goes: they take the key if there is one, and are read by two
-   queries. Where there is no second panel it is the first one once more. */
+/* This job's columns from c as far as a tile goes: they take the key if there is one, and are read
+   by two queries. Where there is no second panel it is the first one once more. */
 LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                    size_t c, size_t out_head)
 {
@@ -4910,16 +4910,16 @@ LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f
 static LINATTN__NOINLINE void la_step_twice(const linattn__span *s, la_head *h, la_token *w,
                                             size_t f0, size_t f1)
 {
-    const float *const key = h->key;
+    const float *const key = h->key, *const query = h->query;
     size_t c, g;
     for (g = 0; g < 2; g++) {
         la_step_map(h, w + g, f0, f1);
         if (f1 == h->m && !h->plain) la_step_finish(s, h, w + g);
         h->key = NULL; /* z has it now */
-        h->query += s->q_head;
+        h->query = query + s->q_head;
     }
     h->key = key;
-    h->query -= 2 * s->q_head;
+    h->query = query;
     for (c = h->begin; c < h->end; c += LA_TWICE_VECS * LA_W)
         la_twice_tile(h, w, f0, f1, c, s->out_head);
     if (key) la_step_padding(s, h, f0, f1);
@@ -5010,8 +5010,8 @@ static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, 
 }
 #endif
 
-/* Query heads that read together go by the tiles of query, but where nothing else needs these, as in
-   a program that calls linattn_causal alone. */
+/* Many query heads go by the tiles of query, but where nothing else needs these, as in a program
+   that calls linattn_causal alone. */
 #if LINATTN__HAS_PREFILL && (LINATTN__HAS_WINDOW || !defined(LINATTN_STATIC))
 #define LA_TILED_STEP 1
 #else
@@ -5048,8 +5048,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_step_others(const linattn__span *
 }
 #endif
 
-/* Some of the `count` query heads that are left: an odd one goes alone, others by two, and those
-   that only read all at once. Returns how many these were. */
+/* Some of the `count` query heads that are left: an odd one goes alone, the others go two by two,
+   or all at once. Returns how many these were. */
 LINATTN__INLINE size_t la_step_some(const linattn__span *s, la_head *h, la_token *w, size_t count)
 {
     const int even = count % 2 == 0 && !LINATTN__ELEMENT(s);

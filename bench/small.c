@@ -1,6 +1,7 @@
 /* One token of small states, and of many: what a game does in a frame; a few tokens in a call, and
-   one token of query heads that share a key. Timed by turns with a plain loop. The library is compiled with -O2 here, as most programs are, and once more with -O3 to show
-   what that makes of it. */
+   one token of query heads that share a key. Timed by turns with a plain loop. The library is
+   compiled with -O2 here, as most programs are, and once more with -O3 to show what that makes of
+   it. */
 #include <math.h>
 
 #include "benchmarks.h"
@@ -24,7 +25,7 @@ typedef struct verb {
     plain_step *plain;
 } verb;
 
-/* ---- Calls of a token, or a few ---------------------------------------------------------------------- */
+/* ---- Calls of a token, or a few --------------------------------------------------------------- */
 
 /* Dense, as linattn_rows has it. */
 static linattn_view row(linattn_view view, size_t i)
