@@ -4462,7 +4462,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
     if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
     if (context && context->parallel_for && context->threads > 1) return 0;
     w->kernel = linattn__token_kernel;
-    if (!all->k && all->group == 1 && !LINATTN__WIDENED(all))
+    if (!all->k && all->group == 1 && !LINATTN__WIDENED(all) && !LINATTN__NO_BLOCKS(all))
         linattn__query_heads(all);
     else if (large)
         linattn__causal_heads(w, 0, all->heads);

@@ -5019,12 +5019,13 @@ static LINATTN__NOINLINE void la_step_roots(const linattn__span *s, la_head *h, 
 #endif
 
 #if LA_TILED_STEP
-/* Are there enough of them? From four on, from eight on where there are few rows, and with a key in
-   multiples of eight where S is large. */
+/* Are there enough of them? From four on, and with a key in multiples of four where S is large; of
+   eight where the other way is two by two, and from eight on where there are few rows. */
 LINATTN__INLINE int la_step_tiled(const linattn__span *s, const la_head *h, size_t count)
 {
-    if (h->key) return count % 8 == 0 && s->head_floats > 8448; /* floats, those of (128,64) */
-    return count >= 8 || (count >= 4 && s->head_floats >= 1024);
+    const size_t most = LA_W > 1 ? 8 : 4;
+    if (h->key) return count % most == 0 && s->head_floats > 8448; /* floats, those of (128,64) */
+    return count >= most || (count >= 4 && s->head_floats >= 1024);
 }
 #endif
 
