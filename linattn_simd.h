@@ -4845,13 +4845,13 @@ static LINATTN__NOINLINE void la_step_query(const linattn__span *s, const la_hea
 }
 #endif
 
-#if LA_W > 1 && LINATTN__HAS_PREFILL
 /* How many of `count` numbers are in vector j. */
 LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 {
     return count < j * LA_W ? 0 : la_lanes_left(count, j * LA_W);
 }
 
+#if LA_W > 1 && LINATTN__HAS_PREFILL
 /* Columns of two query heads of a token: a tile has enough sums that none waits for its last. */
 #define LA_TWICE_VECS (LA_W == 16 ? 2 : 4)
 
@@ -4973,13 +4973,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_step_two(const linattn__span *s, 
                                                         la_token *w)
 {
     const size_t m = h->m, chunk = LINATTN__IS_EXP(h->map) ? linattn__chunk(m) : LA_STEP;
-    const float *const key = h->key, *const query = h->query;
     float *const out = h->out;
     size_t f0, f1;
     for (f0 = 0; f0 < m; f0 = f1) {
         f1 = m - f0 < chunk ? m : f0 + chunk;
 #if LINATTN__HAS_EXP
         if (LINATTN__IS_EXP(h->map)) {
+            const float *const key = h->key, *const query = h->query;
             LA_HOT(s, step_chunk)(s, h, w, f0, f1);
             h->key = NULL;
             h->query = query + s->q_head;
