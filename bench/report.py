@@ -776,8 +776,9 @@ def few_marks(results):
 def few_table(results):
     rows = [[what, isa] + [f"{time(row)} ({row['share']:.2f})" for row in [one] + found]
             for what, isa, one, found in few_rows(results)]
-    return table(["one head, elu1: ns per token", "by", "one token"] +
-                 [f"{n:.0f} tokens" for n in FEW_TOKENS], rows)
+    header = ["one head, elu1: ns per token", "by", "one token"]
+    header += [f"{n:.0f} tokens" for n in FEW_TOKENS]
+    return table(header, rows) if rows else []
 
 
 def grouped_marks(results):
@@ -796,8 +797,8 @@ def grouped_table(results):
         if all(cell and cell["share"] for cell in cells):
             rows.append([shape_name(shape), GROUPS[row["variant"]], time({"ns": row["base_ns"]})] +
                         [f"{time(cell)} ({cell['share']:.2f})" for cell in cells])
-    return table(["one token, elu1: ns of a call", "query heads", "plain"] + results.vector_isas,
-                 rows)
+    header = ["one token, elu1: ns of a call", "query heads", "plain"] + results.vector_isas
+    return table(header, rows) if rows else []
 
 
 def checks_table(results):
