@@ -37,28 +37,6 @@ void plain_step_elu1(size_t heads, size_t m, size_t dv, const float *restrict q,
     causal(elu1, heads, m, dv, q, k, v, out, s, z);
 }
 
-void plain_step_grouped(size_t heads, size_t m, size_t dv, const float *restrict q,
-                        const float *restrict k, const float *restrict v, float *restrict out,
-                        float *restrict s, float *restrict z)
-{
-    float sums[16] = {0.0f}; /* as many heads at most */
-    for (size_t c = 0; c < heads * dv; c++) out[c] = 0.0f;
-    for (size_t f = 0; f < m; f++) {
-        const float key = elu1(k[f]);
-        float *restrict row = s + f * dv;
-        z[f] += key;
-        for (size_t c = 0; c < dv; c++) row[c] += key * v[c];
-        for (size_t h = 0; h < heads; h++) {
-            const float query = elu1(q[h * m + f]);
-            float *restrict o = out + h * dv;
-            sums[h] += query * z[f];
-            for (size_t c = 0; c < dv; c++) o[c] += query * row[c];
-        }
-    }
-    for (size_t h = 0; h < heads; h++)
-        for (size_t c = 0; c < dv; c++) out[h * dv + c] /= sums[h];
-}
-
 void plain_step_relu(size_t heads, size_t m, size_t dv, const float *restrict q,
                      const float *restrict k, const float *restrict v, float *restrict out,
                      float *restrict s, float *restrict z)
@@ -111,4 +89,26 @@ void plain_step_query(size_t heads, size_t m, size_t dv, const float *restrict q
         }
         for (size_t c = 0; c < dv; c++) out[c] /= sum;
     }
+}
+
+void plain_step_grouped(size_t heads, size_t m, size_t dv, const float *restrict q,
+                        const float *restrict k, const float *restrict v, float *restrict out,
+                        float *restrict s, float *restrict z)
+{
+    float sums[16] = {0.0f}; /* as many heads at most */
+    for (size_t c = 0; c < heads * dv; c++) out[c] = 0.0f;
+    for (size_t f = 0; f < m; f++) {
+        const float key = elu1(k[f]);
+        float *restrict row = s + f * dv;
+        z[f] += key;
+        for (size_t c = 0; c < dv; c++) row[c] += key * v[c];
+        for (size_t h = 0; h < heads; h++) {
+            const float query = elu1(q[h * m + f]);
+            float *restrict o = out + h * dv;
+            sums[h] += query * z[f];
+            for (size_t c = 0; c < dv; c++) o[c] += query * row[c];
+        }
+    }
+    for (size_t h = 0; h < heads; h++)
+        for (size_t c = 0; c < dv; c++) out[h * dv + c] /= sums[h];
 }
