@@ -25,7 +25,7 @@ typedef struct verb {
     plain_step *plain;
 } verb;
 
-/* ---- Calls of a token, or a few --------------------------------------------------------------- */
+/* ---- Calls of a token, or a few -------------------------------------------------------------- */
 
 /* Dense, as linattn_rows has it. */
 static linattn_view row(linattn_view view, size_t i)
