@@ -4349,6 +4349,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *
     s->n = n;
 }
 
+/* The same as a kernel, whose span is its caller's. */
 LINATTN__COLD static void linattn__token_kernel(const linattn__span *s)
 {
     linattn__span own = *s;
@@ -4432,23 +4433,21 @@ static void linattn__do_step(linattn__work *w, const linattn_context *context)
 #endif
 
 /* So few tokens that blocks take longer than one by one: if that is so, they are done, for all
-   heads at once, or head by head where these do not stay in the cache. How few was measured. */
+   heads at once, or head by head where large ones do not stay in the cache. How few was
+   measured. */
 LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
                                                                const linattn_context *context)
 {
     linattn__span *const all = &w->span;
-    const int many = all->heads > 1, large = all->heads * all->head_floats > 65536;
+    const int many = all->heads > 1;
+    const int large = all->head_floats > 1024 && all->heads * all->head_floats > 65536;
     size_t most;
     if (LINATTN__NO_BLOCKS(all)) {
         most = SIZE_MAX;
     } else if (all->m <= 16 && all->dv <= 16) {
         const int tiny = all->m <= 8 && all->dv <= 8;
         most = 7;
-        if (all->k && all->q)
-            most = tiny ? 5 : 3;
-        else if (all->k)
-            most = tiny ? 5 : 2;
-        if (all->k && many) most += 2;
+        if (all->k) most = (tiny ? 5 : all->q ? 3 : 2) + (many ? 2 : 0);
     } else {
         const int avx2 = LINATTN__TAKES_AVX2(all), narrow = all->m <= 24 && all->dv <= 24;
         most = narrow ? 7 : 3;
@@ -4457,7 +4456,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
         else if (all->k && all->group > 1)
             most = all->group < 4 ? 3 : 1;
         else if (all->k)
-            most = (avx2 || ((all->dv - 1) & 8) == 0) && (avx2 || !large) ? 2 : 1;
+            most = avx2 || (((all->dv - 1) & 8) == 0 && !large) ? 2 : 1;
     }
     if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
     if (context && context->parallel_for && context->threads > 1) return 0;

@@ -4862,6 +4862,7 @@ LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f
 {
     const size_t m = h->m, count = f1 - f0, reach = h->reach;
     const size_t left = (h->end < h->dv ? h->end : h->dv) - c, more = left > 16 ? 16 : 0;
+    const size_t panel = more * m;
     const float *const k = h->key ? w->k : NULL;
     const int stream = h->stream;
     float *row = h->s + c * m + f0 * 16, *const out = h->out + c;
@@ -4880,12 +4881,12 @@ LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f
         la_vec x[LA_TWICE_VECS];
         if (stream) la_fetch_next(row, m, reach, reach != 0, LA_TWICE_VECS);
         LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) x[j] =
-            la_load(row + j / LA_PANEL_VECS * more * m + j % LA_PANEL_VECS * LA_W);
+            la_load(row + j / LA_PANEL_VECS * panel + j % LA_PANEL_VECS * LA_W);
         if (k) {
             const la_vec kf = la_set1(k[f]);
             LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
             LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++)
-                la_store(row + j / LA_PANEL_VECS * more * m + j % LA_PANEL_VECS * LA_W, x[j]);
+                la_store(row + j / LA_PANEL_VECS * panel + j % LA_PANEL_VECS * LA_W, x[j]);
         }
         LINATTN__UNROLL for (g = 0; g < 2; g++)
         {

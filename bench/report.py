@@ -790,7 +790,9 @@ def grouped_marks(results):
 
 def grouped_table(results):
     rows = []
-    for row in results.find(kernel="grouped", by=results.vector_isas[0]):
+    for row in results.find(kernel="grouped"):
+        if row["by"] != results.vector_isas[0]:
+            continue
         shape = (row["d"], row["dv"])
         cells = [results.one(kernel="grouped", by=isa, d=shape[0], dv=shape[1],
                              variant=row["variant"]) for isa in results.vector_isas]
