@@ -4447,7 +4447,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
     } else if (all->m <= 16 && all->dv <= 16) {
         const int tiny = all->m <= 8 && all->dv <= 8;
         most = 7;
-        if (all->k) most = (tiny ? 5 : all->q ? 3 : 2) + (many ? 2 : 0);
+        if (all->k) most = (tiny ? 5u : all->q ? 3u : 2u) + (many ? 2u : 0u);
     } else {
         const int avx2 = LINATTN__TAKES_AVX2(all), narrow = all->m <= 24 && all->dv <= 24;
         most = narrow ? 7 : 3;
