@@ -8792,6 +8792,12 @@ LINATTN__DECLARE_EACH(size_t, run,
                        size_t, size_t))
 LINATTN__DECLARE_EACH(void, read_tiles, (const struct linattn__tile_scalar *))
 LINATTN__DECLARE_EACH(void, causal_tiles, (const struct linattn__tile_scalar *))
+static void linattn__tile_fetch_avx2(const struct linattn__tile_scalar *, size_t, size_t, size_t,
+                                     unsigned);
+static void linattn__edge_begin_avx2(const struct linattn__tile_scalar *, float *, float *, size_t,
+                                     size_t, size_t, unsigned);
+static void linattn__edge_end_avx2(const struct linattn__tile_scalar *, const float *, size_t,
+                                   size_t, size_t, unsigned);
 LINATTN__DECLARE_EACH(void, keys,
                       (const linattn__span *, float *, const struct linattn__chunk_scalar *))
 LINATTN__DECLARE_EACH(void, update_vectors,

@@ -68,7 +68,8 @@
    for all three, in plain code of the inclusion for scalar code. It calls the rest by LA_OF: that
    of the set that its call began with, which LINATTN__DECLARE_EACH lists. Scratch is then that of
    vectors for scalar code, too. LA_WALK: this inclusion has the shared text. LA_HALF: that of AVX2,
-   which takes half of a vector in half the time, where `half`. */
+   which takes half of a vector in half the time, where `half`. LA_VECTOR: what scalar code does not
+   need. */
 #if LINATTN__BOTH
 #define LA_WALK (LINATTN__ISA == LINATTN__ISA_SCALAR)
 #define LA_SHARED(word) linattn__##word##_scalar
@@ -77,6 +78,7 @@
 #define LA_VECTORS(call) ((call)->set > 0)
 #define LA_LANES(call) ((call)->set > 0 ? 8 * (size_t)(call)->set : 1)
 #define LA_HALF(call, word, half) linattn__##word##_of[(half) ? 1 : (call)->set]
+#define LA_VECTOR(word) linattn__##word##_avx2
 #else
 #define LA_WALK 1
 #define LA_SHARED(word) LA_NAME(word)
@@ -85,6 +87,7 @@
 #define LA_VECTORS(call) ((void)(call), LA_W > 1)
 #define LA_LANES(call) ((size_t)LA_W)
 #define LA_HALF(call, word, half) ((void)(half), LA_NAME(word))
+#define LA_VECTOR(word) LA_NAME(word)
 #endif
 
 /* The names of this inclusion: all that begin with la_ get its suffix. */
@@ -125,7 +128,6 @@
 #define la_dstore LA_NAME(dstore)
 #define la_dsub LA_NAME(dsub)
 #define la_dwiden LA_NAME(dwiden)
-#define la_edge LA_NAME(edge)
 #define la_edge_begin LA_NAME(edge_begin)
 #define la_edge_end LA_NAME(edge_end)
 #define la_edge_rows LA_NAME(edge_rows)
@@ -253,7 +255,6 @@
 #define la_phi_query LA_NAME(phi_query)
 #define la_pick LA_NAME(pick)
 #define la_picked LA_NAME(picked)
-#define la_place LA_NAME(place)
 #define la_place_lanes LA_NAME(place_lanes)
 #define la_places LA_NAME(places)
 #define la_plain LA_NAME(plain)
@@ -351,9 +352,8 @@
 #define la_sum16 LA_NAME(sum16)
 #define la_summed_factor LA_NAME(summed_factor)
 #define la_sums16 LA_NAME(sums16)
-#define la_take LA_NAME(take)
-#define la_take_columns LA_NAME(take_columns)
-#define la_take_heads LA_NAME(take_heads)
+#define la_take_keys LA_NAME(take_keys)
+#define la_take_reads LA_NAME(take_reads)
 #define la_tanh LA_NAME(tanh)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
@@ -531,6 +531,7 @@
 #define la_past_run LA_SHARED(past_run)
 #define la_past_z LA_SHARED(past_z)
 #define la_peaks LA_SHARED(peaks)
+#define la_place LA_SHARED(place)
 #define la_project LA_SHARED(project)
 #define la_project_tokens LA_SHARED(project_tokens)
 #define la_projection LA_SHARED(projection)
@@ -549,7 +550,11 @@
 #define la_scratch LA_SHARED(scratch)
 #define la_step_others LA_SHARED(step_others)
 #define la_symmetric LA_SHARED(symmetric)
+#define la_take LA_SHARED(take)
+#define la_take_others LA_SHARED(take_others)
+#define la_take_run LA_SHARED(take_run)
 #define la_tile LA_SHARED(tile)
+#define la_tiles LA_SHARED(tiles)
 #define la_token LA_SHARED(token)
 #define la_tokens LA_SHARED(tokens)
 #define la_trace LA_SHARED(trace)
@@ -3060,15 +3065,18 @@ LINATTN__INLINE void la_store_columns(float *to, const la_vec *x, int lanes, con
 #if LINATTN__HAS_PREFILL
 /* ---- Sums: tiles ----------------------------------------------------------------------------- */
 
+#define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
+#define LA_COPIED (LA_ACCUMULATORS * (LINATTN__BOTH ? 8 : LA_W)) /* floats of one that is copied */
+
 #if LA_WALK
 /* The tokens [begin, end) of a block that tiles are taken from: a tile is T tokens from t, NR
    vectors of columns from u, and one query head or G of them. */
 typedef struct la_tile {
     const linattn__span *span;
     const float *k, *q;  /* features in scratch, token by token; q: query head by query head */
-    const float *scale;  /* of the outputs, likewise */
-    const float *lower;  /* not NULL: what outputs are lowered by instead */
-    const float *v;      /* of the block's first token */
+    const float *by;     /* what outputs are multiplied by, likewise, */
+    int lowers;          /* or lowered by */
+    const float *v;      /* of the block's first token; any where no keys are taken */
     float *out;          /* of its first token and query head */
     size_t count, heads; /* tokens and query heads of the block */
     size_t begin, end;   /* tokens to do */
@@ -3082,30 +3090,34 @@ typedef struct la_tile {
     const float *q_in;   /* operand of the first token and query head */
     const float *k_in;   /* and of the key */
 } la_tile;
-#endif
 
-/* Where a tile's values and outputs lie: in the operands, or in copies of whole vectors where its
-   columns reach beyond dv. AVX-512 needs none: its last vectors have so many lanes. */
+/* Where the numbers of a tile lie. */
 typedef struct la_place {
+    const float *k, *q; /* features of the first token and query head */
+    float *row;         /* of S */
+    float *to;          /* where new rows go, */
+    size_t to_row;      /* so far apart: 0 where nobody keeps them, */
+    size_t to_m;        /* and panels as if of so many rows */
+    const float *by;    /* what outputs are multiplied by, or lowered by */
     const float *v;
     float *out;
     size_t v_token, out_token, out_head;
-    int lanes;
+    int lanes; /* of the last vector, where vectors have 16 */
 } la_place;
 
-/* Compilers lose sight of a constant whose struct is passed on. */
-LINATTN__INLINE int la_place_lanes(const la_place *x) { return LA_W == 16 ? x->lanes : LA_W; }
+typedef void la_tiles(const la_tile *, const la_place *, unsigned);
+#endif
 
-#define LA_ACCUMULATORS 24 /* most vectors of outputs in a tile */
-
-typedef struct la_edge {
-    float v[LA_ACCUMULATORS * LA_W], out[LA_ACCUMULATORS * LA_W];
-} la_edge;
-
-/* What a tile does, in one number: a call of la_tile_fetch stands in every tile. */
-#define LA_TILE(keys, heads, tokens, columns)                                                      \
-    ((unsigned)(tokens) | (unsigned)(columns) << 8 | (unsigned)(heads) << 16 |                     \
-     (unsigned)(keys) << 24)
+/* The shape of a tile in one number. Where vectors have 4 or 8 lanes, columns that reach beyond dv
+   are copied; AVX-512 has its last vectors of so many lanes. */
+#define LA_TILE(keys, heads, tokens, vectors)                                                      \
+    ((unsigned)(tokens) | (unsigned)((vectors)*LA_W) << 8 | (unsigned)(heads) << 16 |              \
+     (unsigned)(keys) << 24 | (unsigned)(LA_W > 1 && LA_W < 16) << 25)
+#define LA_TILE_TOKENS(tile) ((size_t)(tile)&255)
+#define LA_TILE_COLUMNS(tile) ((size_t)(tile) >> 8 & 255)
+#define LA_TILE_HEADS(tile) ((size_t)(tile) >> 16 & 255)
+#define LA_TILE_KEYS(tile) ((int)((tile) >> 24 & 1))
+#define LA_TILE_COPIES(tile) ((tile) >> 25)
 
 #if LA_COLD && LA_W > 1
 /* Fetches what the next block needs of the columns of one tile, from c0 on, so that the fetches are
@@ -3116,8 +3128,8 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
                                             unsigned tile)
 {
     const linattn__span *s = a->span;
-    const size_t columns = tile >> 8 & 255, heads = g + (tile >> 16 & 255);
-    const size_t begin = t + a->count, end = begin + (tile & 255);
+    const size_t columns = LA_TILE_COLUMNS(tile), heads = g + LA_TILE_HEADS(tile);
+    const size_t begin = t + a->count, end = begin + LA_TILE_TOKENS(tile);
     /* tokens 4 KiB apart take the places of one another in L1 */
     const int apart = s->q_token % 1024 != 0 || (!a->spread && s->dv > 64);
     const int into_l1 = apart && linattn__near();
@@ -3127,10 +3139,12 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
         for (i = begin; i < end; i++)
             for (c = c0; c < c0 + columns; c += 16) {
                 linattn__fetch(a->out + g * s->out_head + i * s->out_token + c, into_l1);
-                if (tile >> 24 && g == 0) linattn__fetch(a->v + i * s->v_token + c, into_l1);
+                if (LA_TILE_KEYS(tile) && g == 0)
+                    linattn__fetch(a->v + i * s->v_token + c, into_l1);
                 if (!a->spread || c >= s->d) continue;
                 linattn__fetch(a->q_in + g * s->q_head + i * s->q_token + c, into_l1);
-                if (tile >> 24 && g == 0) linattn__fetch(a->k_in + i * s->k_token + c, into_l1);
+                if (LA_TILE_KEYS(tile) && g == 0)
+                    linattn__fetch(a->k_in + i * s->k_token + c, into_l1);
             }
 }
 #endif
@@ -3147,43 +3161,166 @@ LINATTN__INLINE void la_edge_rows(const linattn__span *s, float *to, size_t to_r
                      la_load_part(from + i * from_row + c, la_lanes_left(s->dv, u * LA_W + c)));
 }
 
-static LINATTN__NOINLINE void la_edge_begin(const la_tile *a, la_edge *e, la_place *x, size_t T,
-                                            size_t G, size_t u, size_t NR)
+#if LA_COLD && LA_W > 1
+/* Copies values and outputs of a tile whose columns, from c on, reach beyond dv. */
+static LINATTN__NOINLINE void la_edge_begin(const la_tile *a, float *v, float *to, size_t g,
+                                            size_t t, size_t c, unsigned tile)
 {
     const linattn__span *s = a->span;
-    const size_t width = NR * LA_W;
+    const size_t T = LA_TILE_TOKENS(tile), G = LA_TILE_HEADS(tile), width = LA_TILE_COLUMNS(tile);
+    const float *const out = a->out + g * s->out_head + t * s->out_token + c;
     size_t h;
-    LINATTN_ASSERT(G * T * NR <= LA_ACCUMULATORS);
-    if (x->v) la_edge_rows(s, e->v, width, x->v, x->v_token, T, u, width);
+    LINATTN_ASSERT(G * T * width <= LA_ACCUMULATORS * LA_W);
+    if (LA_TILE_KEYS(tile))
+        la_edge_rows(s, v, width, a->v + t * s->v_token + c, s->v_token, T, c / LA_W, width);
     for (h = 0; h < G && !a->first; h++)
-        la_edge_rows(s, e->out + h * T * width, width, x->out + h * x->out_head, x->out_token, T, u,
+        la_edge_rows(s, to + h * T * width, width, out + h * s->out_head, s->out_token, T, c / LA_W,
                      width);
-    x->v = e->v;
-    x->out = e->out;
-    x->v_token = x->out_token = width;
-    x->out_head = T * width;
 }
 
 /* By pieces, as AVX2's masked store is microcode on AMD. */
-static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const la_edge *e, size_t g, size_t t,
-                                          size_t T, size_t G, size_t u, size_t NR)
+static LINATTN__NOINLINE void la_edge_end(const la_tile *a, const float *from, size_t g, size_t t,
+                                          size_t c0, unsigned tile)
 {
     const linattn__span *s = a->span;
-    const size_t left = s->dv - u * LA_W, end = g + G;
-    const float *from = e->out;
+    const size_t left = s->dv - c0, end = g + LA_TILE_HEADS(tile);
     size_t i, c;
     for (; g < end; g++) {
-        float *to = a->out + g * s->out_head + t * s->out_token + u * LA_W;
-        for (i = 0; i < T; i++, from += NR * LA_W, to += s->out_token) {
+        float *to = a->out + g * s->out_head + t * s->out_token + c0;
+        for (i = LA_TILE_TOKENS(tile); i > 0; i--, to += s->out_token) {
             for (c = 0; left - c >= LA_W; c += LA_W) la_store(to + c, la_load(from + c));
             if (left & LA_W / 2 & 4) {
                 linattn__copy(to + c, from + c, 16);
                 c += 4;
             }
             for (; c < left; c++) to[c] = from[c];
+            from += LA_TILE_COLUMNS(tile);
         }
     }
 }
+#endif
+
+#if LA_WALK
+/* Tiles of several heads, or in copies of values and outputs: as la_take_run, from x on. */
+static LINATTN__NOINLINE size_t la_take_others(const la_tile *a, la_tiles *take, la_place *x,
+                                               size_t first, size_t heads, size_t t, size_t end,
+                                               size_t c, unsigned tile, int fetches)
+{
+    const linattn__span *s = a->span;
+    const size_t T = LA_TILE_TOKENS(tile), G = LA_TILE_HEADS(tile), v_token = x->v_token;
+    float nowhere[32], *const line = (float *)(void *)(((uintptr_t)nowhere + 63) / 64 * 64);
+    size_t g;
+#if LINATTN__BOTH || LA_W > 1
+    const int copies = LA_TILE_COPIES(tile) && x->lanes < 16;
+    float v[LA_COPIED], out[LA_COPIED];
+    if (copies) {
+        x->v_token = x->out_token = LA_TILE_COLUMNS(tile);
+        x->out_head = T * x->out_token;
+    }
+#else
+    (void)fetches;
+#endif
+    for (; end - t >= T; t += T, x->k += T * LA_ROW) {
+        for (g = first; g < heads; g += G) {
+            const size_t at = g * a->count + t;
+            /* heads before the last store their rows nowhere: a branch in the tile would have clang
+               move half of the arithmetic behind it, and spill */
+            const int keep = a->keep && g + G == a->heads;
+            x->q = a->q + at * LA_ROW;
+            x->by = a->by + at;
+            x->to = keep ? x->row : line;
+            x->to_row = keep ? 16 : 0;
+            x->to_m = keep ? s->m : 0;
+            x->v = a->v + t * v_token + c;
+            x->out = a->out + g * s->out_head + t * s->out_token + c;
+#if LINATTN__BOTH || LA_W > 1
+            if (fetches) LA_VECTOR(tile_fetch)(a, g, t, c, tile);
+            if (copies) {
+                x->v = v;
+                x->out = out;
+                LA_VECTOR(edge_begin)(a, v, out, g, t, c, tile);
+            }
+#endif
+            take(a, x, tile);
+#if LINATTN__BOTH || LA_W > 1
+            if (copies) LA_VECTOR(edge_end)(a, out, g, t, c, tile);
+#endif
+        }
+    }
+    return t;
+}
+
+/* Tiles of one shape by `take`: columns from c, query heads [g, heads) and tokens from t, as many
+   as come out even before `end`. Returns where they ended. What addresses there are in a tile is
+   found here, once for all shapes. */
+LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, size_t heads,
+                                   size_t t, size_t end, size_t c, unsigned tile)
+{
+    const linattn__span *s = a->span;
+    const size_t T = LA_TILE_TOKENS(tile), columns = LA_TILE_COLUMNS(tile);
+    const size_t beyond = c + columns > s->dv ? c + columns - s->dv : 0;
+    /* not for the few tokens that are left over */
+    const int fetches = a->ahead && T * LA_TILE_HEADS(tile) > (LA_TILE_KEYS(tile) ? 2 : 4) &&
+                        (columns % 16 == 0 || c % 16 == 0);
+    la_place x;
+    x.k = a->k + t * LA_ROW;
+    x.row = x.to = s->s + c / 16 * 16 * s->m + c % 16 + a->f0 * 16;
+    x.to_row = 16;
+    x.to_m = s->m;
+    x.v_token = LA_TILE_KEYS(tile) ? s->v_token : 0;
+    x.out_token = s->out_token;
+    x.out_head = s->out_head;
+    x.lanes = 16 - (int)beyond;
+    if ((beyond && LA_TILE_COPIES(tile)) || heads > 1 || (LA_TILE_KEYS(tile) && !a->keep))
+        return la_take_others(a, take, &x, g, heads, t, end, c, tile, fetches);
+    x.q = a->q + t * LA_ROW;
+    x.by = a->by + t;
+    x.v = a->v + t * x.v_token + c;
+    x.out = a->out + t * s->out_token + c;
+    for (; end - t >= T; t += T) {
+#if LINATTN__BOTH || LA_W > 1
+        if (fetches) LA_VECTOR(tile_fetch)(a, g, t, c, tile);
+#endif
+        take(a, &x, tile);
+        x.k += T * LA_ROW;
+        x.q += T * LA_ROW;
+        x.by += T;
+        x.v += T * x.v_token;
+        x.out += T * s->out_token;
+    }
+    return t;
+}
+
+/* Tokens [t, end): tiles of full height, as `tile` says, then of `few` tokens, then of one. Of the
+   query heads of a tile of one head, the last one leaves the new rows behind. Returns at which
+   token it stopped: where `many`, before those that would go one by one. */
+static LINATTN__NOINLINE size_t la_take(const la_tile *a, la_tiles *take, size_t g, size_t heads,
+                                        size_t t, size_t end, size_t c, unsigned tile, size_t few,
+                                        int many)
+{
+    const size_t most = LA_TILE_TOKENS(tile);
+    size_t left, to, rest;
+    for (; (left = end - t) > 0; t = la_take_run(a, take, g, heads, t, to, c, tile)) {
+        size_t T = most;
+        to = end;
+        if (left < most) {
+            T = left < few ? 1 : few;
+            if (many && T == 1) break;
+        } else if (few > 2 && few < most) {
+            for (rest = left; rest >= most;) rest -= most;
+            if (rest & (few - 1)) { /* 8 tokens and the like come out even in lower tiles */
+                if (!(left & (few - 1))) T = few;
+                to = t + T;
+            }
+        }
+        tile += (unsigned)(T - LA_TILE_TOKENS(tile));
+    }
+    return t;
+}
+#endif
+
+/* Compilers lose sight of a constant whose struct is passed on. */
+LINATTN__INLINE int la_place_lanes(const la_place *x) { return LA_W == 16 ? x->lanes : LA_W; }
 
 LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h, la_vec *o,
                                    const size_t T, const size_t NR)
@@ -3202,16 +3339,16 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h
         la_load_columns(o + i * NR, out + i * x->out_token, la_place_lanes(x), NR);
 }
 
-LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, size_t h, size_t t,
-                                 la_vec *o, const int keys, const size_t T, const size_t NR)
+LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t h, la_vec *o,
+                                 const int keys, const size_t T, const size_t NR)
 {
     float *const out = x->out + h * x->out_head;
-    const float *by = !keys && a->lower ? a->lower + t : a->scale + (g + h) * a->count + t;
+    const float *by = x->by + h * a->count;
     size_t i, j;
     if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
     }
-    if (!keys && a->last && a->lower) {
+    if (!keys && a->last && a->lowers) {
         LINATTN__UNROLL for (i = 0; i < T; i++) LINATTN__UNROLL for (j = 0; j < NR; j++)
             o[i * NR + j] = la_sub(o[i * NR + j], la_set1(by[i]));
     } else if (a->last) {
@@ -3224,26 +3361,26 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t g, 
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
    tokens, which in turn add to it and are read by G query heads. */
-LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
-                                    size_t u, const size_t G, const size_t T, const size_t NR)
+LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, const size_t G,
+                                    const size_t T, const size_t NR)
 {
-    const size_t m = a->span->m, q_head = a->count * LA_ROW;
-    const float *k = a->k + t * LA_ROW, *q = a->q + (g * a->count + t) * LA_ROW;
-    float *const start = la_column(a->span, u) + a->f0 * 16;
-    const float *row = start;
+    const size_t m = a->span->m, q_head = a->count * LA_ROW, to_row = x->to_row, to_m = x->to_m;
+    const float *const k = x->k, *q[4], *row = x->row;
+    float *to = x->to;
     la_vec o[LA_ACCUMULATORS], v[LA_ACCUMULATORS];
 #ifdef __clang__ /* 14 keeps o of several heads in memory */
     la_vec sum[LA_ACCUMULATORS];
 #else
     la_vec *const sum = o;
 #endif
-    /* heads before the last store their rows nowhere: a branch here would have clang move half
-       of the arithmetic behind it, and spill */
-    const int keep = NR > LA_CAUSAL_VECS || (a->keep && g + G == a->heads);
-    float nowhere[16];
-    float *to = keep ? start : nowhere;
-    const size_t to_row = keep ? 16 : 0, to_m = keep ? m : 0;
+    const size_t count = a->f1 - a->f0;
     size_t f, h, i, j;
+    LINATTN__UNROLL for (h = 0; h < G; h++)
+    {
+        q[h] = x->q + h * q_head;
+        if (G > 1)
+            LINATTN__OPAQUE(q[h]); /* or gcc keeps sums of offsets, and runs out of registers */
+    }
     if (G == 1) { /* clang 14 keeps a loop over one head, and with it o in memory */
         la_tile_begin(a, x, 0, o, T, NR);
     } else {
@@ -3254,16 +3391,16 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
 #ifdef __clang__
     LINATTN__UNROLL for (i = 0; i < G * T * NR; i++) sum[i] = o[i];
 #endif
-    for (f = a->f1 - a->f0; f > 0; f--, k++, q++, row += 16, to += to_row) {
+    for (f = 0; f < count; f++, row += 16, to += to_row) {
         la_vec s[4];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
-            const la_vec kf = la_set1(k[i * LA_ROW]);
+            const la_vec kf = la_set1(k[f + i * LA_ROW]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_fma_hot(kf, v[i * NR + j], s[j]);
             LINATTN__UNROLL for (h = 0; h < G; h++)
             {
-                const la_vec qf = la_set1(q[h * q_head + i * LA_ROW]);
+                const la_vec qf = la_set1(q[h][f + i * LA_ROW]);
                 la_vec *const at = sum + (h * T + i) * NR;
                 LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = la_fma_hot(qf, s[j], at[j]);
             }
@@ -3274,19 +3411,17 @@ LINATTN__INLINE void la_causal_tile(const la_tile *a, const la_place *x, size_t 
     LINATTN__UNROLL for (i = 0; i < G * T * NR; i++) o[i] = sum[i];
 #endif
     if (G == 1) {
-        la_tile_end(a, x, g, 0, t, o, 1, T, NR);
+        la_tile_end(a, x, 0, o, 1, T, NR);
     } else {
-        LINATTN__UNROLL for (h = 0; h < G; h++)
-            la_tile_end(a, x, g, h, t, o + h * T * NR, 1, T, NR);
+        LINATTN__UNROLL for (h = 0; h < G; h++) la_tile_end(a, x, h, o + h * T * NR, 1, T, NR);
     }
 }
 
-LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g, size_t t,
-                                   size_t u, const size_t T, const size_t NR)
+LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, const size_t T,
+                                   const size_t NR)
 {
     const size_t m = a->span->m;
-    const float *q = a->q + (g * a->count + t) * LA_ROW;
-    const float *row = la_column(a->span, u) + a->f0 * 16;
+    const float *q = x->q, *row = x->row;
     la_vec o[LA_ACCUMULATORS];
     size_t f, i, j;
     la_tile_begin(a, x, 0, o, T, NR);
@@ -3300,89 +3435,74 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, size_t g
                 la_fma_hot(qf, s[j], o[i * NR + j]);
         }
     }
-    la_tile_end(a, x, g, 0, t, o, 0, T, NR);
+    la_tile_end(a, x, 0, o, 0, T, NR);
 }
 
-/* One tile of G query heads from g and T tokens from t, in place or by way of copies. */
-LINATTN__INLINE void la_take(const la_tile *a, size_t g, size_t t, size_t u, const int keys,
-                             const size_t G, const size_t T, const size_t NR)
+/* A tile that takes keys. Each shape stands here once. */
+static LINATTN__NOINLINE void la_take_keys(const la_tile *a, const la_place *x, unsigned tile)
 {
-    const linattn__span *s = a->span;
-    const int whole = LA_W == 1 || LA_W == 16 || (u + NR) * LA_W <= s->dv;
-    la_place x;
-    la_edge e;
-    x.v = keys ? a->v + t * s->v_token + u * LA_W : NULL;
-    x.out = a->out + g * s->out_head + t * s->out_token + u * LA_W;
-    x.v_token = s->v_token;
-    x.out_token = s->out_token;
-    x.out_head = s->out_head;
-    x.lanes = LA_W == 16 ? la_lanes_left(s->dv, (u + NR - 1) * LA_W) : LA_W;
+    if (tile == LA_TILE(1, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS))
+        la_causal_tile(a, x, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS);
 #if LA_W > 1
-    /* not for the few tokens that are left over */
-    if (T * G > 2 && (keys || T != LA_QUERY_FEW) && a->ahead &&
-        (NR % LA_PANEL_VECS == 0 || u % LA_PANEL_VECS == 0))
-        la_tile_fetch(a, g, t, u * LA_W, LA_TILE(keys, G, T, NR * LA_W));
+    else if (tile == LA_TILE(1, 1, LA_CAUSAL_TALL, 1))
+        la_causal_tile(a, x, 1, LA_CAUSAL_TALL, 1);
 #endif
-    if (!whole) la_edge_begin(a, &e, &x, T, G, u, NR);
-    if (keys)
-        la_causal_tile(a, &x, g, t, u, G, T, NR);
+#if LA_CAUSAL_WIDE > 0
+    else if (tile == LA_TILE(1, 1, LA_CAUSAL_WIDE, 4))
+        la_causal_tile(a, x, 1, LA_CAUSAL_WIDE, 4);
+#endif
+#if LA_GROUP_TOKENS > 1
+    else if (tile == LA_TILE(1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS))
+        la_causal_tile(a, x, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
+    else if (tile == LA_TILE(1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS))
+        la_causal_tile(a, x, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
+#endif
+#if LA_W > 1
+    else if (LA_CAUSAL_FEW > 1 && tile == LA_TILE(1, 1, LA_CAUSAL_FEW, LA_CAUSAL_VECS))
+        la_causal_tile(a, x, 1, LA_CAUSAL_FEW, LA_CAUSAL_VECS);
+    else if (tile == LA_TILE(1, 1, 1, LA_CAUSAL_VECS))
+        la_causal_tile(a, x, 1, 1, LA_CAUSAL_VECS);
+#endif
     else
-        la_query_tile(a, &x, g, t, u, T, NR);
-    if (!whole) la_edge_end(a, &e, g, t, T, G, u, NR);
+        la_causal_tile(a, x, 1, 1, 1);
 }
 
-/* All query heads, one by one: the last one leaves the new rows behind. */
-LINATTN__INLINE void la_take_heads(const la_tile *a, size_t t, size_t u, const int keys,
-                                   const size_t T, const size_t NR)
+/* And one that only reads. */
+static LINATTN__NOINLINE void la_take_reads(const la_tile *a, const la_place *x, unsigned tile)
 {
-    size_t g;
-    for (g = 0; g < a->heads; g++) la_take(a, g, t, u, keys, 1, T, NR);
-}
-
-/* All tokens for the NR vectors from u: tiles of full height, then of FEW tokens, then of one. Each
-   stands here once. Returns at which token it stopped: of those that only read, several vectors
-   wide, before the ones that would go one by one. */
-LINATTN__INLINE size_t la_take_columns(const la_tile *a, size_t u, const int keys, const size_t T,
-                                       const size_t FEW, const size_t NR)
-{
-    size_t t = a->begin, left;
-    while ((left = a->end - t) > 0) {
-        /* 8 tokens and the like come out even in lower tiles */
-        const int even = FEW > 3 && left % T % FEW && left % FEW == 0;
-        if (T > FEW && left >= T && !even) {
-            la_take_heads(a, t, u, keys, T, NR);
-            t += T;
-        } else if (FEW > 1 && left >= FEW) {
-            la_take_heads(a, t, u, keys, FEW, NR);
-            t += FEW;
-        } else if (!keys && LA_SINGLE_VECS > LA_QUERY_VECS && NR > 1) {
-            break;
-        } else {
-            la_take_heads(a, t, u, keys, 1, NR);
-            t++;
-        }
-    }
-    return t;
+    if (tile == LA_TILE(0, 1, LA_QUERY_TOKENS, LA_QUERY_VECS))
+        la_query_tile(a, x, LA_QUERY_TOKENS, LA_QUERY_VECS);
+#if LA_W > 1
+    else if (tile == LA_TILE(0, 1, LA_QUERY_TALL, 1))
+        la_query_tile(a, x, LA_QUERY_TALL, 1);
+    else if (LA_QUERY_FEW > 1 && tile == LA_TILE(0, 1, LA_QUERY_FEW, LA_QUERY_VECS))
+        la_query_tile(a, x, LA_QUERY_FEW, LA_QUERY_VECS);
+    else if (tile == LA_TILE(0, 1, 1, LA_SINGLE_VECS))
+        la_query_tile(a, x, 1, LA_SINGLE_VECS);
+    else if (tile == LA_TILE(0, 1, 1, LA_QUERY_VECS))
+        la_query_tile(a, x, 1, LA_QUERY_VECS);
+#endif
+    else
+        la_query_tile(a, x, 1, 1);
 }
 
 /* The tiles that only read, of vectors [u, end) of columns. */
 static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t end)
 {
+    const int many = LA_SINGLE_VECS > LA_QUERY_VECS;
     size_t begin = u, t = a->end;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
-        t = la_take_columns(a, u, 0, LA_QUERY_TOKENS, LA_QUERY_FEW, LA_QUERY_VECS);
+        t = la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
+                    LA_TILE(0, 1, LA_QUERY_TOKENS, LA_QUERY_VECS), LA_QUERY_FEW, many);
     /* one token would wait for each sum of two: twice as many */
-    for (; LA_SINGLE_VECS > LA_QUERY_VECS && t < a->end && begin < u; begin += LA_SINGLE_VECS) {
-        size_t left = t;
-        for (; left < a->end; left++) {
-            if (u - begin >= LA_SINGLE_VECS)
-                la_take_heads(a, left, begin, 0, 1, LA_SINGLE_VECS);
-            else
-                la_take_heads(a, left, begin, 0, 1, LA_QUERY_VECS);
-        }
+    for (; many && t < a->end && begin < u; begin += LA_SINGLE_VECS) {
+        const size_t most = u - begin < LA_SINGLE_VECS ? LA_QUERY_VECS : LA_SINGLE_VECS;
+        (void)la_take(a, la_take_reads, 0, a->heads, t, a->end, begin * LA_W,
+                      LA_TILE(0, 1, 1, most), 1, 0);
     }
     for (; LA_QUERY_VECS > 1 && u < end; u++)
-        (void)la_take_columns(a, u, 0, LA_QUERY_TALL, LA_QUERY_TALL, 1);
+        (void)la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
+                      LA_TILE(0, 1, LA_QUERY_TALL, 1), LA_QUERY_TALL, 0);
 }
 
 /* Those of all columns of this job: of S, of a projection, of scores. */
@@ -3394,37 +3514,35 @@ static LINATTN__NOINLINE void la_read_tiles(const la_tile *a)
     if (half) LA_COMMON(read_columns)(a, 2 * end, 2 * end + 1);
 }
 
-/* Tokens [t, end) of query head g and LA_CAUSAL_VECS vectors from u. */
-LINATTN__SMALL static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t,
-                                                           size_t end, size_t u)
+/* Tokens [t, end) of query heads from g and LA_CAUSAL_VECS vectors from u. */
+static LINATTN__NOINLINE void la_causal_run(const la_tile *a, size_t g, size_t t, size_t end,
+                                            size_t u)
 {
-    for (; LA_CAUSAL_TOKENS > 1 && end - t >= LA_CAUSAL_TOKENS; t += LA_CAUSAL_TOKENS)
-        la_take(a, g, t, u, 1, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS);
-    for (; LA_CAUSAL_FEW > 1 && end - t >= LA_CAUSAL_FEW; t += LA_CAUSAL_FEW)
-        la_take(a, g, t, u, 1, 1, LA_CAUSAL_FEW, LA_CAUSAL_VECS);
-    for (; t < end; t++) la_take(a, g, t, u, 1, 1, 1, LA_CAUSAL_VECS);
+    if (g < a->heads)
+        (void)la_take(a, la_take_keys, g, a->heads, t, end, u * LA_W,
+                      LA_TILE(1, 1, LA_CAUSAL_TOKENS, LA_CAUSAL_VECS), LA_CAUSAL_FEW, 0);
 }
 
 /* Grouped queries: tiles of four or two query heads, and so fewer tokens, save as many walks over
-   rows. Of the heads that are left over only the last one, which leaves the new rows behind, may
-   take its tokens in more than one tile. */
+   rows. */
 static LINATTN__NOINLINE void la_group_columns(const la_tile *a, size_t u)
 {
-    size_t t = a->begin, g;
+    size_t t = a->begin;
 #if LA_GROUP_TOKENS > 1
     const int pairs = a->heads < 4 || a->heads / 2 == 3; /* six or seven: three are faster than four
                                                             and what is left */
     const size_t step = pairs ? LA_GROUP_TOKENS : LA_GROUP_TOKENS / 2;
-    for (; a->end - t >= step; t += step) {
-        for (g = 0; !pairs && a->heads - g >= 4; g += 4)
-            la_take(a, g, t, u, 1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
-        for (; pairs && a->heads - g >= 2; g += 2)
-            la_take(a, g, t, u, 1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS);
-        for (; g < a->heads; g++) la_causal_run(a, g, t, t + step, u);
+    const size_t heads = a->heads - a->heads % (pairs ? 2 : 4);
+    const unsigned tile = pairs ? LA_TILE(1, 2, LA_GROUP_TOKENS, LA_CAUSAL_VECS)
+                                : LA_TILE(1, 4, LA_GROUP_TOKENS / 2, LA_CAUSAL_VECS);
+    while (a->end - t >= step) {
+        const size_t begin = t;
+        t += heads < a->heads ? step : (a->end - t) / step * step;
+        (void)la_take(a, la_take_keys, 0, heads, begin, t, u * LA_W, tile, step, 0);
+        la_causal_run(a, heads, begin, t, u);
     }
 #endif
-    for (; t < a->end; t++)
-        for (g = 0; g < a->heads; g++) la_causal_run(a, g, t, t + 1, u);
+    la_causal_run(a, 0, t, a->end, u);
 }
 
 /* Vectors [u, end) of columns. */
@@ -3437,7 +3555,9 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_causal_columns(const la_tile *a,
         else
             la_group_columns(a, u);
     }
-    for (; LA_CAUSAL_VECS > 1 && u < end; u++) (void)la_take_columns(a, u, 1, LA_CAUSAL_TALL, 1, 1);
+    for (; LA_CAUSAL_VECS > 1 && u < end; u++)
+        (void)la_take(a, la_take_keys, 0, a->heads, a->begin, a->end, u * LA_W,
+                      LA_TILE(1, 1, LA_CAUSAL_TALL, 1), 1, 0);
 }
 
 /* The tiles of causal, of all columns of this job. */
@@ -3459,8 +3579,9 @@ static LINATTN__NOINLINE void la_causal_tiles(const la_tile *a)
         few = count;
     for (; few < count && a->heads == 1 && a->keep && end - u >= 4; u += 4) {
         la_tile rest = *a;
-        for (; rest.begin < a->end - few; rest.begin += LA_CAUSAL_WIDE)
-            la_take(a, 0, rest.begin, u, 1, 1, LA_CAUSAL_WIDE, 4);
+        rest.begin = a->end - few;
+        (void)la_take(a, la_take_keys, 0, 1, a->begin, rest.begin, u * LA_W,
+                      LA_TILE(1, 1, LA_CAUSAL_WIDE, 4), LA_CAUSAL_WIDE, 0);
         if (few > 0) la_causal_columns(&rest, u, u + 4);
     }
 #endif
@@ -3690,10 +3811,10 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.span = s;
     a.k = w->k;
     a.q = w->q;
-    a.scale = w->scale;
-    a.lower = NULL;
-    a.v = keys ? s->v + t0 * s->v_token : NULL;
+    a.by = w->scale;
+    a.lowers = 0;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
+    a.v = keys ? s->v + t0 * s->v_token : a.out;
     a.count = count;
     a.heads = heads;
     a.keep = keep;
@@ -8396,13 +8517,12 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
         if (column + wide > s->band->columns) column -= 16;
     }
     a.span = sum;
-    a.k = a.v = a.q_in = NULL;
+    a.k = a.q_in = NULL;
     a.q = w->q;
-    a.scale = w->scale;
+    a.by = w->scale;
     a.count = count;
     a.heads = heads;
-    a.positive_zeros = a.keep = a.ahead = 0;
-    a.lower = NULL;
+    a.positive_zeros = a.keep = a.ahead = a.lowers = 0;
     a.out = s->out + g0 * s->out_head + (t0 - s->lag) * s->out_token;
     c.t0 = t0;
     c.count = count;
@@ -8734,15 +8854,14 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     la_tile a;
     size_t c;
     a.span = &view;
-    a.k = a.v = NULL;
-    a.q = w->x;
-    a.scale = NULL;
-    a.out = y;
+    a.k = a.q = w->x;
+    a.by = w->lower;
+    a.v = a.out = y;
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
     a.positive_zeros = a.keep = a.ahead = 0;
-    a.lower = w->lower;
+    a.lowers = 1;
     view.m = s->d;
     view.dv = view.column_end = f1 - f0;
     view.column_begin = 0;
@@ -10470,7 +10589,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_dstore
 #undef la_dsub
 #undef la_dwiden
-#undef la_edge
 #undef la_edge_begin
 #undef la_edge_end
 #undef la_edge_rows
@@ -10827,13 +10945,16 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_sums16
 #undef la_symmetric
 #undef la_take
-#undef la_take_columns
-#undef la_take_heads
+#undef la_take_keys
+#undef la_take_others
+#undef la_take_reads
+#undef la_take_run
 #undef la_tanh
 #undef la_tile
 #undef la_tile_begin
 #undef la_tile_end
 #undef la_tile_fetch
+#undef la_tiles
 #undef la_times
 #undef la_tiny
 #undef la_token
@@ -10880,6 +11001,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_OF
 #undef LA_HALF
 #undef LA_LANES
+#undef LA_VECTOR
 #undef LA_VECTORS
 #undef LA_WIDEST
 #undef LA_EITHER
@@ -10904,6 +11026,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CLASH
 #undef LA_COMPARE
 #undef LA_CONSTANTS
+#undef LA_COPIED
 #undef LA_DECAY_ROWS
 #undef LA_DELTA
 #undef LA_DW
@@ -10962,6 +11085,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SURELY
 #undef LA_TABLE
 #undef LA_TILE
+#undef LA_TILE_COLUMNS
+#undef LA_TILE_COPIES
+#undef LA_TILE_HEADS
+#undef LA_TILE_KEYS
+#undef LA_TILE_TOKENS
 #undef LA_TILED_STEP
 #undef LA_TWICE_VECS
 #undef LA_UPDATE_ROWS
