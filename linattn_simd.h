@@ -3326,17 +3326,19 @@ LINATTN__INLINE void la_tile_begin(const la_tile *a, const la_place *x, size_t h
                                    const size_t T, const size_t NR)
 {
     const float *const out = x->out + h * x->out_head;
+    const size_t out_token = x->out_token;
+    const int lanes = la_place_lanes(x);
     size_t i;
     if (a->first) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_zero();
         return;
     }
     if (T == 1) { /* clang 14 keeps a loop over one token, and with it o in memory */
-        la_load_columns(o, out, la_place_lanes(x), NR);
+        la_load_columns(o, out, lanes, NR);
         return;
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
-        la_load_columns(o + i * NR, out + i * x->out_token, la_place_lanes(x), NR);
+        la_load_columns(o + i * NR, out + i * out_token, lanes, NR);
 }
 
 LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t h, la_vec *o,
@@ -3344,6 +3346,8 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t h, 
 {
     float *const out = x->out + h * x->out_head;
     const float *by = x->by + h * a->count;
+    const size_t out_token = x->out_token; /* here, as stores could change it */
+    const int lanes = la_place_lanes(x);
     size_t i, j;
     if (!keys && a->positive_zeros) {
         LINATTN__UNROLL for (i = 0; i < T * NR; i++) o[i] = la_add(o[i], la_zero());
@@ -3356,7 +3360,7 @@ LINATTN__INLINE void la_tile_end(const la_tile *a, const la_place *x, size_t h, 
             o[i * NR + j] = la_mul(o[i * NR + j], la_set1(by[i]));
     }
     LINATTN__UNROLL for (i = 0; i < T; i++)
-        la_store_columns(out + i * x->out_token, o + i * NR, la_place_lanes(x), NR);
+        la_store_columns(out + i * out_token, o + i * NR, lanes, NR);
 }
 
 /* The recurrence of Katharopoulos et al. 2020, eq. 18-20: each row of S is loaded once for T
