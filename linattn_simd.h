@@ -1242,6 +1242,31 @@ LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
 }
+#define LA_SUMS16 /* as in AVX-512 */
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[8], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (t = 0; t < 8; t++)
+    {
+        b[t / 4 + t % 4 * 2] = la_add(la_load(a), la_load(a + 8)); /* 0 4, 1 5 and so on */
+        a += (size_t)(t + 1 < count) * 16;
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
+        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++)
+    {
+        const __m256d c = _mm256_castps_pd(b[2 * i]), d = _mm256_castps_pd(b[2 * i + 1]);
+        x = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+        y = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+        b[i] = la_add(x, y);
+    }
+    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+}
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
     const la_vec b = la_add(a[0], a[1]);
@@ -3207,19 +3232,16 @@ static LINATTN__NOINLINE size_t la_take_others(const la_tile *a, la_tiles *take,
                                                size_t c, unsigned tile, int fetches)
 {
     const linattn__span *s = a->span;
-    const size_t T = LA_TILE_TOKENS(tile), G = LA_TILE_HEADS(tile), v_token = x->v_token;
+    const size_t T = LA_TILE_TOKENS(tile), G = LA_TILE_HEADS(tile);
     float nowhere[32], *const line = (float *)(void *)(((uintptr_t)nowhere + 63) / 64 * 64);
     size_t g;
-#if LINATTN__BOTH || LA_W > 1
     const int copies = LA_TILE_COPIES(tile) && x->lanes < 16;
     float v[LA_COPIED], out[LA_COPIED];
+    (void)fetches;
     if (copies) {
         x->v_token = x->out_token = LA_TILE_COLUMNS(tile);
         x->out_head = T * x->out_token;
     }
-#else
-    (void)fetches;
-#endif
     for (; end - t >= T; t += T, x->k += T * LA_ROW) {
         for (g = first; g < heads; g += G) {
             const size_t at = g * a->count + t;
@@ -3231,15 +3253,11 @@ static LINATTN__NOINLINE size_t la_take_others(const la_tile *a, la_tiles *take,
             x->to = keep ? x->row : line;
             x->to_row = keep ? 16 : 0;
             x->to_m = keep ? s->m : 0;
-            x->v = a->v + t * v_token + c;
-            x->out = a->out + g * s->out_head + t * s->out_token + c;
+            x->v = copies ? v : a->v + t * x->v_token + c;
+            x->out = copies ? out : a->out + g * s->out_head + t * s->out_token + c;
 #if LINATTN__BOTH || LA_W > 1
             if (fetches) LA_VECTOR(tile_fetch)(a, g, t, c, tile);
-            if (copies) {
-                x->v = v;
-                x->out = out;
-                LA_VECTOR(edge_begin)(a, v, out, g, t, c, tile);
-            }
+            if (copies) LA_VECTOR(edge_begin)(a, v, out, g, t, c, tile);
 #endif
             take(a, x, tile);
 #if LINATTN__BOTH || LA_W > 1
@@ -3271,7 +3289,8 @@ LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, s
     x.out_token = s->out_token;
     x.out_head = s->out_head;
     x.lanes = 16 - (int)beyond;
-    if ((beyond && LA_TILE_COPIES(tile)) || heads > 1 || (LA_TILE_KEYS(tile) && !a->keep))
+    LINATTN_ASSERT(!LA_TILE_KEYS(tile) || heads > 1 || a->keep);
+    if ((beyond && LA_TILE_COPIES(tile)) || heads > 1)
         return la_take_others(a, take, &x, g, heads, t, end, c, tile, fetches);
     x.q = a->q + t * LA_ROW;
     x.by = a->by + t;
