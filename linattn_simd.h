@@ -2381,18 +2381,19 @@ static LINATTN__NOINLINE void la_shrink(const linattn__span *s, float *den, floa
 static LINATTN__NOINLINE void la_peak(const linattn__span *s, const float *row, size_t step,
                                       size_t count, size_t f0, size_t f1, float *peak)
 {
-    const int with_state = s->params->norm != LINATTN_NORM_FEATURE;
+    const linattn__params local = *s->params, *p = &local; /* which no store can change */
+    const int with_state = p->norm != LINATTN_NORM_FEATURE;
     la_vec top[LA_PANEL_VECS];
-    size_t t, f, i;
+    size_t t, f;
+    LA_EACH_VEC for (f = 1; f < LA_PANEL_VECS; f++) top[f] = la_set1(-LINATTN__INF);
     for (t = 0; t < count; t++, row += step) {
-        for (i = 0; i < LA_PANEL_VECS; i++) top[i] = la_set1(-LINATTN__INF);
+        *top = la_set1(-LINATTN__INF);
         for (f = f0; f < f1; f += LA_W) {
             const int lanes = la_lanes_left(f1, f);
-            la_vec n = la_exponent(la_load_most(row + (f - f0), lanes), s->params);
+            la_vec n = la_exponent(la_load_most(row + (f - f0), lanes), p);
             if (with_state) n = la_add(n, la_load(s->e + f));
-            n = la_first(n, la_set1(-LINATTN__INF), lanes);
-            i = (f / LA_W) % LA_PANEL_VECS;
-            top[i] = la_max(n, top[i]); /* in this order no NaN gets in */
+            if (lanes < LA_W) n = la_first(n, la_set1(-LINATTN__INF), lanes);
+            *top = la_max(n, *top); /* in this order no NaN gets in */
         }
         peak[t] = la_max16(top);
     }
@@ -2418,13 +2419,16 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
     float peaks[LA_BLOCK];
     size_t t, i;
     LA_OF(s, peak)(s, c->q.at + c->t * c->q.row, c->q.row, c->end - c->t, c->f0, c->f1, peaks);
-    for (t = c->t; t < c->end; t++) {
+    for (t = c->t; c->first && t < c->end; t++) {
+        const float peak = peaks[t - c->t];
+        w->top[c->row0 + t] = peak > -LINATTN__INF ? peak : -LINATTN__INF;
+    }
+    for (; t < c->end; t++) {
         const size_t row = c->row0 + t;
         const float *const peak = peaks + (t - c->t);
-        float *const scores = c->first || !c->scores ? NULL : c->scores + t * LA_ROW;
-        float before = 0.0f;
-        if (scores) before = w->top[row];
-        la_raise(s, w->top + row, peak, c->first, w->den + row * 16,
+        float *const scores = c->scores ? c->scores + t * LA_ROW : NULL;
+        const float before = w->top[row];
+        la_raise(s, w->top + row, peak, 0, w->den + row * 16,
                  c->out ? c->out + t * s->out_token : NULL);
         if (scores && *peak > before && before > -LINATTN__INF) {
             float factor[2];
@@ -2680,6 +2684,7 @@ static LINATTN__NOINLINE void la_stage_rest(const linattn__span *s, la_scratch *
 #else
     const int feature = s->params->norm == LINATTN_NORM_FEATURE;
 #endif
+    const int map = s->params->map;
     for (; f < c->f1; f += LA_W) {
         const float *lows = s->e + f;
 #if LINATTN__HAS_COMPENSATED
@@ -2689,10 +2694,12 @@ static LINATTN__NOINLINE void la_stage_rest(const linattn__span *s, la_scratch *
             lows = past;
         }
 #endif
-        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && LINATTN__IS_ELU1(s->params->map) && !feature)
+        if (LA_CONSTANTS && LINATTN__HAS_ELU1 && LINATTN__IS_ELU1(map) && !feature)
             la_stage_vectors(s, w, c, f, lows, keys, LINATTN_MAP_ELU1, 0, 1);
+        else if (LA_CONSTANTS && LINATTN__IS_EXP(map))
+            la_stage_vectors(s, w, c, f, lows, keys, LINATTN_MAP_EXP, feature, 1);
         else
-            la_stage_vectors(s, w, c, f, lows, keys, s->params->map, feature, 1);
+            la_stage_vectors(s, w, c, f, lows, keys, map, feature, 1);
     }
 }
 
@@ -2940,8 +2947,8 @@ LINATTN__INLINE int la_moves(const linattn__span *s, size_t f0, size_t f1, const
     size_t f;
     for (f = f0; f < f1; f += LA_W) {
         const int lanes = la_lanes_left(f1, f);
-        const la_vec x =
-            la_first(la_load_part(key + (f - f0), lanes), la_set1(-LINATTN__INF), lanes);
+        la_vec x = la_load_most(key + (f - f0), lanes);
+        if (lanes < LA_W) x = la_first(x, la_set1(-LINATTN__INF), lanes);
         if (la_any(la_moving(s->params, x, la_load(s->e + f)))) return 1;
     }
     return 0;
