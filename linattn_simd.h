@@ -3296,8 +3296,7 @@ LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, s
     x.out_token = s->out_token;
     x.out_head = s->out_head;
     x.lanes = 16 - (int)beyond;
-    LINATTN_ASSERT(!LA_TILE_KEYS(tile) || heads > 1 || a->keep);
-    if ((beyond && LA_TILE_COPIES(tile)) || heads > 1)
+    if ((beyond && LA_TILE_COPIES(tile)) || heads > 1 || (LA_TILE_KEYS(tile) && !a->keep))
         return la_take_others(a, take, &x, g, heads, t, end, c, tile, fetches);
     x.q = a->q + t * LA_ROW;
     x.by = a->by + t;
@@ -8547,8 +8546,8 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
         if (column + wide > s->band->columns) column -= 16;
     }
     a.span = sum;
-    a.k = a.q_in = NULL;
-    a.q = w->q;
+    a.k = a.q = w->q;
+    a.q_in = NULL;
     a.by = w->scale;
     a.count = count;
     a.heads = heads;

@@ -100,6 +100,7 @@ __m256 _mm256_andnot_ps(__m256, __m256), _mm256_cmp_ps(__m256, __m256, const int
 __m256 _mm256_unpacklo_ps(__m256, __m256), _mm256_unpackhi_ps(__m256, __m256);
 __m256 _mm256_castps128_ps256(__m128), _mm256_insertf128_ps(__m256, __m128, int);
 __m256 _mm256_permute2f128_ps(__m256, __m256, int), _mm256_blendv_ps(__m256, __m256, __m256);
+__m256 _mm256_shuffle_ps(__m256, __m256, int);
 __m256 _mm256_fmadd_ps(__m256, __m256, __m256), _mm256_fmsub_ps(__m256, __m256, __m256);
 __m256 _mm256_fnmadd_ps(__m256, __m256, __m256);
 void _mm256_storeu_ps(float *, __m256), _mm256_maskstore_ps(float *, __m256i, __m256);
