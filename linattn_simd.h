@@ -3108,7 +3108,7 @@ typedef struct la_tile {
     const float *k, *q;  /* features in scratch, token by token; q: query head by query head */
     const float *by;     /* what outputs are multiplied by, likewise, */
     int lowers;          /* or lowered by */
-    const float *v;      /* of the block's first token; any where no keys are taken */
+    const float *v;      /* of the block's first token, or NULL where no keys are taken */
     float *out;          /* of its first token and query head */
     size_t count, heads; /* tokens and query heads of the block */
     size_t begin, end;   /* tokens to do */
@@ -3260,8 +3260,8 @@ static LINATTN__NOINLINE size_t la_take_others(const la_tile *a, la_tiles *take,
             x->to = keep ? x->row : line;
             x->to_row = keep ? 16 : 0;
             x->to_m = keep ? s->m : 0;
-            x->v = copies ? v : a->v + t * x->v_token + c;
             x->out = copies ? out : a->out + g * s->out_head + t * s->out_token + c;
+            x->v = copies ? v : LA_TILE_KEYS(tile) ? a->v + t * s->v_token + c : x->out;
 #if LINATTN__BOTH || LA_W > 1
             if (fetches) LA_VECTOR(tile_fetch)(a, g, t, c, tile);
             if (copies) LA_VECTOR(edge_begin)(a, v, out, g, t, c, tile);
@@ -3300,8 +3300,8 @@ LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, s
         return la_take_others(a, take, &x, g, heads, t, end, c, tile, fetches);
     x.q = a->q + t * LA_ROW;
     x.by = a->by + t;
-    x.v = a->v + t * x.v_token + c;
     x.out = a->out + t * s->out_token + c;
+    x.v = LA_TILE_KEYS(tile) ? a->v + t * s->v_token + c : x.out;
     for (; end - t >= T; t += T) {
 #if LINATTN__BOTH || LA_W > 1
         if (fetches) LA_VECTOR(tile_fetch)(a, g, t, c, tile);
@@ -3842,8 +3842,8 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.q = w->q;
     a.by = w->scale;
     a.lowers = 0;
+    a.v = keys ? s->v + t0 * s->v_token : NULL;
     a.out = s->out + g0 * s->out_head + t0 * s->out_token;
-    a.v = keys ? s->v + t0 * s->v_token : a.out;
     a.count = count;
     a.heads = heads;
     a.keep = keep;
@@ -8547,7 +8547,7 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     }
     a.span = sum;
     a.k = a.q = w->q;
-    a.q_in = NULL;
+    a.v = a.q_in = NULL;
     a.by = w->scale;
     a.count = count;
     a.heads = heads;
@@ -8885,7 +8885,8 @@ LINATTN__INLINE void la_project_tokens(const linattn__span *s, la_projection *w,
     a.span = &view;
     a.k = a.q = w->x;
     a.by = w->lower;
-    a.v = a.out = y;
+    a.v = NULL;
+    a.out = y;
     a.count = a.end = count;
     a.heads = 1;
     a.begin = 0;
