@@ -8792,6 +8792,7 @@ LINATTN__DECLARE_EACH(size_t, run,
                        size_t, size_t))
 LINATTN__DECLARE_EACH(void, read_tiles, (const struct linattn__tile_scalar *))
 LINATTN__DECLARE_EACH(void, causal_tiles, (const struct linattn__tile_scalar *))
+/* Scalar code has none: see LA_VECTOR. */
 static void linattn__tile_fetch_avx2(const struct linattn__tile_scalar *, size_t, size_t, size_t,
                                      unsigned);
 static void linattn__edge_begin_avx2(const struct linattn__tile_scalar *, float *, float *, size_t,

@@ -986,37 +986,6 @@ LINATTN__INLINE float la_sum16(const la_vec *a)
     const __m128 f = LA_OP(e, +, _mm_movehl_ps(e, e), _mm_add_ps);
     return _mm_cvtss_f32(LA_OP(f, +, _mm_shuffle_ps(f, f, 1), _mm_add_ps));
 }
-#define LA_SUMS16 /* a tenth of causal's time at (16,16) */
-LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
-{
-    la_vec b[16], x, y;
-    size_t i, t;
-    LINATTN__UNROLL for (t = 0; t < 16; t++)
-    {
-        b[t / 4 + t % 4 * 4] = la_load(a); /* the shuffles transpose them */
-        a += (size_t)(t + 1 < count) * 16;
-    }
-    LINATTN__UNROLL for (i = 0; i < 8; i++)
-    {
-        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x44);
-        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xee);
-        b[i] = la_add(x, y);
-    }
-    LINATTN__UNROLL for (i = 0; i < 4; i++)
-    {
-        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88);
-        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
-        b[i] = la_add(x, y);
-    }
-    LINATTN__UNROLL for (i = 0; i < 2; i++)
-    {
-        const __m512d c = _mm512_castps_pd(b[2 * i]), d = _mm512_castps_pd(b[2 * i + 1]);
-        x = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
-        y = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
-        b[i] = la_add(x, y);
-    }
-    return la_add(_mm512_shuffle_ps(b[0], b[1], 0x88), _mm512_shuffle_ps(b[0], b[1], 0xdd));
-}
 LINATTN__INLINE float la_max16(const la_vec *a)
 {
     const la_vec b = la_max(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));
@@ -1040,6 +1009,32 @@ LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
 LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
 {
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+#define LA_SUMS16 /* a tenth of causal's time at (16,16) */
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[16], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (t = 0; t < 16; t++)
+    {
+        b[t / 4 + t % 4 * 4] = la_load(a); /* the shuffles transpose them */
+        a += (size_t)(t + 1 < count) * 16;
+    }
+    LINATTN__UNROLL for (i = 0; i < 8; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x44);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xee);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88);
+        y = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++) b[i] =
+        la_add(la_join_low(b[2 * i], b[2 * i + 1]), la_join_high(b[2 * i], b[2 * i + 1]));
+    return la_add(_mm512_shuffle_ps(b[0], b[1], 0x88), _mm512_shuffle_ps(b[0], b[1], 0xdd));
 }
 #define LA_PICK
 LINATTN__INLINE la_vec la_pick(la_vec low, la_vec high, const float *places)
@@ -1242,31 +1237,6 @@ LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shift));
 }
-#define LA_SUMS16 /* as in AVX-512 */
-LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
-{
-    la_vec b[8], x, y;
-    size_t i, t;
-    LINATTN__UNROLL for (t = 0; t < 8; t++)
-    {
-        b[t / 4 + t % 4 * 2] = la_add(la_load(a), la_load(a + 8)); /* 0 4, 1 5 and so on */
-        a += (size_t)(t + 1 < count) * 16;
-    }
-    LINATTN__UNROLL for (i = 0; i < 4; i++)
-    {
-        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
-        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
-        b[i] = la_add(x, y);
-    }
-    LINATTN__UNROLL for (i = 0; i < 2; i++)
-    {
-        const __m256d c = _mm256_castps_pd(b[2 * i]), d = _mm256_castps_pd(b[2 * i + 1]);
-        x = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
-        y = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
-        b[i] = la_add(x, y);
-    }
-    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
-}
 LINATTN__INLINE float la_sum16(const la_vec *a)
 {
     const la_vec b = la_add(a[0], a[1]);
@@ -1296,6 +1266,26 @@ LINATTN__INLINE la_vec la_join_low(la_vec a, la_vec b)
 LINATTN__INLINE la_vec la_join_high(la_vec a, la_vec b)
 {
     return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+#define LA_SUMS16 /* as in AVX-512 */
+LINATTN__INLINE la_vec la_sums16(const float *a, size_t count)
+{
+    la_vec b[8], x, y;
+    size_t i, t;
+    LINATTN__UNROLL for (t = 0; t < 8; t++)
+    {
+        b[t / 4 + t % 4 * 2] = la_add(la_load(a), la_load(a + 8)); /* 0 4, 1 5 and so on */
+        a += (size_t)(t + 1 < count) * 16;
+    }
+    LINATTN__UNROLL for (i = 0; i < 4; i++)
+    {
+        x = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x20);
+        y = _mm256_permute2f128_ps(b[2 * i], b[2 * i + 1], 0x31);
+        b[i] = la_add(x, y);
+    }
+    LINATTN__UNROLL for (i = 0; i < 2; i++) b[i] =
+        la_add(la_join_low(b[2 * i], b[2 * i + 1]), la_join_high(b[2 * i], b[2 * i + 1]));
+    return la_add(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
 }
 #if LINATTN__HAS_HALF || LINATTN__HAS_EXACT
 LINATTN__INLINE la_vec la_widened(__m128i half, int bf)
@@ -2419,10 +2409,8 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
     float peaks[LA_BLOCK];
     size_t t, i;
     LA_OF(s, peak)(s, c->q.at + c->t * c->q.row, c->q.row, c->end - c->t, c->f0, c->f1, peaks);
-    for (t = c->t; c->first && t < c->end; t++) {
-        const float peak = peaks[t - c->t];
-        w->top[c->row0 + t] = peak > -LINATTN__INF ? peak : -LINATTN__INF;
-    }
+    for (t = c->t; c->first && t < c->end; t++)
+        la_raise(s, w->top + c->row0 + t, peaks + (t - c->t), 1, NULL, NULL);
     for (; t < c->end; t++) {
         const size_t row = c->row0 + t;
         const float *const peak = peaks + (t - c->t);
@@ -2696,7 +2684,7 @@ static LINATTN__NOINLINE void la_stage_rest(const linattn__span *s, la_scratch *
 #endif
         if (LA_CONSTANTS && LINATTN__HAS_ELU1 && LINATTN__IS_ELU1(map) && !feature)
             la_stage_vectors(s, w, c, f, lows, keys, LINATTN_MAP_ELU1, 0, 1);
-        else if (LA_CONSTANTS && LINATTN__IS_EXP(map))
+        else if (LA_CONSTANTS && LINATTN__IS_EXP(map)) /* .85 of the time at (16,16) */
             la_stage_vectors(s, w, c, f, lows, keys, LINATTN_MAP_EXP, feature, 1);
         else
             la_stage_vectors(s, w, c, f, lows, keys, map, feature, 1);
@@ -3241,9 +3229,9 @@ static LINATTN__NOINLINE size_t la_take_others(const la_tile *a, la_tiles *take,
     const linattn__span *s = a->span;
     const size_t T = LA_TILE_TOKENS(tile), G = LA_TILE_HEADS(tile);
     float nowhere[32], *const line = (float *)(void *)(((uintptr_t)nowhere + 63) / 64 * 64);
-    size_t g;
     const int copies = LA_TILE_COPIES(tile) && x->lanes < 16;
     float v[LA_COPIED], out[LA_COPIED];
+    size_t g;
     (void)fetches;
     if (copies) {
         x->v_token = x->out_token = LA_TILE_COLUMNS(tile);
@@ -3296,6 +3284,7 @@ LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, s
     x.out_token = s->out_token;
     x.out_head = s->out_head;
     x.lanes = 16 - (int)beyond;
+    /* blocks of one token take query heads one by one: not all of those keep their rows */
     if ((beyond && LA_TILE_COPIES(tile)) || heads > 1 || (LA_TILE_KEYS(tile) && !a->keep))
         return la_take_others(a, take, &x, g, heads, t, end, c, tile, fetches);
     x.q = a->q + t * LA_ROW;
@@ -3316,9 +3305,10 @@ LINATTN__INLINE size_t la_take_run(const la_tile *a, la_tiles *take, size_t g, s
     return t;
 }
 
-/* Tokens [t, end): tiles of full height, as `tile` says, then of `few` tokens, then of one. Of the
-   query heads of a tile of one head, the last one leaves the new rows behind. Returns at which
-   token it stopped: where `many`, before those that would go one by one. */
+/* Tokens [t, end): tiles of full height, as `tile` says, then of `few` tokens, a power of two where
+   that is less, then of one. Of the query heads of a tile of one head, the last one leaves the new
+   rows behind. Returns at which token it stopped: where `many`, before those that would go one by
+   one. */
 static LINATTN__NOINLINE size_t la_take(const la_tile *a, la_tiles *take, size_t g, size_t heads,
                                         size_t t, size_t end, size_t c, unsigned tile, size_t few,
                                         int many)
