@@ -99,6 +99,7 @@
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
 #define la_bits LA_NAME(bits)
+#define la_by_sign LA_NAME(by_sign)
 #define la_cancel_one LA_NAME(cancel_one)
 #define la_cancelled_factor LA_NAME(cancelled_factor)
 #define la_capped LA_NAME(capped)
@@ -582,6 +583,8 @@
                           below, inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
+   la_by_sign(x, a, b)    optional, with LA_BY_SIGN: a where x < 0, else b; either where x is -0,
+                          denormal or NaN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
    la_sums16(a, count)    optional, with LA_SUMS16: see there
    la_store_few(p, a, n)  optional, with LA_STORE_FEW: la_store_part for the outputs of small heads,
@@ -1229,6 +1232,12 @@ LINATTN__INLINE la_mask la_le(la_vec a, la_vec b)
 LINATTN__INLINE la_vec la_select(la_mask m, la_vec a, la_vec b)
 {
     return _mm256_blendv_ps(b, a, m);
+}
+/* The sign is all that a selection looks at: a comparison less. */
+#define LA_BY_SIGN
+LINATTN__INLINE la_vec la_by_sign(la_vec x, la_vec a, la_vec b)
+{
+    return _mm256_blendv_ps(b, a, x);
 }
 LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
 LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x) { return _mm256_andnot_ps(m, x); }
@@ -2124,6 +2133,14 @@ LINATTN__INLINE la_vec la_exponent(la_vec x, const linattn__params *p)
     return la_select(la_gt(la_set1(-LINATTN__FLT_MAX), x), la_set1(-LINATTN__INF), k);
 }
 
+#ifndef LA_BY_SIGN
+/* A denormal bound would raise a flag, which costs a write of the environment in each call. */
+LINATTN__INLINE la_vec la_by_sign(la_vec x, la_vec a, la_vec b)
+{
+    return la_select(la_gt(x, la_set1(-LINATTN__FLT_MIN)), b, a);
+}
+#endif
+
 /* The maps without exponent bookkeeping, on y = x sqrt(s). Below its floor relu is 0; the others
    have none. */
 LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int map)
@@ -2133,9 +2150,8 @@ LINATTN__INLINE la_vec la_plain(la_vec y, const linattn__params *p, const int ma
         if (LA_W == 1 && !la_any(la_gt(la_zero(), y))) return la_add(y, la_set1(1.0f));
         e = la_exp_negative(y);
         if (LA_W == 1) return e;
-        /* A sum under a mask is one operation for AVX-512. Just below 0 both are 1, and a denormal
-           bound would raise a flag, which costs a write of the environment in each call. */
-        return la_select(la_gt(y, la_set1(-LINATTN__FLT_MIN)), la_add(y, la_set1(1.0f)), e);
+        /* A sum under a mask is one operation for AVX-512. Just below 0 both are 1. */
+        return la_by_sign(y, e, la_add(y, la_set1(1.0f)));
     }
     return la_max(la_set1(p->floor), y);
 }
@@ -10429,7 +10445,7 @@ LINATTN__INLINE la_vec la_map_vector(la_vec x, const linattn__params *p, const i
     y = la_mul(x, la_set1(p->root));
     if (!LINATTN__IS_ELU1(map)) return la_plain(y, p, map);
     /* as plain, but exact down to FLT_MIN */
-    return la_select(la_gt(la_zero(), y), la_exp_full(y), la_add(y, la_set1(1.0f)));
+    return la_by_sign(y, la_exp_full(y), la_add(y, la_set1(1.0f)));
 }
 
 /* Whole pairs of vectors. Returns where it stopped. */
@@ -10571,6 +10587,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_block_chunk
 #undef la_block_run
 #undef la_both_signs
+#undef la_by_sign
 #undef la_cancel
 #undef la_cancel_one
 #undef la_cancelled_factor
@@ -11038,6 +11055,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_BEGUN
 #undef LA_BEYOND
 #undef LA_BLOCK
+#undef LA_BY_SIGN
 #undef LA_CAUSAL_FEW
 #undef LA_CAUSAL_TALL
 #undef LA_CAUSAL_TOKENS
