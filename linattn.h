@@ -7430,6 +7430,7 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 #define LINATTN__EXACT_NEAR 262144 /* floats of keys and values that stay in caches */
 #define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
 #define LINATTN__EXACT_HEADS 8     /* at most, that go together */
+#define LINATTN__EXACT_AHEAD 3     /* blocks that are fetched ahead at most */
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */
@@ -7450,6 +7451,7 @@ typedef struct linattn__exact {
     const float *slopes; /* of the group's heads, or NULL */
     size_t heads;        /* of keys and values, with their queries, that go together */
     size_t q_group, k_head, v_head, out_group; /* from one to the next */
+    size_t blocks; /* of heads that are fetched while one is worked on, where queries are few */
 } linattn__exact;
 
 #define LINATTN__EXACT_LISTS (LINATTN__EXACT_KEYS * (2 + sizeof(size_t) / sizeof(float)))
@@ -7476,6 +7478,11 @@ static LINATTN__NOINLINE void linattn__exact_of(const linattn__exact *x, size_t 
     y->out = x->out + head * x->out_group;
 }
 
+/* Blocks of keys or values that are fetched while one is worked on lie so many elements on. */
+typedef struct linattn__nexts {
+    size_t count, at[LINATTN__EXACT_AHEAD];
+} linattn__nexts;
+
 /* Scratch of a tile of queries: q, p and o transposed ([row][query]), v for values of 16 bits or
    around masked tokens, k for keys of 16 bits; and which keys it has come to. Lane l's place is
    limit[l] behind that of the first lane, and it sees key i of the list where order[i] < limit[l]
@@ -7483,15 +7490,15 @@ static LINATTN__NOINLINE void linattn__exact_of(const linattn__exact *x, size_t 
 typedef struct linattn__exact_scratch {
     float *q, *p, *o, *v, *k, *order, *late;
     size_t *index;
-    size_t i0, lanes;      /* its queries */
-    size_t row;            /* lanes, with those that repeat the last one */
-    size_t tile, tiles;    /* of those that share keys, and how many they are */
-    size_t ahead;          /* so many keys later is fetched meanwhile, if not 0; */
-    size_t coming, groups; /* or so many queries, by so many groups of keys */
-    size_t next_k, next_v; /* where they are few, what lies so many elements on */
-    size_t place;          /* of the first */
-    size_t at, low, end;   /* the next key; those from sinks to `low` and from `end` are not seen */
-    size_t first, last;    /* all lanes see keys below `first`; limit of the last lane */
+    size_t i0, lanes;              /* its queries */
+    size_t row;                    /* lanes, with those that repeat the last one */
+    size_t tile, tiles;            /* of those that share keys, and how many they are */
+    size_t ahead;                  /* so many keys later is fetched meanwhile, if not 0; */
+    size_t coming, groups;         /* or so many queries, by so many groups of keys */
+    linattn__nexts next_k, next_v; /* where they are few */
+    size_t place;                  /* of the first */
+    size_t at, low, end; /* the next key; those from sinks to `low` and from `end` are not seen */
+    size_t first, last;  /* all lanes see keys below `first`; limit of the last lane */
     float maximum[LINATTN__EXACT_LANES], den[LINATTN__EXACT_LANES], limit[LINATTN__EXACT_LANES];
     float slope[LINATTN__EXACT_LANES];
 } linattn__exact_scratch;
@@ -7704,7 +7711,7 @@ linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t
     w->k = w->v + LINATTN__EXACT_KEYS * x->dv;
     w->q = w->k + LINATTN__EXACT_KEYS * x->d + tile * lanes * (x->d + x->dv);
     w->o = w->q + lanes * x->d;
-    w->next_k = w->next_v = 0;
+    w->next_k.count = w->next_v.count = 0;
 }
 
 /* The same for up to `few` queries of a head, with room for `keys` packed keys. */
@@ -7730,21 +7737,21 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
                                                 size_t head)
 {
     const size_t others = x->heads - 1, keys = LINATTN__EXACT_KEYS;
-    size_t floats = (w->end - w->low) * (x->d + x->dv) * x->heads;
+    size_t i, floats = (w->end - w->low) * (x->d + x->dv) * x->heads;
     if (others && linattn__contended())
         floats /= 6;
     else if (others && linattn__intel())
         floats /= 40;
     else if (others && !linattn__halved())
         floats /= 16;
-    w->next_k = w->next_v = 0;
+    w->next_k.count = w->next_v.count = 0;
     if (floats < LINATTN__EXACT_NEAR) return;
-    if (head < others) {
-        w->next_k = x->k_head;
-        w->next_v = x->v_head;
-    } else if (w->end - w->at >= keys) {
-        w->next_k = keys * x->k_token - others * x->k_head;
-        w->next_v = keys * x->v_token - others * x->v_head;
+    for (i = 0; i < x->blocks; i++) {
+        const size_t to = (head + i + 1) % x->heads, on = (head + i + 1) / x->heads * keys;
+        if (on > w->end - w->at) return;
+        w->next_k.at[i] = on * x->k_token + to * x->k_head - head * x->k_head;
+        w->next_v.at[i] = on * x->v_token + to * x->v_head - head * x->v_head;
+        w->next_k.count = w->next_v.count = i + 1;
     }
 }
 
@@ -7895,15 +7902,16 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
     return LINATTN_OK;
 }
 
-/* Do few queries read a head's keys that no cache holds? Where vectors of AVX-512 are halved those
-   of AVX2, which ask for less at once, get them in three quarters to nine tenths of the time. The
-   heads of one are 0 apart. */
-LINATTN__COLD static int linattn__exact_far(const linattn__exact_work *w)
+/* How many blocks are fetched while one is worked on, where queries are few? Keys and values that
+   no cache holds come at half of the bandwidth if each line is asked for once: Zen 4 drops fetches
+   that it has no buffer for. Asked for in three blocks they take .65 to .85 of the time; what is in
+   caches, or of 16 bits, would take up to 1.2. */
+LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
-    const size_t floats = w->kv_heads * e->n_k * (e->d + e->dv);
-    return linattn__halved() && w->n_q * e->group <= 4 && e->k_head - 1 >= e->k_token - 1 &&
-           floats > 2 * LINATTN__FETCH_FLOATS && !e->window && !LINATTN__IS_HALF(e->k_element);
+    const size_t keys = e->window && e->window < e->n_k ? e->window : e->n_k;
+    const int far = w->kv_heads * keys * (e->d + e->dv) > LINATTN__FAR_FLOATS;
+    return linattn__halved() && far && !LINATTN__IS_HALF(e->k_element) ? LINATTN__EXACT_AHEAD : 1;
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)
@@ -7942,7 +7950,8 @@ linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q, linatt
     linattn__exact_elements(&w.head, &q, &k, &v);
     linattn__exact_places(&w, config, causal);
     w.head.scratch = (float *)linattn__align(workspace);
-    w.kernel = linattn__exact_far(&w) ? LINATTN__COMMON(softmax) : LINATTN__KERNEL(softmax);
+    w.head.blocks = linattn__exact_blocks(&w);
+    w.kernel = LINATTN__KERNEL(softmax);
     w.scratch_floats = linattn__exact_bytes(&s) / sizeof(float);
     linattn__exact_cut(&w, context);
     linattn__run_jobs(linattn__exact_job, &w, w.jobs, context);

@@ -9484,20 +9484,22 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
    beyond it. Fetches those that lie `next` elements on, if not 0. */
 static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j, size_t count,
                                       size_t rows, const float *from, size_t token, int element,
-                                      size_t dim, size_t next, float *to)
+                                      size_t dim, const linattn__nexts *next, float *to)
 {
     const size_t line = LINATTN__IS_HALF(element) ? 32 : 16, *const index = w->index;
     const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
     const float *at = linattn__beyond(from, index[j] * token, element);
-    size_t f;
+    const size_t nexts = next ? next->count : 0;
+    size_t f, i;
     if (LINATTN__IS_HALF(element) && together) {
         la_widen(at, element, token, rows, dim, to);
-        if (!next) rows = 0; /* done */
+        if (!nexts) rows = 0; /* done */
     }
     for (; rows > 0; rows--, j += j + 1 < count, to += dim) {
         at = linattn__beyond(from, index[j] * token, element);
-        for (f = 0; next && f < dim; f += line)
-            LINATTN__FETCH(linattn__beyond(at, next + f, element));
+        for (i = 0; i < nexts; i++)
+            for (f = 0; f < dim; f += line)
+                LINATTN__FETCH(linattn__beyond(at, next->at[i] + f, element));
         if (LINATTN__IS_HALF(element)) {
             if (!together) la_widen(at, element, 0, 1, dim, to);
             continue;
@@ -9518,7 +9520,7 @@ static const float *la_values(const linattn__exact *x, const linattn__exact_scra
     if (!LINATTN__IS_HALF(x->v_element) && w->index[count - 1] - w->index[0] == count - 1)
         return x->v + w->index[0] * x->v_token;
     *stride = x->dv;
-    la_pack(w, 0, count, count, x->v, x->v_token, x->v_element, x->dv, w->next_v, w->v);
+    la_pack(w, 0, count, count, x->v, x->v_token, x->v_element, x->dv, &w->next_v, w->v);
     return w->v;
 }
 
@@ -9627,7 +9629,8 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_end(const linattn__exact *
    `tail`. */
 typedef struct la_few_rows {
     const float *at, *tail;
-    size_t token, next; /* as many that lie `next` elements on are fetched, if not 0 */
+    size_t token;
+    const linattn__nexts *next; /* are fetched, if not NULL */
     int element;
 } la_few_rows;
 
@@ -9655,18 +9658,18 @@ LINATTN__INLINE void la_few_columns(const float *fours, size_t token, int bf, la
 LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const la_few_rows *k,
                                  float *score, const size_t NQ, const size_t NK, const int half)
 {
-    const size_t row = LA_FOURS(x->d), next = k->next, keys = NK * LA_W;
+    const size_t row = LA_FOURS(x->d), keys = NK * LA_W, nexts = k->next ? k->next->count : 0;
     const size_t line = half ? 32 : 16, lines = 4 * keys / line;
     const int bf = k->element == LINATTN_BF16;
     la_vec acc[2 * LA_FEW_QUERIES];
-    size_t f, g, c, l, token = k->token;
+    size_t f, g, c, l, i, token = k->token;
     LINATTN__UNROLL for (l = 0; l < NK * NQ; l++) acc[l] = la_zero();
     for (f = 0; f < row; f += 4, q += 4) {
         const float *fours = linattn__beyond(k->at, f, half);
-        if (next) {
+        for (i = 0; i < nexts; i++) {
             const int dense = NK > 1 && token == x->d;
             const size_t step = dense ? line : token;
-            size_t ahead = next + (dense ? f * keys : f / line * line);
+            size_t ahead = k->next->at[i] + (dense ? f * keys : f / line * line);
             if (!dense) ahead += f % line / 4 * lines * token;
             LINATTN__UNROLL for (c = 0; c < lines; c++, ahead += step)
                 LINATTN__FETCH(linattn__beyond(k->at, ahead, half));
@@ -9744,21 +9747,21 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
         la_few_rows k;
         k.at = w->k;
         k.token = d;
-        k.next = 0;
+        k.next = NULL;
         k.tail = tail;
         k.element = LINATTN_F32;
         if (!packed && j + LA_FEW_KEYS <= count &&
             index[j + LA_FEW_KEYS - 1] - index[j] == LA_FEW_KEYS - 1) {
             k.at = linattn__beyond(x->k, index[j] * x->k_token, x->k_element);
             k.token = x->k_token;
-            k.next = w->next_k;
+            k.next = &w->next_k;
             k.element = x->k_element;
         } else {
-            la_pack(w, j, count, LA_FEW_KEYS, x->k, x->k_token, x->k_element, d, w->next_k, w->k);
+            la_pack(w, j, count, LA_FEW_KEYS, x->k, x->k_token, x->k_element, d, &w->next_k, w->k);
         }
         for (l = 0; left && l < 4 * LA_FEW_KEYS; l++)
             tail[l] = l % 4 < left ? k.at[l / 4 * k.token + d - left + l % 4] : 0.0f;
-        for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = 0) {
+        for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = NULL) {
             const float *const q = w->q + l * LA_FOURS(d);
             float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
             if (w->lanes - l > 1) la_few_four(x, q, &k, score);
@@ -9818,7 +9821,8 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_QUERIES * 4];
     float sum[LA_FEW_QUERIES];
-    size_t j, r, i, at = c0;
+    const size_t nexts = v->next ? v->next->count : 0;
+    size_t j, r, i, n, at = c0;
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
     {
         sum[i] = w->den[l + i];
@@ -9827,8 +9831,8 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     }
     for (j = 0; j < count; j++, at += v->token) {
         la_vec y[LA_FEW_ALONE];
-        if (v->next) {
-            const float *const line = linattn__beyond(v->at, at + v->next, element);
+        for (n = 0; n < nexts; n++) {
+            const float *const line = linattn__beyond(v->at, at + v->next->at[n], element);
             LINATTN__UNROLL for (r = 0; r < NR; r += 16 / LA_W) LINATTN__FETCH(line + r * LA_W);
         }
         if (NQ == 1 && p[j] < 0.0f) continue;
@@ -9893,15 +9897,15 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
     masked = linattn__exact_edges(x, w, count, &seen);
     v.element = x->v_element;
     v.token = x->v_token;
-    v.next = w->next_v;
+    v.next = &w->next_v;
     v.at = linattn__beyond(x->v, index[0] * x->v_token, x->v_element);
     if (rows > 1 || index[count - 1] - index[0] != count - 1) {
         v.at = la_values(x, w, count, &v.token);
         v.element = LINATTN_F32;
-        if (v.at == w->v) v.next = 0;
+        if (v.at == w->v) v.next = NULL;
     }
     for (l = 0; l < rows; l++) la_few_weigh(x, w, count, l, masked);
-    for (l = 0; l < rows; v.next = 0) {
+    for (l = 0; l < rows; v.next = NULL) {
         const int many = !masked && rows - l >= LA_FEW_QUERIES;
         la_few_outputs(x, w, count, &v, l, many);
         l += many ? LA_FEW_QUERIES : 1;
@@ -10004,7 +10008,7 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
         ahead = end - j < LINATTN__EXACT_KEYS ? 0 : LINATTN__EXACT_KEYS;
         if ((end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
         if (LINATTN__IS_HALF(x->k_element))
-            la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, 0, w->k);
+            la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, NULL, w->k);
         a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
             w[i].tile = i;
