@@ -1283,6 +1283,13 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__UNROLL
 #endif
 
+/* But clang unrolls short loops in a hot one, too, and spills what that one needs. */
+#ifdef __clang__
+#define LINATTN__ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define LINATTN__ROLLED
+#endif
+
 /* Fetch a cache line into L2, as L1 is full of the state, or into L1; no access, so any address
    will do. */
 #if LINATTN__GNU
@@ -9209,6 +9216,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__RAISED
 #undef LINATTN__RAISES
 #undef LINATTN__READ
+#undef LINATTN__ROLLED
 #undef LINATTN__RULES
 #undef LINATTN__RULE_MAPS
 #undef LINATTN__RUN_STEP

@@ -358,6 +358,7 @@
 #define la_tanh LA_NAME(tanh)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
+#define la_tiles_ahead LA_NAME(tiles_ahead)
 #define la_tiny LA_NAME(tiny)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
@@ -4628,9 +4629,10 @@ typedef struct la_head {
     uint64_t seen;
     const float *query, *value;
     int map, feature, plain;
-    int clamps;         /* what is read out, times a factor that may be negative, saturates */
-    int stream;         /* fetch ahead; 2: states come from beyond L3 */
-    size_t wide, reach; /* vectors of columns at a time; as of la_fetch_next */
+    int clamps;          /* what is read out, times a factor that may be negative, saturates */
+    int stream;          /* fetch ahead; 2: states come from beyond L3 */
+    size_t wide;         /* vectors of columns at a time */
+    size_t reach, tiles; /* as of la_fetch_next */
     float *out;
 #if LINATTN__HAS_COMPENSATED
     int begun; /* outputs hold what was read so far */
@@ -4768,34 +4770,39 @@ static LINATTN__NOINLINE void la_step_halves(const la_head *h, const la_token *w
 #define LA_FETCHES_APART 0
 #endif
 
-/* Fetches what is `reach` floats behind a row into L1, or that row of the tile's next columns, or
-   of the next head's, into L2. */
+/* Fetches what is `reach` floats behind a row into L1, or that row of the next `tiles` columns of
+   its tile, or of the next head's, into L2. */
 LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, int into_l1,
-                                   const size_t NR)
+                                   size_t tiles, const size_t NR)
 {
     size_t j;
     if (into_l1) {
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
             LINATTN__FETCH_NEAR(row + la_offset(m, j) + reach);
-    } else {
+        return;
+    }
+    LINATTN__ROLLED for (; tiles > 0; tiles--)
+    {
+        row += NR * LA_W * m;
         LINATTN__UNROLL for (j = 0; j < NR; j += LA_PANEL_VECS)
-            LINATTN__FETCH(row + la_offset(m, j) + NR * LA_W * m);
+            LINATTN__FETCH(row + la_offset(m, j));
     }
 }
 
 /* `count` rows of NR vectors take the key, v, and are read by the query into o. fetches: 1, or 2:
-   if states come from memory; 3: into L1. */
+   if states come from memory; 3: into L1; 4: of several tiles. */
 LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *row, size_t count,
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
                                   const int fetches, const size_t NR)
 {
     const size_t m = h->m, reach = h->reach;
+    const size_t tiles = LA_FETCHES_APART && fetches == 1 ? 1 : h->tiles;
     const int stream = h->stream;
-    const int into_l1 = fetches == 3 || (reach && !(LA_FETCHES_APART && fetches == 1));
+    const int into_l1 = fetches == 3 || (reach && !(LA_FETCHES_APART && fetches != 2));
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
-        if (fetches && (fetches != 2 || stream)) la_fetch_next(row, m, reach, into_l1, NR);
+        if (fetches && (fetches != 2 || stream)) la_fetch_next(row, m, reach, into_l1, tiles, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
@@ -4827,6 +4834,8 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
         la_step_walk(h, w, row, count, v, o, keys, queries, 2, NR);
     else if (LA_FETCHES_APART && h->stream && h->reach)
         la_step_walk(h, w, row, count, v, o, keys, queries, 3, NR);
+    else if (LA_FETCHES_APART && h->stream && h->tiles > 1)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 4, NR);
     else if (h->stream)
         la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
     else
@@ -5016,7 +5025,7 @@ LINATTN__INLINE int la_panel_lanes(size_t count, size_t j)
 LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                    size_t c, size_t out_head)
 {
-    const size_t m = h->m, count = f1 - f0, reach = h->reach;
+    const size_t m = h->m, count = f1 - f0, reach = h->reach, tiles = h->tiles;
     const size_t left = (h->end < h->dv ? h->end : h->dv) - c, more = left > 16 ? 16 : 0;
     const size_t panel = more * m;
     const float *const k = h->key ? w->k : NULL;
@@ -5035,7 +5044,7 @@ LINATTN__INLINE void la_twice_tile(const la_head *h, const la_token *w, size_t f
     }
     for (f = 0; f < count; f++, row += 16) {
         la_vec x[LA_TWICE_VECS];
-        if (stream) la_fetch_next(row, m, reach, reach != 0, LA_TWICE_VECS);
+        if (stream) la_fetch_next(row, m, reach, reach != 0, tiles, LA_TWICE_VECS);
         LINATTN__UNROLL for (j = 0; j < LA_TWICE_VECS; j++) x[j] =
             la_load(row + j / LA_PANEL_VECS * panel + j % LA_PANEL_VECS * LA_W);
         if (k) {
@@ -5248,12 +5257,21 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
 }
 
 #if LA_W > 1
+/* How many tiles ahead are fetched, where those are that come next: from beyond L3 Zen 4 has states
+   in .55 to .8 of the time if it is asked for each line once more for each tile in between, as it
+   drops fetches that it has no buffer for. */
+LINATTN__INLINE size_t la_tiles_ahead(const linattn__span *s)
+{
+    return s->stream > 1 && linattn__halved() ? 4 : 1;
+}
+
 /* In which tiles rows go by, what is fetched meanwhile, and by which instruction set. */
 LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
 {
     const size_t m = s->m, lanes = LA_LANES(s);
     h->wide = s->dv;
     h->reach = 0;
+    h->tiles = la_tiles_ahead(s);
     if (linattn__near() && m <= LA_STEP) {
         if (s->stream > 1) {
             h->reach = 32 * m; /* two panels, that lie one behind the other */
@@ -5264,9 +5282,7 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
         }
     } else if (lanes == 16 && linattn__halved()) {
 #if LINATTN__BOTH
-        /* Zen 4 updates large heads by halves of lines up to a fifth faster than by lines, and
-           small ones that nothing reads by a twentieth. */
-        if (s->stream > 1 && m * s->dv > 8192) s->set = 1;
+        /* Zen 4 updates small heads that nothing reads a twentieth faster by halves of lines. */
         if (!s->q && m * s->dv <= 1024) s->set = 1;
 #endif
         if (LA_SAME_PLACE(m, 64) && LA_LANES(s) == 16) h->wide = 1;
@@ -7199,7 +7215,7 @@ typedef struct la_once {
     int pairs;                    /* of panels: each is read while the one before is updated */
     uint16_t flagged[LA_RULE_FEW / 16]; /* rows to flush, */
     int late;                           /* and once they are read, too */
-    size_t reach, wide;                 /* as of la_fetch_next; columns at a time */
+    size_t reach, tiles, wide;          /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
 } la_once;
 #endif
@@ -7227,7 +7243,8 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
         if (o->a_step) af = la_set1(o->a[f]);
         if (o->stream)
-            la_fetch_next(row + skipped, m, o->reach, NR == LA_PANEL_VECS && o->reach, NR);
+            la_fetch_next(row + skipped, m, o->reach, NR == LA_PANEL_VECS && o->reach, o->tiles,
+                          NR);
         if (next) { /* before stores: rows of both tiles may differ in nothing but high bits */
             const la_vec rf = la_set1(r[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] =
@@ -7586,6 +7603,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.stream = s->stream || o.pairs;
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.reach = 0;
+    o.tiles = la_tiles_ahead(s);
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
         if (s->stream > 1) {
             o.reach = 32 * s->m;
@@ -10996,6 +11014,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tile_end
 #undef la_tile_fetch
 #undef la_tiles
+#undef la_tiles_ahead
 #undef la_times
 #undef la_tiny
 #undef la_token
