@@ -2343,42 +2343,63 @@ static void many_states_overlap(void **state)
     }
 }
 
-/* More states than are sorted at a time: one pair overlaps, near or far from each other. */
-static void crowds_overlap(void **state)
+/* More states than are looked at at a time, side by side, some way apart, or far: one pair overlaps,
+   by all or by part, near or far from each other. */
+enum { CROWD = 300, CROWD_BYTES = LINATTN_STATE_BYTES(1, 4, 4) };
+
+static linattn_status crowd_step(void **list)
 {
-    (void)state;
-    enum { COUNT = 300 };
-    static float x[COUNT * 4], y[COUNT * 4];
+    static float x[CROWD * 4], y[CROWD * 4];
+    const linattn_view rows = linattn_rows(x);
+    return linattn_causal_many(list, CROWD, rows, rows, rows, linattn_output_rows(y), 1, NULL);
+}
+
+static void crowd_overlaps(rng *r, size_t gap)
+{
     const linattn_config config = {.dim_key = 4};
-    const size_t bytes = LINATTN_STATE_BYTES(1, 4, 4);
-    rng r = {4};
-    unsigned char *memory = (unsigned char *)pool_take(COUNT * bytes);
-    void *list[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        list[i] = memory + i * bytes;
-        check_status(linattn_state_init(&config, list[i], bytes), LINATTN_OK, "init");
+    const size_t room = CROWD * (CROWD_BYTES + gap) + CROWD_BYTES;
+    unsigned char *memory = (unsigned char *)pool_take(room), *at = memory;
+    void *list[CROWD];
+    memset(memory, 0, room);
+    for (size_t i = 0; i < CROWD; i++) {
+        list[i] = at;
+        check_status(linattn_state_init(&config, at, CROWD_BYTES), LINATTN_OK, "init");
+        at += CROWD_BYTES + (gap ? rng_below(r, gap) / 4 * 4 : 0);
     }
-    for (size_t i = COUNT; i > 1; i--) {
-        size_t other = rng_below(&r, i);
+    for (size_t i = CROWD; i > 1; i--) {
+        size_t other = rng_below(r, i);
         void *swapped = list[other];
         list[other] = list[i - 1];
         list[i - 1] = swapped;
     }
-    rng_fill(&r, x, COUNT * 4, 1);
-    check_status(linattn_update_many(list, COUNT, linattn_rows(x), linattn_rows(x), 1, NULL),
-                 LINATTN_OK, "a crowd");
-    void *before = pool_copy(memory, COUNT * bytes);
-    for (size_t i = 0; i < COUNT; i += 1 + i / 2)
-        for (size_t j = 0; j < COUNT; j++) {
-            void *mine = list[i];
+    check_status(crowd_step(list), LINATTN_OK, "a crowd, at most %zu bytes between states", gap);
+    void *before = pool_copy(memory, room);
+    for (size_t i = 0; i < CROWD; i += 1 + i / 2)
+        for (size_t j = 0; j < CROWD; j++) {
+            /* mine begins behind the header of the other one */
+            unsigned char kept[128], *other = (unsigned char *)list[j];
+            void *const mine = list[i];
+            size_t shift = j % 3 ? 128 + rng_below(r, CROWD_BYTES - 255) / 4 * 4 : 0;
             if (i == j) continue;
-            list[i] = list[j];
-            check_status(linattn_causal_many(list, COUNT, linattn_rows(x), linattn_rows(x),
-                                             linattn_rows(x), linattn_output_rows(y), 1, NULL),
-                         LINATTN_ERROR_OVERLAP, "states %zu and %zu", i, j);
+            memcpy(kept, other + shift, sizeof kept);
+            memcpy(other + shift, mine, sizeof kept);
+            list[i] = other + shift;
+            check_status(crowd_step(list), LINATTN_ERROR_OVERLAP,
+                         "states %zu and %zu, %zu bytes apart", i, j, shift);
             list[i] = mine;
+            memcpy(other + shift, kept, sizeof kept);
         }
-    check_same_bytes(memory, before, COUNT * bytes, "crowds that overlap");
+    check_same_bytes(memory, before, room, "crowds that overlap");
+}
+
+static void crowds_overlap(void **state)
+{
+    (void)state;
+    rng r = {4};
+    crowd_overlaps(&r, 0);
+    crowd_overlaps(&r, CROWD_BYTES);
+    crowd_overlaps(&r, 6 * CROWD_BYTES);
+    crowd_overlaps(&r, 60 * CROWD_BYTES);
 }
 
 /* Inputs may lie in a state that is only read. */
