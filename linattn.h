@@ -1998,6 +1998,10 @@ LINATTN__INLINE int linattn__isa(void)
    11; on Intel's processors tiles of four vectors are the faster ones. */
 LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
 
+/* Are fetches dropped that no buffer is free for? On Zen 4, and on Zen 3, which was not measured,
+   but loads by the same means: what comes from beyond L3 is to be asked for more than once. */
+LINATTN__INLINE int linattn__drops(void) { return linattn__halved(); }
+
 /* Does a fetch into L1 take less time than one into L2, whatever is in L1? On Zen 5, where one into
    L2 makes decode steps a tenth slower in L3, and states from beyond it come fastest line by line
    with no more than one panel under way: .6 of the time of tiles of four. Nor are the tiles of
@@ -2041,6 +2045,7 @@ LINATTN__INLINE int linattn__isa(void)
 }
 
 LINATTN__INLINE int linattn__halved(void) { return 0; }
+LINATTN__INLINE int linattn__drops(void) { return 0; }
 LINATTN__INLINE int linattn__near(void) { return 0; }
 LINATTN__INLINE int linattn__contended(void) { return 0; }
 LINATTN__INLINE int linattn__intel(void) { return 0; }
@@ -5146,9 +5151,9 @@ static size_t linattn__fetches_ahead(const linattn__crowd *c, linattn__span *spa
 }
 #endif
 
-/* What comes next, while state `index` is at work. Kernels that walk through the rows of large heads
-   fetch it themselves, but for small states from beyond L3 that do not follow one another: on Zen 4
-   .45 to .95 of the time that fetching each next state takes. */
+/* What comes next, while state `index` is at work. Kernels that walk through the rows of large
+   heads fetch it themselves, but for small states from beyond L3 that do not follow one another: on
+   Zen 4 .45 to .95 of the time that fetching each next state takes. */
 static void linattn__fetch_next(const linattn__crowd *c, linattn__span *span, size_t index,
                                 size_t end)
 {
@@ -5498,8 +5503,8 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     span = &c->work.span;
     c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
     c->far = c->bytes / sizeof(float) > LINATTN__FAR_FLOATS / c->count;
-    c->walks = linattn__halved() && c->n == 1 && (span->m > 16 || span->dv > 16) &&
-               !LINATTN__ELEMENT(span);
+    c->walks =
+        linattn__drops() && c->n == 1 && (span->m > 16 || span->dv > 16) && !LINATTN__ELEMENT(span);
     if (c->n == 1 && c->far && linattn__near()) span->stream = 2;
     c->jobs = linattn__threads(context, c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
@@ -7981,15 +7986,15 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
 }
 
 /* How many blocks are fetched while one is worked on, where queries are few? Keys and values that
-   no cache holds come at half of the bandwidth if each line is asked for once: Zen 4 drops fetches
-   that it has no buffer for. Asked for in three blocks they take .65 to .85 of the time; what is in
-   caches, or of 16 bits, would take up to 1.2. */
+   no cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
+   once. Asked for in three blocks they take .65 to .85 of the time on Zen 4; what is in caches, or
+   of 16 bits, would take up to 1.2. */
 LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
     const size_t keys = e->window && e->window < e->n_k ? e->window : e->n_k;
     const int far = w->kv_heads * keys * (e->d + e->dv) > LINATTN__FAR_FLOATS;
-    return linattn__halved() && far && !LINATTN__IS_HALF(e->k_element) ? LINATTN__EXACT_AHEAD : 1;
+    return linattn__drops() && far && !LINATTN__IS_HALF(e->k_element) ? LINATTN__EXACT_AHEAD : 1;
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)

@@ -5257,12 +5257,12 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
 }
 
 #if LA_W > 1
-/* How many tiles ahead are fetched, where those are that come next: from beyond L3 Zen 4 has states
-   in .55 to .8 of the time if it is asked for each line once more for each tile in between, as it
-   drops fetches that it has no buffer for. */
+/* How many tiles ahead are fetched, where those are that come next. Where fetches are dropped,
+   states come from beyond L3 in .5 to .85 of the time if each line is asked for in each of four
+   tiles. */
 LINATTN__INLINE size_t la_tiles_ahead(const linattn__span *s)
 {
-    return s->stream > 1 && linattn__halved() ? 4 : 1;
+    return s->stream > 1 && linattn__drops() ? 4 : 1;
 }
 
 /* In which tiles rows go by, what is fetched meanwhile, and by which instruction set. */
