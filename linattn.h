@@ -3687,7 +3687,7 @@ typedef struct linattn__span {
     int set; /* whose kernels this call takes: 0 scalar code's, 1 those of AVX2, 2 AVX-512 */
 #endif
     /* What is 0 for most, side by side, to be cleared in few stores. */
-    int stream; /* states come from memory, each for one token; 2: from beyond L3 */
+    int stream; /* states come from memory, each for one token: see linattn__stream_of */
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     int fetch; /* operands come from memory: fetch ahead */
 #endif
@@ -4094,10 +4094,14 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 #endif
 }
 
-/* The states, of so many bytes, come from memory, each for one token. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__use_stream(linattn__span *span, size_t bytes)
+/* For states of so many floats in all: 1, and 2 where they come from beyond L3. Where fetches are
+   dropped it is how many tiles ahead are fetched, so that each line is asked for in as many: 1, 2
+   where L3 may be full of others' lines, 4 beyond it. A tile too many takes up to a tenth; states
+   from beyond L3 come in .5 to .85 of the time. */
+LINATTN__COLD static int linattn__stream_of(size_t floats)
 {
-    span->stream = bytes / sizeof(float) > LINATTN__FAR_FLOATS ? 2 : 1;
+    if (floats > LINATTN__FAR_FLOATS) return linattn__drops() ? 4 : 2;
+    return linattn__drops() && floats > 2 * LINATTN__FETCH_FLOATS ? 2 : 1;
 }
 
 /* Everything but the params, and what they need. */
@@ -5010,7 +5014,7 @@ LINATTN__IN_EACH int linattn__open_usual(void *state, linattn__work *w, const li
     s.rule = rules ? (int)h->rule : LINATTN_RULE_SUM;
     linattn__start_span(w, &s, linattn__seen(state), state);
     if (s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS && n == 1)
-        linattn__use_stream(&w->span, s.state_bytes);
+        w->span.stream = linattn__stream_of(s.state_bytes / sizeof(float));
     if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
     if (n > 1) {
         linattn__place block;
@@ -5034,7 +5038,7 @@ LINATTN__INLINE void linattn__begin(linattn__work *w, const linattn__shape *s,
     if (verb & LINATTN__KEYS) linattn__use_keys(w, x);
     if (verb & LINATTN__QUERIES) linattn__use_query(w, x);
     if (n == 1 && s->state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS)
-        linattn__use_stream(&w->span, s->state_bytes);
+        w->span.stream = linattn__stream_of(s->state_bytes / sizeof(float));
 #if LINATTN__HAS_HALF
     if (w->span.stream) w->span.ahead = s->head_floats * sizeof(float);
 #endif
@@ -5119,7 +5123,7 @@ typedef struct linattn__crowd {
     size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb;
-    int from_memory, far;           /* states come from L3, or from beyond it */
+    int from_memory, far, stream;   /* states come from L3, or from beyond it */
     int walks;                      /* kernels fetch what comes next, row by row */
     linattn__step_kernel *step;     /* not NULL: does one state, which takes nothing else */
     struct linattn__gating *gating; /* of the first state, under a rule other than the sum */
@@ -5162,7 +5166,7 @@ static void linattn__fetch_next(const linattn__crowd *c, linattn__span *span, si
     if (c->walks) {
         const int follows = i >= end || bytes > 49152 ||
                             (uintptr_t)c->states[i] - (uintptr_t)c->states[index] - bytes < 256;
-        span->stream = !c->far ? 1 : follows ? 2 : 0;
+        span->stream = c->far && !follows ? 0 : c->stream;
         if (span->stream) return;
         last++;
     }
@@ -5503,9 +5507,10 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     span = &c->work.span;
     c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
     c->far = c->bytes / sizeof(float) > LINATTN__FAR_FLOATS / c->count;
+    c->stream = linattn__stream_of(c->far ? SIZE_MAX : c->bytes / sizeof(float) * c->count);
     c->walks =
         linattn__drops() && c->n == 1 && (span->m > 16 || span->dv > 16) && !LINATTN__ELEMENT(span);
-    if (c->n == 1 && c->far && linattn__near()) span->stream = 2;
+    if (c->n == 1 && c->far && linattn__near()) span->stream = c->stream;
     c->jobs = linattn__threads(context, c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
     linattn__leave(c->work.environment);

@@ -358,7 +358,6 @@
 #define la_tanh LA_NAME(tanh)
 #define la_tile_begin LA_NAME(tile_begin)
 #define la_tile_end LA_NAME(tile_end)
-#define la_tiles_ahead LA_NAME(tiles_ahead)
 #define la_tiny LA_NAME(tiny)
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
@@ -4630,7 +4629,7 @@ typedef struct la_head {
     const float *query, *value;
     int map, feature, plain;
     int clamps;          /* what is read out, times a factor that may be negative, saturates */
-    int stream;          /* fetch ahead; 2: states come from beyond L3 */
+    int stream;          /* as the span's */
     size_t wide;         /* vectors of columns at a time */
     size_t reach, tiles; /* as of la_fetch_next */
     float *out;
@@ -5257,21 +5256,13 @@ LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token 
 }
 
 #if LA_W > 1
-/* How many tiles ahead are fetched, where those are that come next. Where fetches are dropped,
-   states come from beyond L3 in .5 to .85 of the time if each line is asked for in each of four
-   tiles. */
-LINATTN__INLINE size_t la_tiles_ahead(const linattn__span *s)
-{
-    return s->stream > 1 && linattn__drops() ? 4 : 1;
-}
-
 /* In which tiles rows go by, what is fetched meanwhile, and by which instruction set. */
 LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
 {
     const size_t m = s->m, lanes = LA_LANES(s);
     h->wide = s->dv;
     h->reach = 0;
-    h->tiles = la_tiles_ahead(s);
+    h->tiles = linattn__drops() ? (size_t)s->stream : 1;
     if (linattn__near() && m <= LA_STEP) {
         if (s->stream > 1) {
             h->reach = 32 * m; /* two panels, that lie one behind the other */
@@ -7603,7 +7594,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.stream = s->stream || o.pairs;
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.reach = 0;
-    o.tiles = la_tiles_ahead(s);
+    o.tiles = linattn__drops() && s->stream ? (size_t)s->stream : 1;
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
         if (s->stream > 1) {
             o.reach = 32 * s->m;
@@ -11014,7 +11005,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_tile_end
 #undef la_tile_fetch
 #undef la_tiles
-#undef la_tiles_ahead
 #undef la_times
 #undef la_tiny
 #undef la_token
