@@ -588,9 +588,11 @@ LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_v
    server. Operands have one part for each state, stride_sequence apart; n tokens each. Checked
    once, the bits of separate calls, shared out over the threads by states, and states that do not
    stay in the caches are fetched ahead. All states must be of one config (STATE), no two of those
-   that are written may overlap (OVERLAP): found at once where their addresses ascend or descend, by
-   sorting otherwise, which takes some count * count / 100 ns more. count = 0 does nothing; other
-   errors as for one state. Cost: that of the tokens, and some 10 ns for each state. */
+   that are written may overlap (OVERLAP): found at once where their addresses ascend or descend,
+   stretch by stretch where they lie close together in any order, which takes some
+   count * count / 50 ns more, and by sorting where they are scattered, some count * count / 10 ns.
+   count = 0 does nothing; other errors as for one state. Cost: that of the tokens, and some 10 ns
+   for each state. */
 LINATTN_API linattn_status linattn_update_many(void *const *states, size_t count, linattn_view k,
                                                linattn_view v, size_t n,
                                                const linattn_context *context);

@@ -5732,6 +5732,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
     h.raise = h.lower = 1.0f;
 #endif
     h.clamps = h.stream = 0;
+    h.reach = h.tiles = 0;
     h.wide = s->dv;
     h.begun = 1;
     for (g = 0; g < a->heads; g++) {
