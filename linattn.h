@@ -4098,12 +4098,13 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 
 /* For states of so many floats in all: 1, and 2 where they come from beyond L3. Where fetches are
    dropped it is how many tiles ahead are fetched, so that each line is asked for in as many: 1, 2
-   where L3 may be full of others' lines, 4 beyond it. A tile too many takes up to a tenth; states
+   where L3 may hold a part of them, 4 where it cannot. A tile too many takes up to a tenth; states
    from beyond L3 come in .5 to .85 of the time. */
 LINATTN__COLD static int linattn__stream_of(size_t floats)
 {
-    if (floats > LINATTN__FAR_FLOATS) return linattn__drops() ? 4 : 2;
-    return linattn__drops() && floats > 2 * LINATTN__FETCH_FLOATS ? 2 : 1;
+    const size_t least = linattn__drops() ? 2 * LINATTN__FETCH_FLOATS : LINATTN__FAR_FLOATS;
+    if (floats <= least) return 1;
+    return linattn__drops() && floats / 2 > LINATTN__FAR_FLOATS ? 4 : 2;
 }
 
 /* Everything but the params, and what they need. */
@@ -7995,13 +7996,15 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
 /* How many blocks are fetched while one is worked on, where queries are few? Keys and values that
    no cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
    once. Asked for in three blocks they take .65 to .85 of the time on Zen 4; what is in caches, or
-   of 16 bits, would take up to 1.2. */
+   of 16 bits, would take up to 1.2. In two where L3 may hold a part of them. */
 LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
     const size_t keys = e->window && e->window < e->n_k ? e->window : e->n_k;
-    const int far = w->kv_heads * keys * (e->d + e->dv) > LINATTN__FAR_FLOATS;
-    return linattn__drops() && far && !LINATTN__IS_HALF(e->k_element) ? LINATTN__EXACT_AHEAD : 1;
+    const size_t floats = w->kv_heads * keys * (e->d + e->dv);
+    if (!linattn__drops() || LINATTN__IS_HALF(e->k_element)) return 1;
+    if (floats / 2 > LINATTN__FAR_FLOATS) return LINATTN__EXACT_AHEAD;
+    return floats > 2 * LINATTN__FETCH_FLOATS ? 2 : 1;
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)

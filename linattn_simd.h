@@ -5696,9 +5696,9 @@ static void la_step(linattn__span *s)
 #endif
 #if LA_W == 16 && LINATTN__BOTH
         /* Zen 4 takes these by two vectors up to a sixth faster than by one, and updates alone by a
-           twentieth. */
+           twentieth; but several heads of elu1 with queries a twentieth slower. */
         if (linattn__halved() && s->m > 8 && s->dv > 8 &&
-            (!s->q || !LINATTN__IS_ELU1(s->params->map))) {
+            (!s->q || s->heads == 1 || !LINATTN__IS_ELU1(s->params->map))) {
             LA_COMMON(panel_step)(s);
             return;
         }
