@@ -5126,10 +5126,10 @@ typedef struct linattn__crowd {
     size_t bytes, count, jobs, n;
     size_t k, v, q, out; /* strides from one sequence to the next */
     int verb;
-    int from_memory, far, stream;   /* states come from L3, or from beyond it */
-    int walks;                      /* kernels fetch what comes next, row by row */
-    linattn__step_kernel *step;     /* not NULL: does one state, which takes nothing else */
-    struct linattn__gating *gating; /* of the first state, under a rule other than the sum */
+    int from_memory, distant, stream; /* states come from L3, or from beyond it */
+    int walks;                        /* kernels fetch what comes next, row by row */
+    linattn__step_kernel *step;       /* not NULL: does one state, which takes nothing else */
+    struct linattn__gating *gating;   /* of the first state, under a rule other than the sum */
     /* what the verb does with one state, which `work` then has */
     void (*run)(const struct linattn__crowd *c, linattn__work *work, size_t index);
 } linattn__crowd;
@@ -5169,7 +5169,7 @@ static void linattn__fetch_next(const linattn__crowd *c, linattn__span *span, si
     if (c->walks) {
         const int follows = i >= end || bytes > 49152 ||
                             (uintptr_t)c->states[i] - (uintptr_t)c->states[index] - bytes < 256;
-        span->stream = c->far && !follows ? 0 : c->stream;
+        span->stream = c->distant && !follows ? 0 : c->stream;
         if (span->stream) return;
         last++;
     }
@@ -5509,11 +5509,11 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     if (status != LINATTN_OK || c->n == 0) return status;
     span = &c->work.span;
     c->from_memory = c->bytes / sizeof(float) > LINATTN__FETCH_FLOATS / 4 / c->count;
-    c->far = c->bytes / sizeof(float) > LINATTN__FAR_FLOATS / c->count;
-    c->stream = linattn__stream_of(c->far ? SIZE_MAX : c->bytes / sizeof(float) * c->count);
+    c->distant = c->bytes / sizeof(float) > LINATTN__FAR_FLOATS / c->count;
+    c->stream = linattn__stream_of(c->distant ? SIZE_MAX : c->bytes / sizeof(float) * c->count);
     c->walks =
         linattn__drops() && c->n == 1 && (span->m > 16 || span->dv > 16) && !LINATTN__ELEMENT(span);
-    if (c->n == 1 && c->far && linattn__near()) span->stream = c->stream;
+    if (c->n == 1 && c->distant && linattn__near()) span->stream = c->stream;
     c->jobs = linattn__threads(context, c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
     linattn__leave(c->work.environment);
@@ -9170,6 +9170,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__EFFECT
 #undef LINATTN__ELEMENT
 #undef LINATTN__ELEMENTS
+#undef LINATTN__EXACT_AHEAD
 #undef LINATTN__EXACT_HEADS
 #undef LINATTN__EXACT_KEYS
 #undef LINATTN__EXACT_LANES

@@ -2343,8 +2343,8 @@ static void many_states_overlap(void **state)
     }
 }
 
-/* More states than are looked at at a time, side by side, some way apart, or far: one pair overlaps,
-   by all or by part, near or far from each other. */
+/* More states than are looked at at a time, side by side, some way apart, or far: one pair
+   overlaps, by all or by part, near or far from each other. */
 enum { CROWD = 300, CROWD_BYTES = LINATTN_STATE_BYTES(1, 4, 4) };
 
 static linattn_status crowd_step(void **list)
