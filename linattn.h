@@ -3809,7 +3809,10 @@ typedef struct linattn__outer {
     size_t ahead_row, fetches; /* and how many of these the tiles fetch */
 } linattn__outer;
 
-#define LINATTN__FETCH_FLOATS 1572864 /* more than this does not stay in caches */
+/* More than this does not stay in caches. (Tests fetch small operands, too.) */
+#ifndef LINATTN__FETCH_FLOATS
+#define LINATTN__FETCH_FLOATS 1572864
+#endif
 #define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
 #define LINATTN__FEATURES 128 /* mapped at a time */
 #define LINATTN__PANELS 4096  /* floats of a projection that the caller holds */
@@ -4097,14 +4100,20 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 }
 
 /* For states of so many floats in all: 1, and 2 where they come from beyond L3. Where fetches are
-   dropped it is how many tiles ahead are fetched, so that each line is asked for in as many: 1, 2
-   where L3 may hold a part of them, 4 where it cannot. A tile too many takes up to a tenth; states
-   from beyond L3 come in .5 to .85 of the time. */
+   dropped: how many tiles ahead are fetched, so that each line is asked for in as many: 1, 2 where
+   L3 may hold a part of them, 4 where it cannot. A tile too many takes up to a tenth; states from
+   beyond L3 come in .5 to .85 of the time. */
 LINATTN__COLD static int linattn__stream_of(size_t floats)
 {
     const size_t least = linattn__drops() ? 2 * LINATTN__FETCH_FLOATS : LINATTN__FAR_FLOATS;
     if (floats <= least) return 1;
     return linattn__drops() && floats / 2 > LINATTN__FAR_FLOATS ? 4 : 2;
+}
+
+/* Tiles ahead that are fetched, where those are that come next. */
+LINATTN__INLINE size_t linattn__tiles_ahead(const linattn__span *s)
+{
+    return linattn__drops() && s->stream ? (size_t)s->stream : 1;
 }
 
 /* Everything but the params, and what they need. */
@@ -7518,10 +7527,12 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 
 #define LINATTN__EXACT_KEYS 64
 #define LINATTN__EXACT_LANES 48    /* queries at a time */
-#define LINATTN__EXACT_NEAR 262144 /* floats of keys and values that stay in caches */
 #define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
 #define LINATTN__EXACT_HEADS 8     /* at most, that go together */
 #define LINATTN__EXACT_AHEAD 3     /* blocks that are fetched ahead at most */
+
+/* Floats of keys and values that stay in L2. */
+#define LINATTN__EXACT_NEAR (LINATTN__FETCH_FLOATS / 6)
 
 /* Exact attention for the queries [begin, end) of one key/value head, counted over tokens and the
    heads of the group: query i is token i / group, head i % group. */
@@ -7819,11 +7830,11 @@ static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
 }
 
 /* What is fetched while a block of a head is worked on: that of the next head, or the next block of
-   the first one; but not where all of them may stay in caches near by. Hardware loses track of rows
-   of heads that take turns: with fetches 4096 tokens of eight heads of 64 take half of the time on
-   Zen 4, on Zen 3 1024 of 128 do .7, and on Intel's Emerald Rapids 16384 of 128 do .8; their L3 is
-   otherwise the faster without them. Where that was not measured only what is farther off is
-   fetched. */
+   the first one, and x->blocks in all; but none where they may stay in caches near by. Hardware
+   loses track of rows of heads that take turns: with fetches 4096 tokens of eight heads of 64 take
+   half of the time on Zen 4, on Zen 3 1024 of 128 do .7, and on Intel's Emerald Rapids 16384 of 128
+   do .8; their L3 is otherwise the faster without them. Where that was not measured only what is
+   farther off is fetched. */
 static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
                                                 size_t head)
 {

@@ -5262,7 +5262,7 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
     const size_t m = s->m, lanes = LA_LANES(s);
     h->wide = s->dv;
     h->reach = 0;
-    h->tiles = linattn__drops() ? (size_t)s->stream : 1;
+    h->tiles = linattn__tiles_ahead(s);
     if (linattn__near() && m <= LA_STEP) {
         if (s->stream > 1) {
             h->reach = 32 * m; /* two panels, that lie one behind the other */
@@ -7595,7 +7595,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.stream = s->stream || o.pairs;
     o.wide = s->stream && linattn__halved() ? 32 : 64;
     o.reach = 0;
-    o.tiles = linattn__drops() && s->stream ? (size_t)s->stream : 1;
+    o.tiles = linattn__tiles_ahead(s);
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
         if (s->stream > 1) {
             o.reach = 32 * s->m;

@@ -14,7 +14,7 @@ thread_sanitizer_runs() {
 # All kernels are one text, so that the widest vectors of this machine take all, and for the others,
 # scalar code above all, which is the slowest here, their own words are enough. What is drawn at
 # random, and what holds of any call, the stage fuzz draws under the same sanitizers.
-library sanitized sanitized "-std=c99 $sanitized_flags"
+library sanitized sanitized "-std=c99 $sanitized_flags -DLINATTN__FAMILY=25 $fetches"
 tests=$all_tests
 if has_libfuzzer; then tests=${tests/fuzz calls /} && tests=${tests/laws /}; fi
 vectors=
