@@ -631,7 +631,7 @@ typedef struct linattn_gates {
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
    Finite: for decays in [0, 1], beta in [0, 2] and |k| <= 1 (delta rules) or sums below 1e37
    (GATED), whatever the length; MLSTM for any finite gates. Beyond these what the formula gives.
-   What decays is flushed to zero before it is denormal, once it is below 2^-78 in size (what the
+   What decays is flushed to zero before it is denormal, once it is below 2^-72 in size (what the
    keys of the delta rules and of GENERAL read may cancel to less, for some tokens). exp under
    GATED: a key whose e^x is 2^-100 of what its feature has held may be lost until the rest has
    decayed; a decay of 0 begins the feature afresh.
@@ -656,7 +656,9 @@ typedef struct linattn_gates {
    (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
    Errors: as for causal, and DECAY, BETA, READ_WRITE, BONUS, INPUT_GATE for what the rule needs and
    lacks, or is given and does not take.
-   Cost: flops per element of S, token and head: GATED 5, DELTA 7, GATED_DELTA 7, GENERAL 9. */
+   Cost: flops per element of S, token and head: GATED 4, DELTA and GATED_DELTA 6, with a decay for
+   each feature one more, GENERAL 9. A decay that all features of a head share is multiplied up over
+   some tokens before it goes into S. */
 LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
                                              linattn_view v, const linattn_gates *gates,
                                              linattn_output out, size_t n,
@@ -5797,7 +5799,10 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
 #define LINATTN__IMPORTED 6
-#define LINATTN__KEPT_LOW 7           /* of KEPT_FACTOR, with a past */
+#define LINATTN__KEPT_LOW 7      /* of KEPT_FACTOR, with a past */
+#define LINATTN__OWED 8          /* 0, or S is what is stored times this, 1 to 64: decays that */
+#define LINATTN__OWED_MOST 64.0f /* all rows share go there, and into S as it leaves that */
+#define LINATTN__OWED_MLSTM 8.0f /* from where its factors, around 1, go up and down */
 #define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
 #define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
@@ -5823,6 +5828,11 @@ LINATTN__COLD static void linattn__clear_rule(float *head, size_t m16)
     scalars[LINATTN__CREDIT] = scalars[LINATTN__KEPT] = 1.0f;
 }
 
+LINATTN__INLINE float linattn__owed(const float *scalars)
+{
+    return scalars[LINATTN__OWED] == 0.0f ? 1.0f : scalars[LINATTN__OWED];
+}
+
 /* Imported sums may be small: they are to be looked at before they decay. */
 LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *head)
 {
@@ -5831,7 +5841,7 @@ LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *h
     size_t i;
     for (i = 0; i < m16; i++) head[3 * m16 + i] = LINATTN__SPENT;
     scalars[LINATTN__CREDIT] = 1.0f;
-    scalars[LINATTN__EXPONENT] = 0.0f;
+    scalars[LINATTN__EXPONENT] = scalars[LINATTN__OWED] = 0.0f;
     scalars[LINATTN__DRIFT] = scalars[LINATTN__IMPORTED] = 1.0f;
 }
 
@@ -6670,11 +6680,14 @@ LINATTN__COLD static void linattn__merge_mlstm(const linattn__span *dst, const l
             if (i / (16 * dst->m) * 16 + i % 16 >= dst->dv) continue; /* stays zero */
             linattn__get_sum(dst->s, i, LINATTN__ELEMENT(dst), &x);
             linattn__get_sum(src->s, i, LINATTN__ELEMENT(dst), &y);
+            x = x * linattn__owed(to);
+            y = y * linattn__owed(from);
             linattn__merge_decayed(&x, &y, kept, n_dst, n_src);
             linattn__set_sum(dst->s, i, LINATTN__ELEMENT(dst), &x);
         }
         to[LINATTN__EXPONENT] = e;
         to[LINATTN__DRIFT] = 1.0f;
+        to[LINATTN__OWED] = 0.0f;
     }
     to[LINATTN__KEPT_FACTOR] = to[LINATTN__KEPT_FACTOR] * kept;
     to[LINATTN__KEPT_EXPONENT] = to[LINATTN__KEPT_EXPONENT] + from[LINATTN__KEPT_EXPONENT];
@@ -6807,7 +6820,8 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__sp
     const size_t m16 = linattn__round16(dst->m), panels = (dst->dv + 15) / 16;
     float *const kept = dst->z + 2 * m16, *const credit = kept + m16, *const to = credit + m16;
     const float *const by = src->z + 2 * m16;
-    const float all = by[2 * m16 + LINATTN__KEPT];
+    const float *const from = by + 2 * m16;
+    const float all = from[LINATTN__KEPT], owed = linattn__owed(to) / linattn__owed(from);
     size_t f, c, i;
 #if LINATTN__HAS_COMPENSATED
     if (dst->past) {
@@ -6820,10 +6834,10 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__sp
         return 1;
     }
     for (f = 0; f < dst->m; f++) {
-        const float factor = by[f] * all;
+        const float factor = by[f] * all, paid = factor * owed;
         kept[f] = linattn__flush(kept[f] * by[f]);
         credit[f] = LINATTN__SPENT;
-        if (factor == 1.0f) continue;
+        if (factor == 1.0f && paid == 1.0f) continue;
         dst->z[f] = linattn__flush(dst->z[f] * factor);
         if (!LINATTN__IS_EXP(dst->params->map)) dst->e[f] = linattn__flush(dst->e[f] * factor);
         for (c = 0; c < panels; c++)
@@ -6831,11 +6845,12 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__sp
                 const size_t at = (c * dst->m + f) * 16 + i;
                 float x;
                 linattn__get_sum(dst->s, at, LINATTN__ELEMENT(dst), &x);
-                x = linattn__flush(x * factor);
+                x = linattn__flush(x * paid);
                 linattn__set_sum(dst->s, at, LINATTN__ELEMENT(dst), &x);
             }
     }
     to[LINATTN__KEPT] = linattn__flush(to[LINATTN__KEPT] * all);
+    to[LINATTN__OWED] = from[LINATTN__OWED]; /* by both */
     return 0;
 }
 #endif
@@ -6848,9 +6863,9 @@ typedef struct linattn__plain {
     linattn__shape s;
     linattn__params p;
     float *z, *e, *sums;
-    float factor, bias;
-    int exponents; /* of the rows, in e */
-    size_t past;   /* of the span */
+    float factor, bias, owed; /* owed: by the sums alone */
+    int exponents;            /* of the rows, in e */
+    size_t past;              /* of the span */
 } linattn__plain;
 
 /* Reads and checks a call, as linattn__open_any does. Within enter and leave where there is no
@@ -6888,9 +6903,11 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
     x->factor = x->exponents ? x->p.rest_root : 1.0f;
     if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
     x->bias = x->exponents ? LINATTN__BIAS : 0.0f;
+    x->owed = 1.0f;
 #if LINATTN__HAS_RECURRENT
     if (x->s.rule) {
         x->sums += linattn__rule_floats(&x->s);
+        if (!LINATTN__ELEMENT(&x->s)) x->owed = linattn__owed(linattn__scalars(x->z, &x->s));
         if (x->s.rule == LINATTN_RULE_MLSTM)
             x->bias = linattn__scalars(x->z, &x->s)[LINATTN__EXPONENT];
         if (!(x->bias >= LINATTN__LOWEST)) x->bias = 0.0f; /* empty */
@@ -6944,8 +6961,12 @@ LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f,
     for (c = 0; c < x->s.dv; c++) {
         const size_t i = linattn__panel_index(x, f, c);
         const float *at = x->sums + i;
-#if LINATTN__HAS_HALF
         float own;
+        if (x->owed != 1.0f) { /* neither 16 bits nor with a past */
+            own = *at * x->owed;
+            at = &own;
+        }
+#if LINATTN__HAS_HALF
         if (x->s.element) {
             linattn__read_half(x->sums, i, x->s.element, &own);
             if (LINATTN__RAISES(x->s.element, x->p.map)) own = own * LINATTN__LOWERED;
@@ -9305,6 +9326,9 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__ONE
 #undef LINATTN__OPAQUE
 #undef LINATTN__OPENING
+#undef LINATTN__OWED
+#undef LINATTN__OWED_MLSTM
+#undef LINATTN__OWED_MOST
 #undef LINATTN__PANELS
 #undef LINATTN__PAST
 #undef LINATTN__PRIVATE_FLOATS

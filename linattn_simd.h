@@ -431,6 +431,7 @@
 #define la_rule_chunk LA_COMMON(rule_chunk)
 #define la_rule_correct LA_COMMON(rule_correct)
 #define la_rule_credit LA_COMMON(rule_credit)
+#define la_rule_debts LA_COMMON(rule_debts)
 #define la_rule_decay LA_COMMON(rule_decay)
 #define la_rule_decayed LA_COMMON(rule_decayed)
 #define la_rule_decays LA_COMMON(rule_decays)
@@ -457,13 +458,16 @@
 #define la_rule_normalise LA_COMMON(rule_normalise)
 #define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
 #define la_rule_once LA_COMMON(rule_once)
+#define la_rule_owe LA_COMMON(rule_owe)
 #define la_rule_padding LA_COMMON(rule_padding)
 #define la_rule_past LA_COMMON(rule_past)
 #define la_rule_past_end LA_COMMON(rule_past_end)
+#define la_rule_pay LA_COMMON(rule_pay)
 #define la_rule_powers LA_COMMON(rule_powers)
 #define la_rule_queries LA_COMMON(rule_queries)
 #define la_rule_quiet LA_COMMON(rule_quiet)
 #define la_rule_read LA_COMMON(rule_read)
+#define la_rule_scale LA_COMMON(rule_scale)
 #define la_rule_spend LA_COMMON(rule_spend)
 #define la_rule_spends LA_COMMON(rule_spends)
 #define la_rule_split LA_COMMON(rule_split)
@@ -4320,13 +4324,15 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
 
 #if LINATTN__HAS_HALF || LINATTN__HAS_RECURRENT
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, without a decay, with one, or with a product more; only read. */
+   read for the next token, without a decay, with one, or with a product more; only read; write
+   without a decay, and read out. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
 #define LA_PLAIN_DELTA 2
 #define LA_DELTA 3
 #define LA_GENERAL 4
 #define LA_READ 5
+#define LA_PLAIN_WRITE 6
 #endif
 
 #if LINATTN__HAS_HALF
@@ -5824,6 +5830,10 @@ typedef struct la_tokens {
         gain[LA_RULE_TOKENS + (LA_RULE_WIDE ? LA_MOST : 0)]; /* gain: of the values */
     float share[LA_RULE_TOKENS + LA_RULE_WIDE];              /* what reads may leave of the sums */
     float lead[LA_RULE_TOKENS];                              /* of the bonus */
+    float factor[LA_RULE_TOKENS]; /* what sums are multiplied by before a token, if not by rows; */
+    float owed[LA_RULE_TOKENS];   /* what is stored is to be multiplied by after it, to be S, */
+    float due[LA_RULE_TOKENS];    /* and before it, once that has decayed; */
+    float paid[LA_RULE_TOKENS];   /* and what values are, gain included */
     float scale[LA_RULE_TOKENS], power[LA_RULE_TOKENS], top[LA_RULE_TOKENS];
     float den[LA_RULE_TOKENS * 16], lost[LA_RULE_TOKENS * 16];
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
@@ -5846,7 +5856,8 @@ typedef struct la_rule {
     size_t fetch;
 #endif
     int rule, reads, before; /* reads: its keys read S */
-    int plain;               /* nothing decays, and no row is multiplied by 1 for that */
+    int owes;                /* sums do not decay: see OWED */
+    int plain;               /* and no row is multiplied by 1 */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
     int per_feature, whole;  /* all features at once */
@@ -6005,6 +6016,37 @@ LINATTN__INLINE int la_rule_spends(float *credit, float by)
     return 1;
 }
 
+/* One token's decay, `by`, joins what is owed, or S is to be multiplied by what this returns. */
+LINATTN__INLINE float la_rule_owe(float *owed, float by, int mlstm)
+{
+    const float due = *owed * by;
+    *owed = due;
+    if (due >= 1.0f && due <= LINATTN__OWED_MOST) return 1.0f;
+    *owed = mlstm ? LINATTN__OWED_MLSTM : LINATTN__OWED_MOST;
+    return due / *owed;
+}
+
+/* Decays that all rows share: a multiplication of each sum for each token is saved where values are
+   divided by what is owed, and outputs and what keys read multiplied. */
+static LINATTN__NOINLINE void la_rule_debts(la_rule *b)
+{
+    la_tokens *const w = b->w;
+    const int mlstm = b->rule == LINATTN_RULE_MLSTM;
+    float owed = linattn__owed(b->scalars);
+    size_t t;
+    for (t = 0; t < b->count; t++) {
+        w->factor[t] = w->decay[t];
+        w->due[t] = w->owed[t] = 1.0f;
+        w->paid[t] = w->gain[t];
+        if (!b->owes) continue;
+        w->due[t] = owed * w->decay[t];
+        w->factor[t] = la_rule_owe(&owed, w->decay[t], mlstm);
+        w->owed[t] = owed;
+        w->paid[t] = w->gain[t] / owed;
+    }
+    if (b->owes) b->scalars[LINATTN__OWED] = owed;
+}
+
 /* Decays that all rows share: when is it time to flush them? */
 static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
 {
@@ -6012,7 +6054,7 @@ static LINATTN__NOINLINE void la_rule_credit(la_rule *b)
     float credit = b->scalars[LINATTN__CREDIT], kept = b->scalars[LINATTN__KEPT];
     size_t t;
     for (t = 0; t < b->count; t++) {
-        const float by = w->decay[t] * w->share[t], left = credit * by;
+        const float by = w->factor[t] * w->share[t], left = credit * by;
         b->w->any[t] = 0;
         if (left >= LINATTN__SPENT && left <= 1.0f) /* predicted: only products take turns */
             credit = left;
@@ -6088,6 +6130,7 @@ static LINATTN__NOINLINE void la_rule_gates(la_rule *b)
         la_rule_split(w->gain, w->scale, b->count, 1);
     }
     for (t = 0; t < b->count && mlstm; t++) la_rule_stabilise(b, t);
+    la_rule_debts(b);
     if (!b->per_feature) la_rule_credit(b);
 }
 #endif
@@ -6451,7 +6494,7 @@ static void la_rule_keys(la_rule *b)
         b->k.at = b->k_made;
         b->k.row = b->row;
     }
-    b->a.at = b->w->decay;
+    b->a.at = b->w->factor;
     b->a.row = 1;
     if (b->per_feature) {
         b->a.row = g->gate[LINATTN__DECAY].token;
@@ -6493,6 +6536,12 @@ static void la_rule_floor(const la_rule *b, size_t t, float *scale)
     if (!(den <= LINATTN__FLT_MAX)) *scale = den - den; /* NaN */
 }
 
+/* What is owed joins the factor of an output, which may be near the end of what floats hold. */
+LINATTN__INLINE void la_rule_scale(float *scale, float owed)
+{
+    if (owed != 1.0f) *scale = linattn__clamp(*scale * owed);
+}
+
 /* The factors of the block's outputs, once the denominators are complete. seen: tokens that the
    first query has seen. */
 static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t each)
@@ -6505,10 +6554,14 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
         la_store(w->power + t, la_zero());
         la_store(w->scale + t, la_set1(p->rest));
     }
-    if (none && b->rule != LINATTN_RULE_MLSTM) return;
+    if (none && b->rule != LINATTN_RULE_MLSTM) {
+        for (t = 0; t < b->count; t++) w->scale[t] = p->rest * w->owed[t];
+        return;
+    }
 #if LINATTN__HAS_SIGNED
     if (la_cancelled_factor(p)) { /* not under MLSTM */
         la_cancel(w->den, w->lost, p->epsilon, w->scale, b->count);
+        for (t = 0; t < b->count; t++) la_rule_scale(w->scale + t, w->owed[t]);
         return;
     }
 #endif
@@ -6520,6 +6573,7 @@ static LINATTN__NOINLINE void la_rule_finish(la_rule *b, uint64_t seen, size_t e
                       w->top + t, seen + t * each, w->scale + t, w->power + t);
         if (LINATTN__RAISES(LINATTN__ELEMENT(&b->s), p->map))
             w->scale[t] = w->scale[t] * LINATTN__LOWERED;
+        la_rule_scale(w->scale + t, w->owed[t]);
     }
 }
 
@@ -6719,7 +6773,8 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
 {
     const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
     const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
-    const size_t scaled = kind != LA_PLAIN_DELTA ? NR : LA_W == 16 && NR == 4 ? 3 : 0;
+    const int plain = kind == LA_PLAIN_DELTA || kind == LA_PLAIN_WRITE;
+    const size_t scaled = !plain ? NR : reads && LA_W == 16 && NR == 4 ? 3 : 0;
     la_vec x[4];
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -6791,7 +6846,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
 
 /* The same for tokens t and t + 1 of a rule without reads: o holds the outputs of both. */
 LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la_vec *v, la_vec *o,
-                                  const int before, const size_t NR)
+                                  const int before, const int plain, const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
     const size_t k_row = b->k.row, q_row = b->q.row, a_row = b->a.row;
@@ -6811,7 +6866,8 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
             {
                 la_vec *const at = sum + i * NR + j;
                 if (before) *at = la_fma_hot(qf, x[j], *at);
-                x[j] = la_fma_hot(kf, v[i * NR + j], la_mul(af, x[j]));
+                if (!plain) x[j] = la_mul(af, x[j]);
+                x[j] = la_fma_hot(kf, v[i * NR + j], x[j]);
                 if (!before) *at = la_fma_hot(qf, x[j], *at);
             }
         }
@@ -6882,8 +6938,8 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
     la_load_columns(v, b->s.v + (b->t0 + t) * b->s.v_token + u * LA_W, lanes, NR);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        if (delta) v[j] = la_sub(v[j], c[j]);
-        v[j] = la_mul(la_set1(b->w->gain[t]), v[j]);
+        if (delta) v[j] = la_fma(la_set1(0.0f - b->w->due[t]), c[j], v[j]);
+        v[j] = la_mul(la_set1(b->w->paid[t]), v[j]);
     }
 }
 
@@ -6901,6 +6957,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     if (b->reads && !fresh) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end + LA_BEYOND(b), flush = b->w->any[t];
+        const int plain = b->plain && b->w->factor[t] == 1.0f;
         const size_t reader = more ? t + 1 : t; /* without a next one for nothing */
         const int apart = kind == LA_BEFORE && flush;
         const int late = flush && (kind == LA_BEFORE || kind == LA_GENERAL);
@@ -6924,12 +6981,14 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
-        } else if ((LA_W == 1 || NR % 2 == 0) && delta && more && b->plain) {
+        } else if ((LA_W == 1 || NR % 2 == 0) && delta && more && plain) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
         } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
+        } else if (LA_W < 16 && plain) {
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_WRITE, NR);
         } else {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
             if (apart) { /* here alone: clang keeps c through every loop before it */
@@ -6970,6 +7029,7 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
     const unsigned char *const any = b->w->any;
+    const float *const factor = b->w->factor;
     size_t t, i;
     for (t = 0; t < b->count; t += 2) {
         la_vec o[8], v[8], *const none = v;
@@ -6993,9 +7053,11 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
             la_load_columns(o + NR, b->out + (t + 1) * b->out_token + u * LA_W, lanes, NR);
         }
         if (b->before)
-            la_rule_pair(b, t, u, v, o, 1, NR);
+            la_rule_pair(b, t, u, v, o, 1, 0, NR);
+        else if (b->owes && factor[t] == 1.0f && factor[t + 1] == 1.0f)
+            la_rule_pair(b, t, u, v, o, 0, 1, NR);
         else
-            la_rule_pair(b, t, u, v, o, 0, NR);
+            la_rule_pair(b, t, u, v, o, 0, 0, NR);
         for (i = 0; b->out && i < 2; i++)
             la_rule_out(b, t + i, u, o + i * NR, v + i * NR, lanes, NR);
     }
@@ -7024,7 +7086,7 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
-    const int few = b->rule == LINATTN_RULE_DELTA || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
+    const int few = b->owes || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
     const int two = apart || (rows > 192 && !linattn__near()) || (few && linattn__halved());
     const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
@@ -7202,9 +7264,10 @@ typedef struct la_once {
     const float *a, *r, *p;
     size_t a_step;
     int signs;
-    float gain, scale, lead;
-    int map, keeps, logs, stream; /* stream: states come from memory: fetch ahead */
-    int pairs;                    /* of panels: each is read while the one before is updated */
+    int owes;                           /* as of la_rule */
+    float gain, rest, scale, due, lead; /* as of la_tokens, gain: what is paid; rest: of params */
+    int map, keeps, logs, stream;       /* stream: states come from memory: fetch ahead */
+    int pairs; /* of panels: each is read while the one before is updated */
     uint16_t flagged[LA_RULE_FEW / 16]; /* rows to flush, */
     int late;                           /* and once they are read, too */
     size_t reach, tiles, wide;          /* as of la_fetch_next; columns at a time */
@@ -7230,6 +7293,8 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
     const float *const k = o->k, *const q = o->q, *const r = o->r;
     la_vec x[4], af = la_set1(*o->a);
+    /* by 1, too, where that takes stores out of the way: see la_rule_row */
+    const int scales = LA_W == 16 || o->a_step || *o->a != 1.0f;
     size_t f, j;
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
@@ -7246,7 +7311,9 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
         if (kind == LA_BEFORE) {
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
-        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
+        if (scales) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
+        }
         if (kind == LA_GENERAL) {
             const la_vec pf = la_set1(o->p[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, had[j], x[j]);
@@ -7299,7 +7366,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec
     if (o->late) la_once_flush(o, c, c + NR * LA_W, 1);
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        if (kind == LA_DELTA) v[j] = la_sub(v[j], had[j]);
+        if (kind == LA_DELTA) v[j] = la_fma(la_set1(0.0f - o->due), had[j], v[j]);
         v[j] = la_mul(la_set1(o->gain), v[j]);
     }
     if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL) /* 16 registers: .85 to .93 */
@@ -7361,19 +7428,31 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_pairs(const la_once *o)
 #endif
 
 #if LA_COLD
-/* Decays that all rows share, if there are any. Returns 0, and has written nothing, where rows are
-   to be flushed. */
-LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay, float share)
+/* Decays that all rows share, if there are any; gain: of the value. Returns 0, and has changed
+   nothing of the state, where rows are to be flushed. */
+LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay, float share,
+                                  float gain)
 {
-    float left, kept;
-    if (decay && o->logs)
-        la_store(o->made, la_exp_full(la_set1(*decay)));
-    else
-        o->made[0] = decay ? *decay : 1.0f;
-    left = scalars[LINATTN__CREDIT] * (o->made[0] * share);
-    kept = scalars[LINATTN__KEPT] * o->made[0];
+    float left, kept, by = 1.0f, owed = linattn__owed(scalars);
+    if (decay) by = *decay;
+    if (decay && o->logs) {
+        la_store(o->made, la_exp_full(la_set1(by)));
+        by = o->made[0];
+    }
+    kept = scalars[LINATTN__KEPT] * by;
+    if (o->owes) {
+        o->due = owed * by;
+        by = la_rule_owe(&owed, by, 0);
+        o->gain = gain / owed;
+        o->scale = o->rest * owed;
+    } else if (owed != 1.0f) {
+        return 0;
+    }
+    o->made[0] = by;
+    left = scalars[LINATTN__CREDIT] * (by * share);
     if (!(left >= LINATTN__SPENT && left <= 1.0f)) return 0;
     scalars[LINATTN__CREDIT] = left;
+    if (o->owes) scalars[LINATTN__OWED] = owed;
     if (!(kept >= LINATTN__FLT_MIN)) kept = linattn__flush(kept);
     if (o->keeps) scalars[LINATTN__KEPT] = kept;
     return 1;
@@ -7389,7 +7468,9 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kep
     la_vec left[LA_RULE_FEW / LA_W];
     unsigned rare = 0; /* a bit for 16 rows */
     size_t f;
-    if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f) return 0;
+    if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f ||
+        linattn__owed(scalars) != 1.0f)
+        return 0;
     for (f = 0; f < m; f += LA_W) {
         const int lanes = la_lanes_left(m, f);
         la_vec a = la_load_part(decay + f, lanes), *const at = left + f / LA_W;
@@ -7454,14 +7535,16 @@ LINATTN__INLINE void la_once_powers(la_once *o, la_rule *b, const float *decay, 
         la_rule_split(w->decay, w->power, 1, 0);
     }
     la_rule_stabilise(b, 0);
-    o->made[0] = w->decay[0];
-    o->gain = w->gain[0];
+    w->owed[0] = linattn__owed(b->scalars);
+    o->made[0] = w->factor[0] = la_rule_owe(w->owed, w->decay[0], 1);
+    b->scalars[LINATTN__OWED] = w->owed[0];
+    o->gain = w->gain[0] / w->owed[0];
     if (!la_rule_spends(b->scalars + LINATTN__CREDIT, o->made[0])) return;
     w->any[0] = LA_ALL;
     b->s.m = b->f1 = o->m;
     b->s.s = o->s;
     b->f0 = b->a_step = b->a.row = 0;
-    b->a.at = w->decay;
+    b->a.at = w->factor;
     la_rule_flush(b, 0, 0, linattn__round16(o->dv), 1);
 }
 
@@ -7486,8 +7569,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const lina
 #endif
     la_once_powers(o, &b, la_once_gate(x->gates, LINATTN__DECAY, head),
                    *la_once_gate(x->gates, LINATTN__INPUT, head));
-    a = la_set1(o->made[0]);
-    gain = la_set1(o->gain);
+    a = la_set1(w.decay[0]);
+    gain = la_set1(w.gain[0]);
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
     for (f = 0; f < o->m; f += 16) {
         LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
@@ -7505,6 +7588,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const lina
     }
     LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(w.den + j * LA_W, sum[j]);
     if (o->out) la_rule_floor(&b, 0, &o->scale);
+    if (o->out) la_rule_scale(&o->scale, w.owed[0]);
 }
 
 #if LINATTN__BOTH
@@ -7527,6 +7611,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     float *const z = s->z + head * s->head_floats, *const kept = z + 2 * m16;
     const float share = o->kind >= LA_DELTA ? 0.96f : 1.0f, *decay = NULL;
     const int mlstm = x->rule == LINATTN_RULE_MLSTM;
+    float gain = 1.0f;
     size_t f;
     int finite;
     o->late = 0;
@@ -7538,22 +7623,22 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     if (linattn__masked(o->k, o->m) || (o->kind >= LA_DELTA && la_rule_quiet(o->v, o->dv)))
         return 0;
     if (g->gate[LINATTN__DECAY].at) decay = la_once_gate(g, LINATTN__DECAY, head);
+    if (o->kind == LA_DELTA) gain = *la_once_gate(g, LINATTN__BETA, head);
+    o->gain = gain;
     if (!mlstm && (o->a_step ? !la_once_decays(o, kept, decay, share)
-                             : !la_once_decay(o, kept + 2 * m16, decay, share)))
+                             : !la_once_decay(o, kept + 2 * m16, decay, share, gain)))
         return 0;
     if (o->map) la_once_map(s, o, z + m16);
     if (mlstm) la_once_mlstm(o, x, head, z);
-    if (o->kind == LA_DELTA) o->gain = *la_once_gate(g, LINATTN__BETA, head);
     o->r = o->k;
     if (o->kind == LA_GENERAL) {
         o->r = la_once_gate(g, LINATTN__READ, key);
         o->p = la_once_gate(g, LINATTN__WRITE, key);
-    } else if (x->rule == LINATTN_RULE_GATED_DELTA) {
+    } else if (x->rule == LINATTN_RULE_GATED_DELTA && o->a_step) {
         o->r = o->r_made;
         for (f = 0; f < o->m; f += LA_W) {
-            la_vec a = la_set1(o->made[0]);
-            if (o->a_step) a = la_load(o->made + f);
-            la_store(o->r_made + f, la_mul(a, la_load_part(o->k + f, la_lanes_left(o->m, f))));
+            const la_vec k = la_load_part(o->k + f, la_lanes_left(o->m, f));
+            la_store(o->r_made + f, la_mul(la_load(o->made + f), k));
         }
     }
     if (o->kind == LA_BEFORE) {
@@ -7576,8 +7661,8 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     la_once o;
     o.m = s->m;
     o.dv = s->dv;
-    o.gain = 1.0f;
-    o.scale = p->rest;
+    o.scale = o.rest = p->rest;
+    o.due = 1.0f;
     o.kind = x->rule == LINATTN_RULE_GENERAL             ? LA_GENERAL
              : x->rule == LINATTN_RULE_MLSTM             ? LA_WRITE
              : x->rule != LINATTN_RULE_GATED             ? LA_DELTA
@@ -7586,6 +7671,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.keeps = x->rule == LINATTN_RULE_GATED;
     o.logs = x->gates->logs;
     o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    o.owes = !o.a_step && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
     o.a = o.made;
     o.signs = LINATTN__IS_SIGNED(p->map);
     /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. What does
@@ -7691,7 +7777,10 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
     const int before = b->before, kind = b->kind;
     size_t t;
     la_rule_begin(b, t0, count, g, b->s.q, b->s.out);
-    for (t = 0; t < count; t++) b->w->top[t] = b->scalars[LINATTN__EXPONENT];
+    for (t = 0; t < count; t++) {
+        b->w->top[t] = b->scalars[LINATTN__EXPONENT];
+        b->w->owed[t] = linattn__owed(b->scalars);
+    }
     b->before = lead;
     b->kind = LA_READ;
     for (b->f0 = 0; b->f0 < b->s.m; b->f0 = b->f1) {
@@ -7731,7 +7820,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
         if (b->per_feature) la_rule_decays(b);
         flush = b->w->any[0] && !LINATTN__ELEMENT(&b->s);
         if (flush) la_rule_flush(b, 0, begin, whole, !general);
-        if (b->rule == LINATTN_RULE_GATED_DELTA) {
+        if (b->r_made) {
             if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
             b->r.at = b->r_made;
         }
@@ -7754,7 +7843,7 @@ static void la_rule_chunk(la_rule *b)
         la_rule_factors(b);
     else if (b->per_feature)
         la_rule_decays(b);
-    if (b->rule == LINATTN_RULE_GATED_DELTA) {
+    if (b->r_made) {
         if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
         b->r.at = b->r_made;
         b->r.row = b->row;
@@ -7766,12 +7855,30 @@ static void la_rule_chunk(la_rule *b)
     la_rule_end(b, b->s.seen + b->t0 + 1, 1, 1);
 }
 
+/* Sums that still owe decays, before a token whose arithmetic has no room for that. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_pay(la_rule *b)
+{
+    const float owed = linattn__owed(b->scalars);
+    const la_vec by = la_set1(owed);
+    const size_t m = b->s.m, end = (b->s.column_end + LA_W - 1) / LA_W * LA_W;
+    const int spent = la_rule_spends(b->scalars + LINATTN__CREDIT, owed);
+    size_t c, f;
+    if (spent) la_rule_flush_rows(b->s.s, m, m, &owed, 0, NULL, b->s.column_begin, end, 1);
+    for (c = b->s.column_begin; c < end; c += LA_W)
+        for (f = 0; f < m; f++) {
+            float *const at = b->s.s + (c / 16 * m + f) * 16 + c % 16;
+            la_store(at, la_mul(la_load(at), by));
+        }
+    b->scalars[LINATTN__OWED] = 0.0f;
+}
+
 /* Tokens with keys, none of them masked. More query heads than one read before, or after. */
 static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
 {
     const uint64_t seen = b->s.seen + t0 + 1;
     size_t g, c;
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
+    if (!b->owes && !LINATTN__ELEMENT(&b->s) && linattn__owed(b->scalars) != 1.0f) la_rule_pay(b);
     b->beyond = LA_W > 1 && b->carries && t0 + count < b->s.n &&
                 !linattn__masked(b->s.k + (t0 + count) * b->s.k_token, b->s.d);
     la_rule_gates(b);
@@ -7836,9 +7943,11 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
                x->rule == LINATTN_RULE_GENERAL;
     b->before = x->gates && x->gates->gate[LINATTN__BONUS].at;
-    /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
-    b->plain = x->rule == LINATTN_RULE_DELTA && !(LA_VECTORS(x->span) && linattn__contended());
     b->per_feature = x->gates && x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    b->owes = !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL &&
+              !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
+    /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
+    b->plain = b->owes && !(LA_VECTORS(x->span) && linattn__contended());
     b->a_step = b->per_feature ? 1 : 0;
     b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
     b->power = p->map == LINATTN__MAP_POWER;
@@ -7877,7 +7986,8 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     b->row = s->m < b->step ? linattn__round16(s->m) : b->step;
     if (vectors) b->row += 16; /* no power of two, or L1 sets clash */
     if (logs) arrays++;
-    if (b->rule == LINATTN_RULE_GATED_DELTA || (LINATTN__PAST(s) && b->in_place)) arrays++;
+    if ((b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) || (LINATTN__PAST(s) && b->in_place))
+        arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
     b->most = vectors && arrays > b->row ? tokens / 2 : tokens;
     b->whole = s->m <= b->step;
@@ -7912,7 +8022,7 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
         b->a_made = made;
         made += array;
     }
-    if (b->rule == LINATTN_RULE_GATED_DELTA) b->r_made = made;
+    if (b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) b->r_made = made;
 #if LINATTN__HAS_COMPENSATED
     b->past = x->span->past;
     b->p_made = b->in_place ? made : b->q_made;
@@ -10851,6 +10961,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_columns_of
 #undef la_rule_correct
 #undef la_rule_credit
+#undef la_rule_debts
 #undef la_rule_decay
 #undef la_rule_decay_rows
 #undef la_rule_decayed
@@ -10883,6 +10994,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_once
 #undef la_rule_open
 #undef la_rule_out
+#undef la_rule_owe
 #undef la_rule_padding
 #undef la_rule_pair
 #undef la_rule_pair1
@@ -10891,6 +11003,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_pairs
 #undef la_rule_past
 #undef la_rule_past_end
+#undef la_rule_pay
 #undef la_rule_powers
 #undef la_rule_prepare
 #undef la_rule_queries
@@ -10903,6 +11016,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_reads
 #undef la_rule_row
 #undef la_rule_rows
+#undef la_rule_scale
 #undef la_rule_size
 #undef la_rule_span
 #undef la_rule_spend

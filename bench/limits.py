@@ -271,10 +271,11 @@ class Counter:
 
 PLAIN = {"elu1": "elu1", "exp": "exp", "relu": "positive", "identity": "identity"}
 LANDMARKS = 64
-RULES = {  # products of an element, numbers for a feature that are broadcast; logarithms of decays
-    "gated": (3, 3, False), "gated-channel": (3, 3, True), "rwkv6": (3, 3, True),
-    "delta": (3, 3, False), "gated-delta": (4, 4, False), "kda": (4, 4, True),
-    "general": (5, 5, False), "mlstm": (3, 3, False),
+RULES = {  # products of an element by the formula, and without a decay that all rows share, which
+    # is multiplied up; numbers for a feature that are broadcast; logarithms of decays
+    "gated": (3, 2, 2, False), "gated-channel": (3, 3, 3, True), "rwkv6": (3, 3, 3, True),
+    "delta": (3, 3, 3, False), "gated-delta": (4, 3, 3, False), "kda": (4, 4, 4, True),
+    "general": (5, 5, 5, False), "mlstm": (3, 2, 2, False),
 }
 
 
@@ -367,14 +368,14 @@ def nystrom_work(counter, d, dv, n):
 def rule_work(counter, name, d, dv):
     """Token by token, or two by two where no token reads before it writes: then a row of S is
     loaded and stored once for two. Decays per feature that are logarithms pass through exp."""
-    products, numbers, logarithms = RULES[name]
+    products, taken, numbers, logarithms = RULES[name]
     vectors = counter.vectors(dv)
     reads = name in ["delta", "gated-delta", "kda", "general"]
     vecs = 2 if counter.wide and d > 192 else 4
     if name == "general":
         vecs = min(vecs, counter.tile["GENERAL_VECS"])
     tokens = 2 if counter.wide and not reads else 1
-    work = Ops(fma=products * d * vectors, loads=d * vectors / tokens,
+    work = Ops(fma=taken * d * vectors, loads=d * vectors / tokens,
                broadcasts=numbers * d * math.ceil(vectors / vecs), stores=d * vectors / tokens)
     work += vectors * Ops(fma=2, loads=1, stores=1)  # the value's gain, the output's scale
     if logarithms:

@@ -18,7 +18,8 @@ typedef struct rule_row {
        takes as long there as a fused multiply-add, which the loop that they are held against counts
        as two flops: so each of these is two flops, too. gated: a s, + k v, and q s into the output.
        delta: + k u, q s, r s. gated delta: and a s. general: and + p (r S). What is done once for
-       each feature or column is not counted. */
+       each feature or column is not counted. A decay that all rows share is, although linattn
+       multiplies it up and saves it: the formula is the measure. */
     int operations;
     bool decay, per_feature, factors; /* else logarithms */
     bool bonus;

@@ -160,6 +160,11 @@ VARIANTS = {
 }
 
 
+def owes(variant):
+    """Do decays go into the sums some tokens at a time? Those of heads do."""
+    return variant["rule"] in ["gated", "gated-delta"] and not variant.get("channels")
+
+
 def unit_rows(x):
     return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-12)
 
@@ -413,7 +418,10 @@ def test_same_meaning(work):
     check("grouped keys are keys and queries that are repeated", case.both() == other.both())
     channels = dict(case.files, decay=np.repeat(case.files["decay"][..., None], dim, axis=2))
     other = RuleCase(work / "repeated-channels", case.data, channels, "gated-delta", map="identity")
-    check("a decay of heads is that of all their channels", case.both() == other.both())
+    one, all = case.arrays(), other.arrays()
+    errors = worst_error(one[0], all[0]), sums_error(one[1], all[1])
+    check("a decay of heads is that of all their channels", max(errors) <= TOLERANCE,
+          "{:.1e}, sums {:.1e}".format(*errors))
     none = RuleCase(work / "none", case.data, dict(case.files, decay=0 * case.files["decay"]),
                     "gated-delta", map="identity")
     delta = RuleCase(work / "delta", case.data, dict(beta=case.files["beta"]), "delta",
@@ -490,9 +498,14 @@ def test_states(work):
             continue
         first.both()
         rest = second.arrays("--import-state", first.folder / "sums.npy")
-        check(f"a sequence continues from its sums: {name}",
-              np.concatenate([parts[0], rest[0]]).tobytes() == whole[0].tobytes()
-              and rest[1].tobytes() == whole[1].tobytes())
+        if owes(variant):  # and the sums were rounded
+            errors = worst_error(rest[0], whole[0][11:]), sums_error(rest[1], whole[1])
+            check(f"a sequence continues from its sums: {name}", max(errors) <= TOLERANCE,
+                  "{:.1e}, sums {:.1e}".format(*errors))
+        else:
+            check(f"a sequence continues from its sums: {name}",
+                  np.concatenate([parts[0], rest[0]]).tobytes() == whole[0].tobytes()
+                  and rest[1].tobytes() == whole[1].tobytes())
         error = worst_error(rest[0], expected[0][11:])
         check(f"and is right: {name}", error <= TOLERANCE, f"{error:.1e}")
 
