@@ -11227,6 +11227,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PICK
 #undef LA_PLACE_ROW
 #undef LA_PLAIN_DELTA
+#undef LA_PLAIN_WRITE
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TALL
 #undef LA_QUERY_TOKENS
