@@ -631,7 +631,7 @@ typedef struct linattn_gates {
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
    Finite: for decays in [0, 1], beta in [0, 2] and |k| <= 1 (delta rules) or sums below 1e37
    (GATED), whatever the length; MLSTM for any finite gates. Beyond these what the formula gives.
-   What decays is flushed to zero before it is denormal, once it is below 2^-72 in size (what the
+   What decays is flushed to zero before it is denormal, once it is below 2^-66 in size (what the
    keys of the delta rules and of GENERAL read may cancel to less, for some tokens). exp under
    GATED: a key whose e^x is 2^-100 of what its feature has held may be lost until the rest has
    decayed; a decay of 0 begins the feature afresh.
@@ -656,9 +656,9 @@ typedef struct linattn_gates {
    (GLA; DeltaNet; Gated DeltaNet), Peng et al. 2024, 2025 (RWKV), Beck et al. 2024 (xLSTM, eq. 19).
    Errors: as for causal, and DECAY, BETA, READ_WRITE, BONUS, INPUT_GATE for what the rule needs and
    lacks, or is given and does not take.
-   Cost: flops per element of S, token and head: GATED 4, DELTA and GATED_DELTA 6, with a decay for
-   each feature one more, GENERAL 9. A decay that all features of a head share is multiplied up over
-   some tokens before it goes into S. */
+   Cost: flops per element of S, token and head: GATED 4, DELTA and GATED_DELTA 6, GENERAL 8. Decays
+   are multiplied up over some tokens before they go into S; where they are not (GATED with exp,
+   states of 16 bits, compensated sums, decays per feature with a normaliser) they take one more. */
 LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
                                              linattn_view v, const linattn_gates *gates,
                                              linattn_output out, size_t n,
@@ -5799,10 +5799,12 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
 #define LINATTN__IMPORTED 6
-#define LINATTN__KEPT_LOW 7      /* of KEPT_FACTOR, with a past */
-#define LINATTN__OWED 8          /* 0, or S is what is stored times this, 1 to 64: decays that */
-#define LINATTN__OWED_MOST 64.0f /* all rows share go there, and into S as it leaves that */
-#define LINATTN__OWED_MLSTM 8.0f /* from where its factors, around 1, go up and down */
+#define LINATTN__KEPT_LOW 7        /* of KEPT_FACTOR, with a past */
+#define LINATTN__OWED 8            /* 0, or S is what is stored times this, 1 to 64: decays that */
+#define LINATTN__OWED_MOST 64.0f   /* all rows share go there, and into S as it leaves that */
+#define LINATTN__OWED_MLSTM 8.0f   /* from where its factors, around 1, go up and down */
+#define LINATTN__ROWS 9            /* not 0: rows owe decays of their own, where sums have no */
+#define LINATTN__ROWS_MOST 4096.0f /* denominators: in place of low parts, 0 or 1 to this */
 #define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
 #define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
@@ -5833,6 +5835,12 @@ LINATTN__INLINE float linattn__owed(const float *scalars)
     return scalars[LINATTN__OWED] == 0.0f ? 1.0f : scalars[LINATTN__OWED];
 }
 
+/* And what row f does besides; low: what z of both signs has in place of exponents. */
+LINATTN__INLINE float linattn__row_owed(const float *scalars, const float *low, size_t f)
+{
+    return scalars[LINATTN__ROWS] == 0.0f || low[f] == 0.0f ? 1.0f : low[f];
+}
+
 /* Imported sums may be small: they are to be looked at before they decay. */
 LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *head)
 {
@@ -5841,7 +5849,7 @@ LINATTN__COLD static void linattn__import_rule(const linattn__shape *s, float *h
     size_t i;
     for (i = 0; i < m16; i++) head[3 * m16 + i] = LINATTN__SPENT;
     scalars[LINATTN__CREDIT] = 1.0f;
-    scalars[LINATTN__EXPONENT] = scalars[LINATTN__OWED] = 0.0f;
+    scalars[LINATTN__EXPONENT] = scalars[LINATTN__OWED] = scalars[LINATTN__ROWS] = 0.0f;
     scalars[LINATTN__DRIFT] = scalars[LINATTN__IMPORTED] = 1.0f;
 }
 
@@ -6834,7 +6842,8 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__sp
         return 1;
     }
     for (f = 0; f < dst->m; f++) {
-        const float factor = by[f] * all, paid = factor * owed;
+        const float row = linattn__row_owed(to, dst->e, f) / linattn__row_owed(from, src->e, f);
+        const float factor = by[f] * all, paid = factor * owed * row;
         kept[f] = linattn__flush(kept[f] * by[f]);
         credit[f] = LINATTN__SPENT;
         if (factor == 1.0f && paid == 1.0f) continue;
@@ -6850,7 +6859,9 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__merge_rule(const linattn__sp
             }
     }
     to[LINATTN__KEPT] = linattn__flush(to[LINATTN__KEPT] * all);
-    to[LINATTN__OWED] = from[LINATTN__OWED]; /* by both */
+    for (f = 0; to[LINATTN__ROWS] != 0.0f && f < dst->m; f++) dst->e[f] = 0.0f;
+    to[LINATTN__OWED] = from[LINATTN__OWED]; /* by both, as do rows once low parts are added */
+    to[LINATTN__ROWS] = from[LINATTN__ROWS];
     return 0;
 }
 #endif
@@ -6863,9 +6874,10 @@ typedef struct linattn__plain {
     linattn__shape s;
     linattn__params p;
     float *z, *e, *sums;
-    float factor, bias, owed; /* owed: by the sums alone */
-    int exponents;            /* of the rows, in e */
-    size_t past;              /* of the span */
+    float factor, bias;
+    const float *owing; /* scalars, where sums may owe decays */
+    int exponents;      /* of the rows, in e */
+    size_t past;        /* of the span */
 } linattn__plain;
 
 /* Reads and checks a call, as linattn__open_any does. Within enter and leave where there is no
@@ -6903,11 +6915,11 @@ LINATTN__COLD static linattn_status linattn__open_plain(const void *state, size_
     x->factor = x->exponents ? x->p.rest_root : 1.0f;
     if (x->s.map == LINATTN_MAP_IDENTITY) x->factor = 1.0f / x->p.root;
     x->bias = x->exponents ? LINATTN__BIAS : 0.0f;
-    x->owed = 1.0f;
+    x->owing = NULL;
 #if LINATTN__HAS_RECURRENT
     if (x->s.rule) {
         x->sums += linattn__rule_floats(&x->s);
-        if (!LINATTN__ELEMENT(&x->s)) x->owed = linattn__owed(linattn__scalars(x->z, &x->s));
+        if (!LINATTN__ELEMENT(&x->s) && !x->past) x->owing = linattn__scalars(x->z, &x->s);
         if (x->s.rule == LINATTN_RULE_MLSTM)
             x->bias = linattn__scalars(x->z, &x->s)[LINATTN__EXPONENT];
         if (!(x->bias >= LINATTN__LOWEST)) x->bias = 0.0f; /* empty */
@@ -6949,9 +6961,15 @@ LINATTN__COLD static void linattn__export_one(const linattn__plain *x, size_t f,
 LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f, int transposed,
                                               float *sums, float *z)
 {
-    const int has_low = LINATTN__IS_SIGNED(x->p.map);
-    float since = x->factor;
+    int has_low = LINATTN__IS_SIGNED(x->p.map);
+    float since = x->factor, owed = 1.0f;
     size_t c;
+#if LINATTN__HAS_RECURRENT
+    if (x->owing) {
+        owed = linattn__owed(x->owing) * linattn__row_owed(x->owing, x->e, f);
+        if (x->owing[LINATTN__ROWS] != 0.0f) has_low = 0;
+    }
+#endif
 #if LINATTN__HAS_COMPENSATED
     const size_t m16 = linattn__round16(x->s.m);
     if (x->past && x->s.rule) since = since * x->z[x->past + 2 * m16 + f];
@@ -6962,8 +6980,8 @@ LINATTN__COLD static void linattn__export_row(const linattn__plain *x, size_t f,
         const size_t i = linattn__panel_index(x, f, c);
         const float *at = x->sums + i;
         float own;
-        if (x->owed != 1.0f) { /* neither 16 bits nor with a past */
-            own = *at * x->owed;
+        if (owed != 1.0f) {
+            own = *at * owed;
             at = &own;
         }
 #if LINATTN__HAS_HALF
@@ -8973,6 +8991,9 @@ LINATTN__DECLARE_HOT(void, rule_map,
                      (struct linattn__rule_scalar *, const float *, size_t, float *, int))
 LINATTN__DECLARE_HOT(int, rule_decay_rows,
                      (const struct linattn__rule_scalar *, size_t, size_t, float *, float *))
+LINATTN__DECLARE_HOT(int, rule_due_rows,
+                     (const struct linattn__rule_scalar *, size_t, size_t, float *, float *))
+LINATTN__DECLARE_HOT(void, rule_weigh_rows, (const struct linattn__rule_scalar *, size_t, size_t))
 LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_scalar *))
 LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_scalar *))
 struct linattn__once_avx2;
@@ -9339,6 +9360,8 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__RAISES
 #undef LINATTN__READ
 #undef LINATTN__ROLLED
+#undef LINATTN__ROWS
+#undef LINATTN__ROWS_MOST
 #undef LINATTN__RULES
 #undef LINATTN__RULE_MAPS
 #undef LINATTN__RUN_STEP

@@ -236,6 +236,7 @@
 #define la_once_read LA_NAME(once_read)
 #define la_once_rows LA_NAME(once_rows)
 #define la_once_tile LA_NAME(once_tile)
+#define la_once_weigh LA_NAME(once_weigh)
 #define la_outer LA_NAME(outer)
 #define la_outer_single LA_NAME(outer_single)
 #define la_outer_tile LA_NAME(outer_tile)
@@ -274,6 +275,8 @@
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
+#define la_rule_due_rows LA_NAME(rule_due_rows)
+#define la_rule_is_plain LA_NAME(rule_is_plain)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
 #define la_rule_pair LA_NAME(rule_pair)
@@ -288,6 +291,7 @@
 #define la_rule_read_tile LA_NAME(rule_read_tile)
 #define la_rule_reads LA_NAME(rule_reads)
 #define la_rule_row LA_NAME(rule_row)
+#define la_rule_row_owed LA_NAME(rule_row_owed)
 #define la_rule_rows LA_NAME(rule_rows)
 #define la_rule_share LA_NAME(rule_share)
 #define la_rule_tile LA_NAME(rule_tile)
@@ -296,6 +300,7 @@
 #define la_rule_tile3 LA_NAME(rule_tile3)
 #define la_rule_tile4 LA_NAME(rule_tile4)
 #define la_rule_values LA_NAME(rule_values)
+#define la_rule_weigh_rows LA_NAME(rule_weigh_rows)
 #define la_rule_width LA_NAME(rule_width)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
@@ -410,13 +415,15 @@
 #define la_norms LA_COMMON(norms)
 #define la_once LA_COMMON(once)
 #define la_once_decay LA_COMMON(once_decay)
-#define la_once_decays LA_COMMON(once_decays)
+#define la_once_each LA_COMMON(once_each)
 #define la_once_flush LA_COMMON(once_flush)
 #define la_once_gate LA_COMMON(once_gate)
 #define la_once_head LA_COMMON(once_head)
 #define la_once_map LA_COMMON(once_map)
 #define la_once_mlstm LA_COMMON(once_mlstm)
 #define la_once_powers LA_COMMON(once_powers)
+#define la_once_rarely LA_COMMON(once_rarely)
+#define la_once_usual LA_COMMON(once_usual)
 #define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -435,6 +442,7 @@
 #define la_rule_decay LA_COMMON(rule_decay)
 #define la_rule_decayed LA_COMMON(rule_decayed)
 #define la_rule_decays LA_COMMON(rule_decays)
+#define la_rule_due_tokens LA_COMMON(rule_due_tokens)
 #define la_rule_end LA_COMMON(rule_end)
 #define la_rule_exponents LA_COMMON(rule_exponents)
 #define la_rule_factors LA_COMMON(rule_factors)
@@ -458,20 +466,28 @@
 #define la_rule_normalise LA_COMMON(rule_normalise)
 #define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
 #define la_rule_once LA_COMMON(rule_once)
+#define la_rule_ones LA_COMMON(rule_ones)
 #define la_rule_owe LA_COMMON(rule_owe)
+#define la_rule_owe_each LA_COMMON(rule_owe_each)
+#define la_rule_owe_rows LA_COMMON(rule_owe_rows)
+#define la_rule_owed_each LA_COMMON(rule_owed_each)
 #define la_rule_padding LA_COMMON(rule_padding)
 #define la_rule_past LA_COMMON(rule_past)
 #define la_rule_past_end LA_COMMON(rule_past_end)
 #define la_rule_pay LA_COMMON(rule_pay)
+#define la_rule_pay_rows LA_COMMON(rule_pay_rows)
 #define la_rule_powers LA_COMMON(rule_powers)
 #define la_rule_queries LA_COMMON(rule_queries)
 #define la_rule_quiet LA_COMMON(rule_quiet)
 #define la_rule_read LA_COMMON(rule_read)
 #define la_rule_scale LA_COMMON(rule_scale)
+#define la_rule_settle LA_COMMON(rule_settle)
 #define la_rule_spend LA_COMMON(rule_spend)
 #define la_rule_spends LA_COMMON(rule_spends)
 #define la_rule_split LA_COMMON(rule_split)
 #define la_rule_stabilise LA_COMMON(rule_stabilise)
+#define la_rule_weigh_queries LA_COMMON(rule_weigh_queries)
+#define la_rule_weighed LA_COMMON(rule_weighed)
 #define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_settle LA_COMMON(settle)
@@ -4324,8 +4340,8 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
 
 #if LINATTN__HAS_HALF || LINATTN__HAS_RECURRENT
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, without a decay, with one, or with a product more; only read; write
-   without a decay, and read out. */
+   read for the next token, without a decay, with one, or with a product more; only read; and three
+   of these without a decay. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
 #define LA_PLAIN_DELTA 2
@@ -4333,6 +4349,8 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
 #define LA_GENERAL 4
 #define LA_READ 5
 #define LA_PLAIN_WRITE 6
+#define LA_PLAIN_BEFORE 7
+#define LA_PLAIN_GENERAL 8
 #endif
 
 #if LINATTN__HAS_HALF
@@ -5819,6 +5837,7 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #define LA_RULE_ROWS (LA_RULE_WIDE ? 512 : 96)
 #define LA_RULE_FLOATS (LA_W > 1 ? 8192 : 384)
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
+#define LA_OWED_ROWS 32                    /* which pay what they owe together */
 #define LA_DECAY_ROWS (LA_W > 1 ? 64 : 16) /* whose decays are made together, token by token */
 
 /* What is flushed before a token: all rows. */
@@ -5839,6 +5858,7 @@ typedef struct la_tokens {
     float lanes[LA_RULE_TOKENS * 16]; /* of the bonus; or what the next block's first key reads */
     uint16_t flagged[LA_RULE_TOKENS * LA_RULE_GROUPS]; /* rows to flush, one bit each */
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
+    uint16_t pays[LA_RULE_TOKENS]; /* rows that are multiplied first, a bit for LA_OWED_ROWS */
 #if LA_RULE_WIDE
     linattn__ahead ahead; /* what a tile fetches of the tokens that follow the block */
 #endif
@@ -5856,14 +5876,16 @@ typedef struct la_rule {
     size_t fetch;
 #endif
     int rule, reads, before; /* reads: its keys read S */
-    int owes;                /* sums do not decay: see OWED */
+    int owes, each;          /* sums do not decay: see OWED; and each row by itself, see ROWS */
+    int rows;                /* this head's have done so */
+    int reading;             /* and queries alone are to know that */
     int plain;               /* and no row is multiplied by 1 */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
     int per_feature, whole;  /* all features at once */
     size_t most, step;       /* tokens of a block, features at a time */
     size_t row;              /* of what is made */
-    float *k_made, *q_made, *a_made, *r_made;
+    float *k_made, *q_made, *a_made, *r_made, *write_made;
     int keeps;   /* by what each row decays, token by token */
     int settled; /* exponents have moved for this key, and rows are as small as it leaves them */
 #if LINATTN__HAS_COMPENSATED
@@ -6207,6 +6229,103 @@ static LINATTN__NOINLINE int la_rule_decay_rows(const la_rule *b, size_t f, size
     return !la_any(la_gt(la_zero(), low)) && !la_any(la_gt(high, one));
 }
 
+LINATTN__INLINE la_vec la_rule_row_owed(const float *low)
+{
+    const la_vec x = la_load(low);
+    return la_select(la_eq(x, la_zero()), la_set1(1.0f), x);
+}
+
+/* Rows [f, end), at most LA_OWED_ROWS, over a block's tokens: what each is due, as long as none of
+   them is to pay; what credit and kept become. Returns whether that is so. */
+static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t end, float *credit,
+                                              float *kept)
+{
+    const la_vec one = la_set1(1.0f), least = la_set1(LINATTN__FLT_MIN);
+    const float *const share = b->w->share;
+    const size_t a_row = b->a.row, row = b->row, count = b->count;
+    const size_t all_tokens = count + LA_BEYOND(b);
+    const int logs = b->x->gates->logs, reads = b->reads, keeps = b->keeps;
+    la_vec high = one, low = one, last = one;
+    int usual = 1;
+    size_t t, i;
+    for (i = 0; i < end - f; i += LA_W) {
+        const size_t at = f - b->f0 + i;
+        const float *const a_at = b->a.at + at;
+        float *const to = b->a_made + at;
+        const int lanes = la_lanes_left(end, f + i), more = LA_W > 1 && b->f1 - (f + i) > 16;
+        la_vec left = la_load(b->credit + f + i), all = la_load(b->kept + f + i);
+        la_vec due = la_rule_row_owed(b->s.e + f + i);
+        for (t = 0; t < all_tokens; t++) {
+            la_vec a = la_load_part(a_at + t * a_row, lanes);
+            if (more) LINATTN__FETCH_NEAR(a_at + t * a_row + 16);
+            if (logs) a = la_exp_full(a);
+            if (lanes < LA_W) a = la_first(a, one, lanes);
+            due = la_mul(due, a);
+            la_store(to + t * row, due);
+            if (t == count) break;
+            last = due;
+            high = la_max(due, high);
+            low = la_min(due, low);
+            if (reads) left = la_mul(left, la_set1(share[t]));
+            if (keeps) all = la_flush(la_mul(all, a), least);
+        }
+        la_store(credit + i, left);
+        la_store(kept + i, all);
+        if (la_any(la_unordered(last))) usual = 0; /* NaN stays */
+    }
+    return usual && !la_any(la_gt(one, low)) && !la_any(la_gt(high, la_set1(LINATTN__ROWS_MOST)));
+}
+
+/* Keys, queries and what goes with them, as what is stored of their rows meets them. */
+static LINATTN__NOINLINE void la_rule_weigh_rows(const la_rule *b, size_t f, size_t end)
+{
+    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
+    const uint16_t *const pays = b->w->pays;
+    const size_t row = b->row, count = b->count, all_tokens = count + LA_BEYOND(b);
+    const size_t k_row = b->k.row, q_row = b->q.row, r_row = b->r.row, p_row = b->p.row;
+    const int general = b->rule == LINATTN_RULE_GENERAL, before = b->before, reads = b->reads;
+    const int group = (int)((f - b->f0) / LA_OWED_ROWS);
+    size_t t, i;
+    for (i = 0; i < end - f; i += LA_W) {
+        const size_t at = f - b->f0 + i;
+        const float *const a_at = b->a_made + at, *const k_at = b->k.at + at;
+        const float *const q_at = b->out && b->kind != LA_READ ? b->q.at + at : NULL;
+        const float *const r_at = general ? b->r.at + at : NULL;
+        const float *const p_at = general ? b->p.at + at : NULL;
+        float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
+        float *const r_to = reads ? b->r_made + at : NULL;
+        float *const p_to = general ? b->write_made + at : NULL;
+        const int lanes = la_lanes_left(end, f + i);
+        la_vec owed = la_rule_row_owed(b->s.e + f + i);
+        for (t = 0; t < all_tokens; t++) {
+            const la_vec before_it = owed, k = la_load_part(k_at + t * k_row, lanes);
+            la_vec due = la_load(a_at + t * row), by;
+            const int paying = t < count && (pays[t] >> group & 1);
+            owed = due;
+            if (paying) {
+                due = la_mul(due, most);
+                owed = most;
+            }
+            if (general)
+                la_store(r_to + t * row, la_mul(la_load_part(r_at + t * r_row, lanes), before_it));
+            else if (reads)
+                la_store(r_to + t * row, la_mul(k, due));
+            if (t == count) {
+                owed = before_it;
+                break;
+            }
+            by = la_div(one, owed);
+            la_store(k_to + t * row, la_mul(k, by));
+            if (general)
+                la_store(p_to + t * row, la_mul(la_load_part(p_at + t * p_row, lanes), by));
+            if (q_at)
+                la_store(q_to + t * row,
+                         la_mul(la_load_part(q_at + t * q_row, lanes), before ? before_it : owed));
+        }
+        la_store_part(b->s.e + f + i, owed, lanes);
+    }
+}
+
 #if LA_COLD
 #if LA_WALK
 /* One token of at most 16 rows, for all numbers. Returns flags of those whose credit is spent: of
@@ -6247,8 +6366,9 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             const la_vec by = la_mul(la_load_part(a + (i - f), lanes), la_set1(b->w->share[t]));
             la_vec *const at = left + (i - f) / LA_W;
             *at = la_first(la_mul(la_load(b->credit + i), by), one, lanes);
-            /* neither spent nor more than 1, nor 0 */
-            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) usual = 0;
+            /* neither spent nor more than 1, nor 0 or NaN */
+            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one)) || la_any(la_unordered(*at)))
+                usual = 0;
         }
         if (!usual) {
             const unsigned flags = la_rule_spend_rows(b->credit + f, a, b->w->share[t], end - f);
@@ -6324,6 +6444,161 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
     linattn__copy(b->a_made, b->a.at, count * sizeof(float));
     la_rule_powers(b->a_made, count);
     b->a.at = b->a_made;
+}
+#endif
+
+#if LA_COLD
+/* As la_rule_due_rows, where some of the rows are to pay before a token: all of them do. What they
+   are multiplied by then lies where that token's dues would. Returns whether no credit was spent, or
+   rose above 1. */
+LINATTN__COLD static LINATTN__NOINLINE int
+la_rule_due_tokens(const la_rule *b, size_t f, size_t end, float *credit, float *kept)
+{
+    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
+    const size_t vecs = (end - f + LA_W - 1) / LA_W, at = f - b->f0;
+    const size_t all_tokens = b->count + LA_BEYOND(b);
+    la_vec owed[LA_OWED_ROWS / LA_W], due[LA_OWED_ROWS / LA_W];
+    const la_vec spent = la_set1(LINATTN__SPENT);
+    int good = 1;
+    size_t t, j;
+    for (j = 0; j < vecs; j++) {
+        owed[j] = la_rule_row_owed(b->s.e + f + j * LA_W);
+        la_store(credit + j * LA_W, la_load(b->credit + f + j * LA_W));
+        la_store(kept + j * LA_W, la_load(b->kept + f + j * LA_W));
+    }
+    for (t = 0; t < all_tokens; t++) {
+        const float *const from = b->a.at + t * b->a.row + at;
+        float *const to = b->a_made + t * b->row + at;
+        int usual = 1;
+        for (j = 0; j < vecs; j++) {
+            const int lanes = la_lanes_left(end, f + j * LA_W);
+            la_vec a = la_load_part(from + j * LA_W, lanes), all = la_load(kept + j * LA_W);
+            if (b->x->gates->logs) a = la_exp_full(a);
+            a = la_first(a, one, lanes);
+            due[j] = la_mul(owed[j], a);
+            if (la_any(la_gt(one, due[j])) || la_any(la_gt(due[j], most)) ||
+                la_any(la_unordered(due[j])))
+                usual = 0;
+            all = la_flush(la_mul(all, a), la_set1(LINATTN__FLT_MIN));
+            if (b->keeps && t < b->count) la_store(kept + j * LA_W, all);
+        }
+        if (t == b->count) usual = 1;
+        if (!usual) b->w->pays[t] = (uint16_t)(b->w->pays[t] | 1u << at / LA_OWED_ROWS);
+        for (j = 0; j < vecs; j++) {
+            const la_vec share = la_set1(t < b->count ? b->w->share[t] : 1.0f);
+            la_vec by = one, left;
+            if (!usual) by = due[j] = la_mul(due[j], la_div(one, most));
+            owed[j] = usual ? due[j] : most;
+            la_store(to + j * LA_W, due[j]);
+            left = la_mul(la_load(credit + j * LA_W), la_mul(by, share));
+            left = la_first(left, one, la_lanes_left(end, f + j * LA_W));
+            la_store(credit + j * LA_W, left);
+            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one)) ||
+                la_any(la_unordered(left)))
+                good = 0;
+        }
+    }
+    return good;
+}
+
+/* Rows [f, end) are multiplied by 1 before those tokens that they do not pay before: of all tokens,
+   or those before which others pay. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_ones(const la_rule *b, size_t f, size_t end,
+                                                         int all)
+{
+    const size_t at = f - b->f0;
+    size_t t, i;
+    for (t = 0; t < b->count; t++) {
+        float *const to = b->a_made + t * b->row + at;
+        if ((b->w->pays[t] >> at / LA_OWED_ROWS & 1) || (!all && !b->w->pays[t])) continue;
+        for (i = 0; i < end - f; i += LA_W) la_store(to + i, la_set1(1.0f));
+    }
+}
+
+/* The decays of each row of a block, which sums are to owe: operands become what meets what is
+   stored, and rows that pay get their factors. As la_rule_decays for those. */
+static LINATTN__NOINLINE void la_rule_owe_each(la_rule *b)
+{
+    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const size_t groups = (b->f1 - b->f0 + 15) / 16;
+    const int keeps = b->keeps;
+    size_t t, f, end, i;
+    for (t = 0; t < b->count * groups; t++) b->w->flagged[t] = 0;
+    for (t = 0; t < b->count; t++) b->w->any[t] = 0;
+    for (t = 0; t < b->count; t++) b->w->pays[t] = 0;
+    for (f = b->f0; f < b->f1; f = end) {
+        float credit[LA_OWED_ROWS], kept[LA_OWED_ROWS];
+        int good = 1;
+        end = b->f1 - f < LA_OWED_ROWS ? b->f1 : f + LA_OWED_ROWS;
+        if (!LA_HOT(&b->s, rule_due_rows)(b, f, end, credit, kept))
+            good = la_rule_due_tokens(b, f, end, credit, kept);
+        LA_HOT(&b->s, rule_weigh_rows)(b, f, end);
+        for (i = 0; i < end - f; i += LA_W) {
+            const int lanes = la_lanes_left(end, f + i);
+            const la_vec left = la_first(la_load(credit + i), one, lanes);
+            if (keeps) la_store_part(b->kept + f + i, la_load(kept + i), lanes);
+            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one)) ||
+                la_any(la_unordered(left)))
+                good = 0;
+        }
+        if (good) {
+            for (i = 0; i < end - f; i += LA_W)
+                la_store_part(b->credit + f + i, la_load(credit + i), la_lanes_left(end, f + i));
+            continue;
+        }
+        la_rule_ones(b, f, end, 1);
+        b->keeps = 0;
+        for (; f < end; f += 16) la_rule_spend(b, f);
+        b->keeps = keeps;
+    }
+    for (f = b->f0; f < b->f1; f = end) {
+        end = b->f1 - f < LA_OWED_ROWS ? b->f1 : f + LA_OWED_ROWS;
+        la_rule_ones(b, f, end, 0);
+    }
+}
+
+/* The same for what has been owed by now, of a block of one token whose rows have paid. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_owed_each(la_rule *b)
+{
+    size_t f, end, i;
+    b->w->pays[0] = 0;
+    for (f = b->f0; f < b->f1; f = end) {
+        end = b->f1 - f < LA_OWED_ROWS ? b->f1 : f + LA_OWED_ROWS;
+        for (i = 0; i < end - f; i += LA_W)
+            la_store(b->a_made + (f - b->f0) + i, la_rule_row_owed(b->s.e + f + i));
+        LA_HOT(&b->s, rule_weigh_rows)(b, f, end);
+    }
+}
+
+/* What rows have become. */
+LINATTN__INLINE void la_rule_weighed(la_rule *b)
+{
+    b->k.at = b->k_made;
+    b->q.at = b->out ? b->q_made : b->k_made;
+    b->k.row = b->q.row = b->row;
+    b->a.at = b->a_made;
+    b->a.row = b->row;
+    if (b->reads) {
+        b->r.at = b->r_made;
+        b->r.row = b->row;
+    }
+    if (b->rule != LINATTN_RULE_GENERAL) return;
+    b->p.at = b->write_made;
+    b->p.row = b->row;
+}
+
+/* Queries that read rows which owe. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_weigh_queries(la_rule *b)
+{
+    size_t t, f;
+    for (t = 0; t < b->count; t++)
+        for (f = b->f0; f < b->f1; f += LA_W) {
+            const size_t at = f - b->f0;
+            const la_vec q = la_load_part(b->q.at + t * b->q.row + at, la_lanes_left(b->f1, f));
+            la_store(b->q_made + t * b->row + at, la_mul(q, la_rule_row_owed(b->s.e + f)));
+        }
+    b->q.at = b->q_made;
+    b->q.row = b->row;
 }
 #endif
 
@@ -6728,6 +7003,19 @@ static LINATTN__NOINLINE void la_rule_flush_rows(float *s, size_t m, size_t coun
     }
 }
 
+/* Rows [f, end) of this job's columns are multiplied. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_pay_rows(const la_rule *b, size_t f, size_t end,
+                                                             const float *by)
+{
+    const size_t m = b->s.m, last = (b->s.column_end + LA_W - 1) / LA_W * LA_W;
+    size_t c;
+    for (; f < end; f++, by++)
+        for (c = b->s.column_begin; c < last; c += LA_W) {
+            float *const at = b->s.s + (c / 16 * m + f) * 16 + c % 16;
+            la_store(at, la_mul(la_load(at), la_set1(*by)));
+        }
+}
+
 /* Those of a tile's columns that are flagged before token t. */
 static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c, size_t end,
                                             int decays)
@@ -6762,6 +7050,10 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
         la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
 
+#define LA_IS_PLAIN(kind)                                                                          \
+    ((kind) == LA_PLAIN_WRITE || (kind) == LA_PLAIN_BEFORE || (kind) == LA_PLAIN_DELTA ||          \
+     (kind) == LA_PLAIN_GENERAL)
+
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
    multiplies; o and next gather q S and r S. Without decay some vectors are multiplied by 1 all the
    same, where a store waits for two fused multiply-adds to leave it a port of the registers: on
@@ -6771,19 +7063,22 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
                                  const la_vec *c, la_vec *o, la_vec *next, const int kind,
                                  const size_t NR)
 {
-    const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
+    const int general = kind == LA_GENERAL || kind == LA_PLAIN_GENERAL;
+    const int before = kind == LA_BEFORE || kind == LA_PLAIN_BEFORE;
+    const int reads = kind == LA_DELTA || kind == LA_PLAIN_DELTA || general;
     const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
-    const int plain = kind == LA_PLAIN_DELTA || kind == LA_PLAIN_WRITE;
-    const size_t scaled = !plain ? NR : reads && LA_W == 16 && NR == 4 ? 3 : 0;
+    const size_t scaled = !LA_IS_PLAIN(kind)                                ? NR
+                          : kind == LA_PLAIN_DELTA && LA_W == 16 && NR == 4 ? 3
+                                                                            : 0;
     la_vec x[4];
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         x[j] = la_load(at[j]);
-        if (kind == LA_BEFORE) o[j] = la_fma_hot(qf, x[j], o[j]);
+        if (before) o[j] = la_fma_hot(qf, x[j], o[j]);
         if (j < scaled) x[j] = la_mul(af, x[j]);
     }
-    if (kind == LA_GENERAL) {
+    if (general) {
         const la_vec pf = la_set1(p[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, c[j], x[j]);
     }
@@ -6792,7 +7087,7 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
         x[j] = la_fma_hot(kf, v[j], x[j]);
         la_store(at[j], x[j]);
     }
-    if (kind != LA_BEFORE) {
+    if (!before) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma_hot(qf, x[j], o[j]);
     }
     if (reads) {
@@ -6808,14 +7103,15 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
                                   const int kind, const size_t NR)
 {
-    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
-    const int reads = kind == LA_DELTA || kind == LA_GENERAL || kind == LA_PLAIN_DELTA;
+    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = LA_IS_PLAIN(kind) ? 0 : b->a_step;
+    const int general = kind == LA_GENERAL || kind == LA_PLAIN_GENERAL;
+    const int reads = kind == LA_DELTA || kind == LA_PLAIN_DELTA || general;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
-    const float *const p = kind == LA_GENERAL ? b->p.at + t * b->p.row : k;
+    const float *const p = general ? b->p.at + t * b->p.row : k;
     const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
     float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
-    la_vec af = la_set1(*a);
+    la_vec af = LA_IS_PLAIN(kind) ? la_set1(1.0f) : la_set1(*a);
     size_t f = 0, j;
 #if LA_W == 16
     if (NR % 2 == 0 && reads) {
@@ -6860,7 +7156,7 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < 2; i++)
         {
-            const la_vec af = la_set1(a[i * a_row]), kf = la_set1(k[i * k_row]);
+            const la_vec af = la_set1(plain ? 1.0f : a[i * a_row]), kf = la_set1(k[i * k_row]);
             const la_vec qf = la_set1(q[i * q_row]);
             LINATTN__UNROLL for (j = 0; j < NR; j++)
             {
@@ -6943,6 +7239,12 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
     }
 }
 
+/* Are rows not multiplied before token t? */
+LINATTN__INLINE int la_rule_is_plain(const la_rule *b, size_t t)
+{
+    return b->each ? !b->w->pays[t] : b->plain && b->w->factor[t] == 1.0f;
+}
+
 /* NR vectors of columns from u, tokens [t, end) of the block one by one. Rows that queries read
    before they are flushed are read in a pass of their own, and what general's r reads of them is
    not to depend on the decay that follows. */
@@ -6957,7 +7259,7 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
     if (b->reads && !fresh) la_load_columns(next, b->corrected + u * LA_W, LA_W, NR);
     for (; t < end; t++) {
         const int more = t + 1 < end + LA_BEYOND(b), flush = b->w->any[t];
-        const int plain = b->plain && b->w->factor[t] == 1.0f;
+        const int plain = la_rule_is_plain(b, t);
         const size_t reader = more ? t + 1 : t; /* without a next one for nothing */
         const int apart = kind == LA_BEFORE && flush;
         const int late = flush && (kind == LA_BEFORE || kind == LA_GENERAL);
@@ -6979,15 +7281,19 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (kind == LA_BEFORE && !flush) {
+        if (kind == LA_BEFORE && !flush && plain) {
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_BEFORE, NR);
+        } else if (kind == LA_BEFORE && !flush) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
-        } else if ((LA_W == 1 || NR % 2 == 0) && delta && more && plain) {
+        } else if (delta && more && plain) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
         } else if (delta && more) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
+        } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL && plain) {
+            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_GENERAL, NR);
         } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
-        } else if (LA_W < 16 && plain) {
+        } else if (plain && !apart) {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_WRITE, NR);
         } else {
             la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
@@ -7029,11 +7335,11 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
     const unsigned char *const any = b->w->any;
-    const float *const factor = b->w->factor;
     size_t t, i;
     for (t = 0; t < b->count; t += 2) {
         la_vec o[8], v[8], *const none = v;
-        if (t + 1 == b->count || any[t] || any[t + 1]) {
+        const int plain = t + 1 < b->count && la_rule_is_plain(b, t) && la_rule_is_plain(b, t + 1);
+        if (t + 1 == b->count || any[t] || any[t + 1] || (b->each && !plain)) {
             const size_t end = t + 1 < b->count ? t + 2 : t + 1;
             if (NR == 4)
                 la_rule_tile4(b, u, t, end);
@@ -7052,9 +7358,11 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
             la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
             la_load_columns(o + NR, b->out + (t + 1) * b->out_token + u * LA_W, lanes, NR);
         }
-        if (b->before)
+        if (b->before && plain)
+            la_rule_pair(b, t, u, v, o, 1, 1, NR);
+        else if (b->before)
             la_rule_pair(b, t, u, v, o, 1, 0, NR);
-        else if (b->owes && factor[t] == 1.0f && factor[t + 1] == 1.0f)
+        else if (plain)
             la_rule_pair(b, t, u, v, o, 0, 1, NR);
         else
             la_rule_pair(b, t, u, v, o, 0, 0, NR);
@@ -7086,7 +7394,7 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
-    const int few = b->owes || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
+    const int few = b->owes || b->each || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
     const int two = apart || (rows > 192 && !linattn__near()) || (few && linattn__halved());
     const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
@@ -7264,7 +7572,7 @@ typedef struct la_once {
     const float *a, *r, *p;
     size_t a_step;
     int signs;
-    int owes;                           /* as of la_rule */
+    int owes, each;                     /* as of la_rule */
     float gain, rest, scale, due, lead; /* as of la_tokens, gain: what is paid; rest: of params */
     int map, keeps, logs, stream;       /* stream: states come from memory: fetch ahead */
     int pairs; /* of panels: each is read while the one before is updated */
@@ -7272,6 +7580,7 @@ typedef struct la_once {
     int late;                           /* and once they are read, too */
     size_t reach, tiles, wide;          /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
+    float p_made[LA_RULE_FEW];
 } la_once;
 #endif
 
@@ -7448,6 +7757,7 @@ LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay
     } else if (owed != 1.0f) {
         return 0;
     }
+    if (scalars[LINATTN__ROWS] != 0.0f) return 0;
     o->made[0] = by;
     left = scalars[LINATTN__CREDIT] * (by * share);
     if (!(left >= LINATTN__SPENT && left <= 1.0f)) return 0;
@@ -7458,33 +7768,114 @@ LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay
     return 1;
 }
 
-/* And those of each row, which are flushed here but for what a query reads before. */
-LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kept,
-                                                          const float *decay, float share)
+/* The operands of rows [f, f + LA_W) as la_rule_weigh_rows makes them. */
+LINATTN__INLINE void la_once_weigh(la_once *o, size_t f, la_vec before, la_vec due, la_vec owed)
 {
-    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const int lanes = la_lanes_left(o->m, f), general = o->kind == LA_GENERAL;
+    const la_vec by = la_div(la_set1(1.0f), owed), k = la_load_most(o->k + f, lanes);
+    const la_vec q = la_load_most(o->q + f, lanes);
+    if (general) {
+        la_store(o->r_made + f, la_mul(la_load_most(o->r + f, lanes), before));
+        la_store(o->p_made + f, la_mul(la_load_most(o->p + f, lanes), by));
+    } else if (o->kind == LA_DELTA) {
+        la_store(o->r_made + f, la_mul(k, due));
+    }
+    la_store(o->k_made + f, la_mul(k, by));
+    la_store(o->q_made + f, la_mul(q, o->kind == LA_BEFORE ? before : owed));
+}
+
+/* Those of each row, as long as none is to pay or to be flushed. Returns 0, and has changed nothing
+   of the state, if one is. */
+LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const float *decay,
+                                  float share)
+{
+    const la_vec one = la_set1(1.0f), by = la_set1(share), spent = la_set1(LINATTN__SPENT);
     const size_t m = o->m, m16 = linattn__round16(m);
-    float *const credit = kept + m16, *const scalars = credit + m16;
-    la_vec left[LA_RULE_FEW / LA_W];
-    unsigned rare = 0; /* a bit for 16 rows */
+    const int reads = o->kind >= LA_DELTA;
+    float *const credit = kept + m16;
+    la_vec least = one, most = one, sum = la_zero();
     size_t f;
-    if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f ||
-        linattn__owed(scalars) != 1.0f)
+    for (f = 0; f < m; f += LA_W) {
+        const int lanes = la_lanes_left(m, f);
+        la_vec a = la_load_most(decay + f, lanes), due;
+        if (o->logs) a = la_exp_full(a);
+        if (lanes < LA_W) a = la_first(a, one, lanes);
+        if (o->keeps) la_store(o->r_made + f, a);
+        due = la_mul(la_rule_row_owed(low + f), a);
+        la_store(o->made + f, due);
+        least = la_min(due, least);
+        most = la_max(due, most);
+        sum = la_add(sum, due); /* NaN stays */
+        if (reads) {
+            la_vec left = la_mul(la_load(credit + f), by);
+            if (lanes < LA_W) left = la_first(left, one, lanes);
+            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one))) return 0;
+        }
+    }
+    if (la_any(la_gt(one, least)) || la_any(la_gt(most, la_set1(LINATTN__ROWS_MOST))) ||
+        la_any(la_unordered(sum)))
         return 0;
     for (f = 0; f < m; f += LA_W) {
         const int lanes = la_lanes_left(m, f);
-        la_vec a = la_load_part(decay + f, lanes), *const at = left + f / LA_W;
-        if (o->logs) a = la_exp_full(a);
-        a = la_first(a, one, lanes); /* what is behind the last row stays */
-        la_store(o->made + f, a);
-        *at = la_mul(la_load(credit + f), la_first(la_mul(a, la_set1(share)), one, lanes));
-        if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one))) rare |= 1u << f / 16;
+        const la_vec due = la_load(o->made + f);
+        if (o->keeps) {
+            const la_vec all = la_mul(la_load(kept + f), la_load(o->r_made + f));
+            la_store_part(kept + f, la_flush(all, la_set1(LINATTN__FLT_MIN)), lanes);
+        }
+        la_once_weigh(o, f, la_rule_row_owed(low + f), due, due);
+        if (reads) la_store_part(credit + f, la_mul(la_load(credit + f), by), lanes);
+        la_store_part(low + f, due, lanes);
+    }
+    o->made[0] = 1.0f;
+    return 1;
+}
+
+/* And where some are; sums are flushed here but for what a query reads before. */
+LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low, float *kept,
+                                                          const float *decay, float share)
+{
+    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const la_vec most = la_set1(LINATTN__ROWS_MOST), least = la_set1(LINATTN__FLT_MIN);
+    const size_t m = o->m, m16 = linattn__round16(m);
+    float *const credit = kept + m16;
+    la_vec left[LA_RULE_FEW / LA_W], owed[LA_RULE_FEW / LA_W], all[LA_RULE_FEW / LA_W];
+    unsigned rare = 0; /* a bit for 16 rows */
+    size_t f, g;
+    for (g = 0; g < m; g += LA_OWED_ROWS) {
+        const size_t end = m - g < LA_OWED_ROWS ? m : g + LA_OWED_ROWS;
+        int usual = 1;
+        for (f = g; f < end; f += LA_W) {
+            const int lanes = la_lanes_left(m, f);
+            la_vec a = la_load_part(decay + f, lanes), *const due = owed + f / LA_W;
+            if (o->logs) a = la_exp_full(a);
+            if (lanes < LA_W) a = la_first(a, one, lanes); /* what is behind the last row stays */
+            all[f / LA_W] = la_flush(la_mul(la_load(kept + f), a), least);
+            *due = la_mul(la_rule_row_owed(low + f), a);
+            if (la_any(la_gt(one, *due)) || la_any(la_gt(*due, most)) || la_any(la_unordered(*due)))
+                usual = 0;
+        }
+        for (f = g; f < end; f += LA_W) {
+            const int lanes = la_lanes_left(m, f);
+            const la_vec due = owed[f / LA_W];
+            la_vec by = one, *const at = left + f / LA_W;
+            if (!usual) {
+                by = la_mul(due, la_div(one, most));
+                owed[f / LA_W] = most;
+                o->a_step = 1;
+            }
+            la_store(o->made + f, by);
+            la_once_weigh(o, f, la_rule_row_owed(low + f), due, owed[f / LA_W]);
+            *at = la_mul(la_load(credit + f), la_first(la_mul(by, la_set1(share)), one, lanes));
+            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one)) || la_any(la_unordered(*at)))
+                rare |= 1u << f / 16;
+        }
     }
     if (rare && o->kind == LA_BEFORE) return 0;
     for (f = 0; f < m; f += LA_W) {
-        const la_vec x = la_mul(la_load(kept + f), la_load(o->made + f));
-        if (!(rare >> f / 16 & 1)) la_store(credit + f, left[f / LA_W]);
-        if (o->keeps) la_store(kept + f, la_flush(x, la_set1(LINATTN__FLT_MIN)));
+        const int lanes = la_lanes_left(m, f);
+        la_store_part(low + f, owed[f / LA_W], lanes);
+        if (!(rare >> f / 16 & 1)) la_store_part(credit + f, left[f / LA_W], lanes);
+        if (o->keeps) la_store_part(kept + f, all[f / LA_W], lanes);
     }
     if (!rare) return 1;
     for (f = 0; f < m; f += 16) {
@@ -7496,6 +7887,24 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_decays(la_once *o, float *kep
     }
     o->late = o->kind == LA_GENERAL;
     la_once_flush(o, 0, linattn__round16(o->dv), !o->late);
+    return 1;
+}
+
+LINATTN__COLD static LINATTN__NOINLINE int la_once_each(la_once *o, float *low, float *kept,
+                                                        const float *decay, float share)
+{
+    float *const scalars = kept + 2 * linattn__round16(o->m);
+    if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f ||
+        linattn__owed(scalars) != 1.0f)
+        return 0;
+    o->a_step = 0;
+    if (!la_once_usual(o, low, kept, decay, share) && !la_once_rarely(o, low, kept, decay, share))
+        return 0;
+    scalars[LINATTN__ROWS] = 1.0f;
+    o->k = o->k_made;
+    o->q = o->q_made;
+    o->r = o->r_made;
+    o->p = o->p_made;
     return 1;
 }
 
@@ -7625,21 +8034,11 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     if (g->gate[LINATTN__DECAY].at) decay = la_once_gate(g, LINATTN__DECAY, head);
     if (o->kind == LA_DELTA) gain = *la_once_gate(g, LINATTN__BETA, head);
     o->gain = gain;
-    if (!mlstm && (o->a_step ? !la_once_decays(o, kept, decay, share)
-                             : !la_once_decay(o, kept + 2 * m16, decay, share, gain)))
-        return 0;
     if (o->map) la_once_map(s, o, z + m16);
-    if (mlstm) la_once_mlstm(o, x, head, z);
     o->r = o->k;
     if (o->kind == LA_GENERAL) {
         o->r = la_once_gate(g, LINATTN__READ, key);
         o->p = la_once_gate(g, LINATTN__WRITE, key);
-    } else if (x->rule == LINATTN_RULE_GATED_DELTA && o->a_step) {
-        o->r = o->r_made;
-        for (f = 0; f < o->m; f += LA_W) {
-            const la_vec k = la_load_part(o->k + f, la_lanes_left(o->m, f));
-            la_store(o->r_made + f, la_mul(la_load(o->made + f), k));
-        }
     }
     if (o->kind == LA_BEFORE) {
         float lanes[16];
@@ -7647,6 +8046,10 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
         la_rule_lanes(la_once_gate(g, LINATTN__BONUS, head), o->k, o->q, o->m, lanes);
         o->lead = la_denominator(lanes);
     }
+    if (!mlstm && (o->each ? !la_once_each(o, z + m16, kept, decay, share)
+                           : !la_once_decay(o, kept + 2 * m16, decay, share, gain)))
+        return 0;
+    if (mlstm) la_once_mlstm(o, x, head, z);
     finite = LA_ONCE_COLUMNS(s, o)(o);
     if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || !finite)) la_rule_padding(s, o->s);
     return 1;
@@ -7670,8 +8073,9 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
                                                          : LA_WRITE;
     o.keeps = x->rule == LINATTN_RULE_GATED;
     o.logs = x->gates->logs;
-    o.a_step = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
-    o.owes = !o.a_step && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
+    o.each = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    o.a_step = 0;
+    o.owes = !o.each && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
     o.a = o.made;
     o.signs = LINATTN__IS_SIGNED(p->map);
     /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. What does
@@ -7769,6 +8173,47 @@ LINATTN__INLINE void la_rule_end(la_rule *b, uint64_t seen, size_t each, int key
     LA_HOT(b, rule_columns)(b);
 }
 
+/* Sums that still owe decays, before a token whose arithmetic has no room for that. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_pay(la_rule *b)
+{
+    const float owed = linattn__owed(b->scalars);
+    const size_t whole = (b->s.column_end + LA_W - 1) / LA_W * LA_W;
+    float by[LA_OWED_ROWS];
+    size_t f, end, i;
+    for (f = 0; f < b->s.m; f = end) {
+        end = b->s.m - f < LA_OWED_ROWS ? b->s.m : f + LA_OWED_ROWS;
+        for (i = 0; i < end - f; i++) by[i] = owed * linattn__row_owed(b->scalars, b->s.e, f + i);
+        la_rule_pay_rows(b, f, end, by);
+        for (i = f; b->rows && i < end; i++) b->s.e[i] = 0.0f;
+    }
+    la_rule_flush_rows(b->s.s, b->s.m, b->s.m, by, 0, NULL, b->s.column_begin, whole, 0);
+    b->scalars[LINATTN__CREDIT] = 1.0f;
+    b->scalars[LINATTN__OWED] = b->scalars[LINATTN__ROWS] = 0.0f;
+    b->rows = 0;
+}
+
+/* What all rows owe is owed by each. */
+LINATTN__COLD static LINATTN__NOINLINE void la_rule_owe_rows(la_rule *b)
+{
+    const float owed = linattn__owed(b->scalars);
+    size_t f;
+    for (f = 0; f < b->s.m; f++) b->s.e[f] = owed * linattn__row_owed(b->scalars, b->s.e, f);
+    b->scalars[LINATTN__OWED] = 0.0f;
+    b->scalars[LINATTN__ROWS] = 1.0f;
+    b->rows = 1;
+}
+
+/* What is owed before a block, as its rule has it. */
+LINATTN__INLINE void la_rule_settle(la_rule *b)
+{
+    const int shared = linattn__owed(b->scalars) != 1.0f;
+    if (LINATTN__ELEMENT(&b->s)) return;
+    if (b->each && (shared || !b->rows))
+        la_rule_owe_rows(b);
+    else if (!b->each && (b->rows || (shared && !b->owes)))
+        la_rule_pay(b);
+}
+
 /* Reads out `count` tokens from t0 for query head g: of a state that does not change. With a bonus,
    `lead`, of the state before a token. */
 LINATTN__COLD static LINATTN__NOINLINE void
@@ -7776,6 +8221,7 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
 {
     const int before = b->before, kind = b->kind;
     size_t t;
+    if (b->rows && !b->q_made) la_rule_pay(b);
     la_rule_begin(b, t0, count, g, b->s.q, b->s.out);
     for (t = 0; t < count; t++) {
         b->w->top[t] = b->scalars[LINATTN__EXPONENT];
@@ -7793,6 +8239,7 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
         la_rule_queries(b);
         if (b->normal) la_rule_normalise(b, 0, 1);
         if (lead) la_rule_lead(b);
+        if (b->rows) la_rule_weigh_queries(b);
         la_rule_end(b, seen, each, 0);
     }
     if (LINATTN__IS_EXP(b->s.params->map)) la_end_rows(&b->s, b->w->power, b->out, count);
@@ -7817,16 +8264,21 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_correct(la_rule *b)
         int flush;
         b->f1 = b->s.m - b->f0 < b->step ? b->s.m : b->f0 + b->step;
         la_rule_keys(b);
-        if (b->per_feature) la_rule_decays(b);
+        if (b->each) {
+            la_rule_owe_each(b);
+            la_rule_weighed(b);
+        } else if (b->per_feature)
+            la_rule_decays(b);
         flush = b->w->any[0] && !LINATTN__ELEMENT(&b->s);
         if (flush) la_rule_flush(b, 0, begin, whole, !general);
-        if (b->r_made) {
+        if (b->r_made && !b->each) {
             if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
             b->r.at = b->r_made;
         }
         b->q = b->r;
         LA_HOT(b, rule_columns)(b);
         if (flush && general) la_rule_flush(b, 0, begin, whole, 1);
+        if (b->each && b->w->pays[0]) la_rule_pay_rows(b, b->f0, b->f1, b->a_made);
     }
     b->w->any[0] = 0;
     b->kind = kind;
@@ -7839,11 +8291,13 @@ static void la_rule_chunk(la_rule *b)
 {
     if (LINATTN__IS_EXP(b->s.params->map)) la_rule_exponents(b, b->s.k + b->t0 * b->s.k_token);
     la_rule_keys(b);
-    if (b->per_feature && b->reads && !b->whole)
-        la_rule_factors(b);
-    else if (b->per_feature)
-        la_rule_decays(b);
-    if (b->r_made) {
+    if (b->per_feature && !b->each) {
+        if (b->reads && !b->whole)
+            la_rule_factors(b);
+        else
+            la_rule_decays(b);
+    }
+    if (b->r_made && !b->each) {
         if (!b->per_feature) LA_HOT(&b->s, rule_reads)(b);
         b->r.at = b->r_made;
         b->r.row = b->row;
@@ -7852,24 +8306,14 @@ static void la_rule_chunk(la_rule *b)
     if (b->out) la_rule_queries(b);
     if (b->normal) la_rule_normalise(b, 1, b->out != NULL);
     if (b->before && b->out) la_rule_lead(b);
+    if (b->each) {
+        if (b->reads && !b->whole)
+            la_rule_owed_each(b);
+        else
+            la_rule_owe_each(b);
+        la_rule_weighed(b);
+    }
     la_rule_end(b, b->s.seen + b->t0 + 1, 1, 1);
-}
-
-/* Sums that still owe decays, before a token whose arithmetic has no room for that. */
-LINATTN__COLD static LINATTN__NOINLINE void la_rule_pay(la_rule *b)
-{
-    const float owed = linattn__owed(b->scalars);
-    const la_vec by = la_set1(owed);
-    const size_t m = b->s.m, end = (b->s.column_end + LA_W - 1) / LA_W * LA_W;
-    const int spent = la_rule_spends(b->scalars + LINATTN__CREDIT, owed);
-    size_t c, f;
-    if (spent) la_rule_flush_rows(b->s.s, m, m, &owed, 0, NULL, b->s.column_begin, end, 1);
-    for (c = b->s.column_begin; c < end; c += LA_W)
-        for (f = 0; f < m; f++) {
-            float *const at = b->s.s + (c / 16 * m + f) * 16 + c % 16;
-            la_store(at, la_mul(la_load(at), by));
-        }
-    b->scalars[LINATTN__OWED] = 0.0f;
 }
 
 /* Tokens with keys, none of them masked. More query heads than one read before, or after. */
@@ -7878,7 +8322,7 @@ static LINATTN__NOINLINE void la_rule_block(la_rule *b, size_t t0, size_t count)
     const uint64_t seen = b->s.seen + t0 + 1;
     size_t g, c;
     la_rule_begin(b, t0, count, 0, b->s.q, b->s.out);
-    if (!b->owes && !LINATTN__ELEMENT(&b->s) && linattn__owed(b->scalars) != 1.0f) la_rule_pay(b);
+    la_rule_settle(b);
     b->beyond = LA_W > 1 && b->carries && t0 + count < b->s.n &&
                 !linattn__masked(b->s.k + (t0 + count) * b->s.k_token, b->s.d);
     la_rule_gates(b);
@@ -7938,22 +8382,24 @@ LINATTN__INLINE void la_rule_span(linattn__span *s, const linattn__recurrence *x
 LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
 {
     const linattn__params *const p = x->span->params;
-    int i;
+    int i, plain;
     b->rule = x->rule;
     b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
                x->rule == LINATTN_RULE_GENERAL;
     b->before = x->gates && x->gates->gate[LINATTN__BONUS].at;
     b->per_feature = x->gates && x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
-    b->owes = !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL &&
-              !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
+    b->normal =
+        p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) || x->rule == LINATTN_RULE_MLSTM;
+    plain = !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
+    b->owes = plain && !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL;
+    b->each = plain && b->per_feature && !b->normal;
+    b->reading = plain && !b->normal && !x->span->k;
     /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
     b->plain = b->owes && !(LA_VECTORS(x->span) && linattn__contended());
     b->a_step = b->per_feature ? 1 : 0;
     b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
     b->power = p->map == LINATTN__MAP_POWER;
     b->signs = LINATTN__IS_SIGNED(p->map);
-    b->normal =
-        p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) || x->rule == LINATTN_RULE_MLSTM;
     b->kind = b->before                         ? LA_BEFORE
               : x->rule == LINATTN_RULE_GENERAL ? LA_GENERAL
               : b->reads                        ? LA_DELTA
@@ -7981,12 +8427,16 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     const int wide = vectors && s->m > 192 && !b->reads && !one && !LINATTN__PAST(s);
     size_t arrays = b->in_place ? 0 : 2;
     /* exp takes up to 128, one token at a time and with an array less */
-    b->step = is_exp ? linattn__chunk(s->m) : vectors ? 512 : 96;
+    b->step = is_exp ? linattn__chunk(s->m) : vectors ? 512 : b->each ? 64 : 96;
     if (wide) b->step = 128; /* so many rows of wide tiles stay in L1 */
     b->row = s->m < b->step ? linattn__round16(s->m) : b->step;
     if (vectors) b->row += 16; /* no power of two, or L1 sets clash */
     if (logs) arrays++;
     if ((b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) || (LINATTN__PAST(s) && b->in_place))
+        arrays++;
+    if (b->each)
+        arrays = 3 + (b->reads != 0) + (b->rule == LINATTN_RULE_GENERAL);
+    else if (b->reading && b->in_place)
         arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
     b->most = vectors && arrays > b->row ? tokens / 2 : tokens;
@@ -8012,17 +8462,23 @@ static LINATTN__NOINLINE void la_rule_open(la_rule *b, const linattn__recurrence
     logs = b->per_feature && x->gates->logs;
     la_rule_size(b, x->span, logs);
     array = (b->most + b->carries) * b->row;
-    b->k_made = b->q_made = b->a_made = b->r_made = NULL;
-    if (!b->in_place) {
+    b->k_made = b->q_made = b->a_made = b->r_made = b->write_made = NULL;
+    if (!b->in_place || b->each) {
         b->k_made = made;
         b->q_made = made + array;
         made += 2 * array;
+    } else if (b->reading) {
+        b->q_made = made;
+        made += array;
     }
-    if (logs) {
+    if (logs || b->each) {
         b->a_made = made;
         made += array;
     }
-    if (b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) b->r_made = made;
+    if ((b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) || (b->each && b->reads)) {
+        b->r_made = made;
+        b->write_made = made + array; /* of GENERAL */
+    }
 #if LINATTN__HAS_COMPENSATED
     b->past = x->span->past;
     b->p_made = b->in_place ? made : b->q_made;
@@ -8070,6 +8526,9 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
         const size_t h = which == LINATTN__READ || which == LINATTN__WRITE ? key : head;
         b->gate[which] = g->gate[which].at + h * g->gate[which].head;
     }
+    b->rows = 0;
+    if (!b->normal && !LINATTN__PAST(all) && !LINATTN__ELEMENT(all))
+        b->rows = b->scalars[LINATTN__ROWS] != 0.0f;
     if (b->per_feature) la_rule_spread(b);
 #if LA_RULE_WIDE
     if (LA_VECTORS(all) && all->fetch) {
@@ -10882,7 +11341,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_alone
 #undef la_once_columns
 #undef la_once_decay
-#undef la_once_decays
 #undef la_once_flush
 #undef la_once_gate
 #undef la_once_head
@@ -11157,6 +11615,23 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_vec
 #undef la_mask
 #undef la_dvec
+#undef la_once_each
+#undef la_once_rarely
+#undef la_once_usual
+#undef la_once_weigh
+#undef la_rule_due_rows
+#undef la_rule_due_tokens
+#undef la_rule_is_plain
+#undef la_rule_ones
+#undef la_rule_owe_each
+#undef la_rule_owe_rows
+#undef la_rule_owed_each
+#undef la_rule_pay_rows
+#undef la_rule_row_owed
+#undef la_rule_settle
+#undef la_rule_weigh_queries
+#undef la_rule_weigh_rows
+#undef la_rule_weighed
 #undef LA_COMMON
 #undef LA_COLD
 #undef LA_HOT
@@ -11165,6 +11640,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SHARED
 #undef LA_OF
 #undef LA_HALF
+#undef LA_IS_PLAIN
 #undef LA_LANES
 #undef LA_VECTOR
 #undef LA_VECTORS
@@ -11226,7 +11702,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PART_TOKENS
 #undef LA_PICK
 #undef LA_PLACE_ROW
+#undef LA_PLAIN_BEFORE
 #undef LA_PLAIN_DELTA
+#undef LA_PLAIN_GENERAL
 #undef LA_PLAIN_WRITE
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TALL

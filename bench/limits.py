@@ -271,11 +271,13 @@ class Counter:
 
 PLAIN = {"elu1": "elu1", "exp": "exp", "relu": "positive", "identity": "identity"}
 LANDMARKS = 64
-RULES = {  # products of an element by the formula, and without a decay that all rows share, which
-    # is multiplied up; numbers for a feature that are broadcast; logarithms of decays
-    "gated": (3, 2, 2, False), "gated-channel": (3, 3, 3, True), "rwkv6": (3, 3, 3, True),
-    "delta": (3, 3, 3, False), "gated-delta": (4, 3, 3, False), "kda": (4, 4, 4, True),
-    "general": (5, 5, 5, False), "mlstm": (3, 2, 2, False),
+DIVISION = 5  # turns of one FMA unit that a vector's takes
+RULES = {  # products of an element by the formula, and without the decay, which is multiplied up;
+    # numbers for a feature that are broadcast; decays per feature, which are logarithms
+    "gated": (3, 2, 2, False, False), "gated-channel": (3, 2, 2, True, True),
+    "rwkv6": (3, 2, 2, True, True), "delta": (3, 3, 3, False, False),
+    "gated-delta": (4, 3, 3, False, False), "kda": (4, 3, 3, True, True),
+    "general": (5, 4, 4, True, False), "mlstm": (3, 2, 2, False, False),
 }
 
 
@@ -368,7 +370,7 @@ def nystrom_work(counter, d, dv, n):
 def rule_work(counter, name, d, dv):
     """Token by token, or two by two where no token reads before it writes: then a row of S is
     loaded and stored once for two. Decays per feature that are logarithms pass through exp."""
-    products, taken, numbers, logarithms = RULES[name]
+    products, taken, numbers, each, logarithms = RULES[name]
     vectors = counter.vectors(dv)
     reads = name in ["delta", "gated-delta", "kda", "general"]
     vecs = 2 if counter.wide and d > 192 else 4
@@ -379,7 +381,10 @@ def rule_work(counter, name, d, dv):
                broadcasts=numbers * d * math.ceil(vectors / vecs), stores=d * vectors / tokens)
     work += vectors * Ops(fma=2, loads=1, stores=1)  # the value's gain, the output's scale
     if logarithms:
-        work += counter.vectors(d) * (counter.exp() + counter.scale() + Ops(loads=1, stores=1))
+        work += counter.vectors(d) * (counter.exp() + counter.scale())
+    if each:  # what is due; keys divided, queries multiplied, and so what is read and written
+        more = 1 if name == "kda" else 2 if name == "general" else 0
+        work += counter.vectors(d) * Ops(fma=3 + more + DIVISION, loads=4 + more, stores=3 + more)
     return products * d * dv, work
 
 

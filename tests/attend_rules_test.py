@@ -161,8 +161,8 @@ VARIANTS = {
 
 
 def owes(variant):
-    """Do decays go into the sums some tokens at a time? Those of heads do."""
-    return variant["rule"] in ["gated", "gated-delta"] and not variant.get("channels")
+    """May decays go into the sums some tokens at a time?"""
+    return variant["rule"] != "delta"
 
 
 def unit_rows(x):

@@ -991,14 +991,13 @@ static recurrence spell_decay(const recurrence *x, bool per_feature)
     return spelt;
 }
 
-/* Do decays go into the sums some tokens at a time? */
+/* May decays go into the sums some tokens at a time? */
 static bool owes(const recurrence *x)
 {
     const linattn_config *c = &x->config;
-    return x->in[IN_DECAY] && !x->per_feature && !x->in[IN_BONUS] &&
-           (c->map != LINATTN_MAP_EXP || c->rule == LINATTN_RULE_GATED_DELTA) &&
-           c->rule != LINATTN_RULE_GENERAL && c->state_type == LINATTN_F32 &&
-           c->precision == LINATTN_PRECISION_PLAIN;
+    return x->in[IN_DECAY] && c->state_type == LINATTN_F32 &&
+           c->precision == LINATTN_PRECISION_PLAIN &&
+           (c->map != LINATTN_MAP_EXP || c->rule != LINATTN_RULE_GATED);
 }
 
 static void forms_law(const recurrence *x, rng *r)
