@@ -4348,9 +4348,6 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
 #define LA_DELTA 3
 #define LA_GENERAL 4
 #define LA_READ 5
-#define LA_PLAIN_WRITE 6
-#define LA_PLAIN_BEFORE 7
-#define LA_PLAIN_GENERAL 8
 #endif
 
 #if LINATTN__HAS_HALF
@@ -7050,35 +7047,33 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
         la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
 
-#define LA_IS_PLAIN(kind)                                                                          \
-    ((kind) == LA_PLAIN_WRITE || (kind) == LA_PLAIN_BEFORE || (kind) == LA_PLAIN_DELTA ||          \
-     (kind) == LA_PLAIN_GENERAL)
-
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
    multiplies; o and next gather q S and r S. Without decay some vectors are multiplied by 1 all the
    same, where a store waits for two fused multiply-adds to leave it a port of the registers: on
    Intel's processors rows of four vectors of 512 bits take 9.4 cycles without, 8 with all. */
-LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const float *k,
-                                 const float *q, const float *p, const float *r, const la_vec *v,
-                                 const la_vec *c, la_vec *o, la_vec *next, const int kind,
-                                 const size_t NR)
+LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int scales,
+                                 const float *k, const float *q, const float *p, const float *r,
+                                 const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
+                                 const int kind, const size_t NR)
 {
-    const int general = kind == LA_GENERAL || kind == LA_PLAIN_GENERAL;
-    const int before = kind == LA_BEFORE || kind == LA_PLAIN_BEFORE;
-    const int reads = kind == LA_DELTA || kind == LA_PLAIN_DELTA || general;
+    const int reads = kind == LA_DELTA || kind == LA_GENERAL;
+    const int some = kind == LA_DELTA && LA_W == 16 && NR == 4;
     const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
-    const size_t scaled = !LA_IS_PLAIN(kind)                                ? NR
-                          : kind == LA_PLAIN_DELTA && LA_W == 16 && NR == 4 ? 3
-                                                                            : 0;
     la_vec x[4];
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         x[j] = la_load(at[j]);
-        if (before) o[j] = la_fma_hot(qf, x[j], o[j]);
-        if (j < scaled) x[j] = la_mul(af, x[j]);
+        if (kind == LA_BEFORE) o[j] = la_fma_hot(qf, x[j], o[j]);
     }
-    if (general) {
+    if (scales) {
+        const la_vec af = la_set1(*a);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
+    } else if (some) {
+        const la_vec one = la_set1(1.0f);
+        LINATTN__UNROLL for (j = 0; j < 3; j++) x[j] = la_mul(one, x[j]);
+    }
+    if (kind == LA_GENERAL) {
         const la_vec pf = la_set1(p[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, c[j], x[j]);
     }
@@ -7087,7 +7082,7 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
         x[j] = la_fma_hot(kf, v[j], x[j]);
         la_store(at[j], x[j]);
     }
-    if (!before) {
+    if (kind != LA_BEFORE) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_fma_hot(qf, x[j], o[j]);
     }
     if (reads) {
@@ -7101,30 +7096,29 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, la_vec af, const fl
    thread on the core. A decay that rows share is loaded once, or it waits for their stores. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
-                                  const int kind, const size_t NR)
+                                  int scales, const int kind, const size_t NR)
 {
-    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = LA_IS_PLAIN(kind) ? 0 : b->a_step;
-    const int general = kind == LA_GENERAL || kind == LA_PLAIN_GENERAL;
-    const int reads = kind == LA_DELTA || kind == LA_PLAIN_DELTA || general;
+    const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
+    const int reads = kind == LA_DELTA || kind == LA_GENERAL;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
-    const float *const p = general ? b->p.at + t * b->p.row : k;
+    const float *const p = kind == LA_GENERAL ? b->p.at + t * b->p.row : k;
     const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
     float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
-    la_vec af = LA_IS_PLAIN(kind) ? la_set1(1.0f) : la_set1(*a);
     size_t f = 0, j;
 #if LA_W == 16
     if (NR % 2 == 0 && reads) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
         for (;;) {
-            la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
+            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
             if (++f == count) return;
-            if (a_step) af = la_set1(a[f]);
+            a += a_step;
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
-            la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
+            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
             if (++f == count) return;
-            if (a_step) af = la_set1(a[f]);
+            a += a_step;
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
+            LINATTN__OPAQUE(scales);
             LINATTN__OPAQUE(at[0]);
             LINATTN__OPAQUE(at[1]);
             if (NR == 2) continue;
@@ -7134,9 +7128,10 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     }
 #endif
     for (; f < count; f++, row += 16) {
-        if (a_step) af = la_set1(a[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
-        la_rule_row(at, f, af, k, q, p, r, v, c, o, next, kind, NR);
+        LINATTN__OPAQUE(scales); /* or compilers have two loops */
+        la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
+        a += a_step;
     }
 }
 
@@ -7281,22 +7276,14 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
             next[j] = la_zero();
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
-        if (kind == LA_BEFORE && !flush && plain) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_BEFORE, NR);
-        } else if (kind == LA_BEFORE && !flush) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_BEFORE, NR);
-        } else if (delta && more && plain) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_DELTA, NR);
+        if (kind == LA_BEFORE && !flush) {
+            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_BEFORE, NR);
         } else if (delta && more) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_DELTA, NR);
-        } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL && plain) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_GENERAL, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_DELTA, NR);
         } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_GENERAL, NR);
-        } else if (plain && !apart) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_PLAIN_WRITE, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_GENERAL, NR);
         } else {
-            la_rule_rows(b, t, reader, u, v, c, o, next, LA_WRITE, NR);
+            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_WRITE, NR);
             if (apart) { /* here alone: clang keeps c through every loop before it */
                 LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
             }
@@ -11640,7 +11627,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SHARED
 #undef LA_OF
 #undef LA_HALF
-#undef LA_IS_PLAIN
 #undef LA_LANES
 #undef LA_VECTOR
 #undef LA_VECTORS
@@ -11702,10 +11688,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_PART_TOKENS
 #undef LA_PICK
 #undef LA_PLACE_ROW
-#undef LA_PLAIN_BEFORE
 #undef LA_PLAIN_DELTA
-#undef LA_PLAIN_GENERAL
-#undef LA_PLAIN_WRITE
 #undef LA_QUERY_FEW
 #undef LA_QUERY_TALL
 #undef LA_QUERY_TOKENS
