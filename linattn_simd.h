@@ -6446,8 +6446,8 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 
 #if LA_COLD
 /* As la_rule_due_rows, where some of the rows are to pay before a token: all of them do. What they
-   are multiplied by then lies where that token's dues would. Returns whether no credit was spent, or
-   rose above 1. */
+   are multiplied by then lies where that token's dues would. Returns whether no credit was spent,
+   or rose above 1. */
 LINATTN__COLD static LINATTN__NOINLINE int
 la_rule_due_tokens(const la_rule *b, size_t f, size_t end, float *credit, float *kept)
 {
@@ -8422,7 +8422,7 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     if ((b->rule == LINATTN_RULE_GATED_DELTA && !b->owes) || (LINATTN__PAST(s) && b->in_place))
         arrays++;
     if (b->each)
-        arrays = 3 + (b->reads != 0) + (b->rule == LINATTN_RULE_GENERAL);
+        arrays = b->rule == LINATTN_RULE_GENERAL ? 5 : b->reads ? 4 : 3;
     else if (b->reading && b->in_place)
         arrays++;
     arrays *= b->row; /* floats for each token: what is made is to stay in L1 */
@@ -11682,6 +11682,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LOAD_LANE
 #undef LA_OP
 #undef LA_PAIR_ROW
+#undef LA_OWED_ROWS
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
