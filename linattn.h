@@ -631,7 +631,7 @@ typedef struct linattn_gates {
    linattn_query reads such a state; linattn_update and linattn_causal refuse it.
    Finite: for decays in [0, 1], beta in [0, 2] and |k| <= 1 (delta rules) or sums below 1e37
    (GATED), whatever the length; MLSTM for any finite gates. Beyond these what the formula gives.
-   What decays is flushed to zero before it is denormal, once it is below 2^-66 in size (what the
+   What decays is flushed to zero before it is denormal, once it is below 2^-62 in size (what the
    keys of the delta rules and of GENERAL read may cancel to less, for some tokens). exp under
    GATED: a key whose e^x is 2^-100 of what its feature has held may be lost until the rest has
    decayed; a decay of 0 begins the feature afresh.
@@ -5799,12 +5799,12 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__CREDIT 4        /* as credit and kept, of decays that all rows share */
 #define LINATTN__KEPT 5
 #define LINATTN__IMPORTED 6
-#define LINATTN__KEPT_LOW 7        /* of KEPT_FACTOR, with a past */
-#define LINATTN__OWED 8            /* 0, or S is what is stored times this, 1 to 64: decays that */
-#define LINATTN__OWED_MOST 64.0f   /* all rows share go there, and into S as it leaves that */
-#define LINATTN__OWED_MLSTM 8.0f   /* from where its factors, around 1, go up and down */
-#define LINATTN__ROWS 9            /* not 0: rows owe decays of their own, where sums have no */
-#define LINATTN__ROWS_MOST 4096.0f /* denominators: in place of low parts, 0 or 1 to this */
+#define LINATTN__KEPT_LOW 7         /* of KEPT_FACTOR, with a past */
+#define LINATTN__OWED 8             /* 0, or S is what is stored times this, 1 to 64: decays that */
+#define LINATTN__OWED_MOST 64.0f    /* all rows share go there, and into S as it leaves that */
+#define LINATTN__OWED_MLSTM 8.0f    /* from where its factors, around 1, go up and down */
+#define LINATTN__ROWS 9             /* not 0: rows owe decays of their own, where sums have no */
+#define LINATTN__ROWS_MOST 65536.0f /* denominators: in place of low parts, 0 or 1 to this */
 #define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
 #define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
