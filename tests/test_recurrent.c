@@ -1026,6 +1026,37 @@ static void forms_law(const recurrence *x, rng *r)
     }
 }
 
+/* Decays of heads and of features take turns on one state: what either leaves, the other goes on
+   with, in the same bits however each stretch is cut. */
+static void turns_law(const recurrence *x, rng *r)
+{
+    if (!x->in[IN_DECAY] || x->per_feature || x->config.rule == LINATTN_RULE_MLSTM) return;
+    recurrence spelt = spell_decay(x, true);
+    rule_oracle expected = oracle_rule(x);
+    void *whole = run_init(&x->config), *single = run_init(&x->config);
+    float *out = pool_floats(x->n * recurrence_width(x));
+    float *other = pool_floats(x->n * recurrence_width(x));
+    bool each = rng_below(r, 2);
+    for (size_t t = 0, end; t < x->n; t = end, each = !each) {
+        const recurrence *form = each ? &spelt : x;
+        end = t + 1 + rng_below(r, x->n - t < 12 ? x->n - t : 12);
+        recurrence_call(form, whole, t, end, out);
+        for (size_t i = t; i < end; i++) recurrence_call(form, single, i, i + 1, other);
+    }
+    check_rows(x, "decays that take turns", out, &expected, 0, x->n);
+    check_same_floats(other, out, x->n * recurrence_width(x), recurrence_width(x),
+                      "token by token, decays that take turns, %s", recurrence_name(x));
+    check_same_floats(run_export(&x->config, single), run_export(&x->config, whole),
+                      sums_count(&x->config), x->config.dim_value,
+                      "sums, token by token, decays that take turns, %s", recurrence_name(x));
+}
+
+static void decays_take_turns(void **state)
+{
+    (void)state;
+    for_all_floats(29, 8, turns_law);
+}
+
 static void forms_of_gates(void **state)
 {
     (void)state;
@@ -2395,6 +2426,7 @@ int main(void)
         TEST(nan_stays_in_its_head),
         TEST(grouped_keys),
         TEST(forms_of_gates),
+        TEST(decays_take_turns),
         TEST(one_beta_for_all_heads),
         TEST(factors_and_logarithms),
         TEST(gated_by_one),
