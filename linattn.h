@@ -6194,7 +6194,9 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
 /* Are operands to be fetched ahead? Where they come from memory, and rows of heads take turns, or
    so many dense ones are read at once, for so long a token, or for columns in several goes, that
    hardware loses track of them: a tenth of the time and more at (64,128), with rows of gates from
-   (96,64) on; others would lose 2 to 5 %. On Zen 3 from (64,64) on, which gains up to a sixth. */
+   (96,64) on; others would lose 2 to 5 %. On Zen 3 from (64,64) on, which gains up to a sixth. With
+   decays for each feature operands are weighed first, which takes them as fast as they come: a sixth
+   at (64,64) from beyond L3, next to none from within. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
@@ -6203,6 +6205,7 @@ static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *
     if (g && g->per_feature) rows++;
     if (g && g->gate[LINATTN__READ].at) rows += 2;
     least = linattn__contended() ? 4096 : (rows > 4 || s->dv > 64 ? 30720 : 49152) / rows;
+    if (g && g->per_feature) least = 1024;
     return s->k_token > s->d || s->m * s->dv >= least;
 }
 
