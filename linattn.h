@@ -51,8 +51,8 @@
      elu1 against double, random tokens; one and the same token again and again (tools/streams):
        10^4 tokens  1.8e-6; 7.5e-5          10^6 tokens  2.7e-5; 9.8e-3
        10^7 tokens  1.6e-2; 1.2e-1          10^8 tokens  1.0;    2.6e-1
-     Sums that decay drift likewise over the 1 / (1 - a) tokens that they hold: decays of 1 - 2^-16
-     come to 1.2e-3; 3.9e-3, of 1 - 2^-20 to 3.8e-3; 5e-2, of 0.99 to 2e-7; 5.9e-6 for good.
+     Sums that decay drift less, over the 1 / (1 - a) tokens that they hold: decays of 1 - 2^-16
+     come to 1.2e-5; 3.1e-6, of 1 - 2^-20 to 1.4e-3; 1e-3, of 0.99 to 6.2e-7; 5.4e-7 for good.
      linattn_state_tokens says how far a state is. Those of config.precision do not drift: below
      3e-6 after 10^8 tokens of either kind, whatever the map or the decay is.
    - Numbers below FLT_MIN in size, 1.2e-38, are kept as they are, and Intel's processors take some
@@ -5789,7 +5789,8 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 
 /* A state of a rule other than the sum has between z, exponents and S of each head:
      kept[m]       by which factor each row has decayed since the state was empty, for merges
-     credit[m]     the same since the row was last freed of what is almost denormal
+     credit[m]     by what its sums were multiplied since they were last freed of what is almost
+                   denormal
      scalars[16]   below
      corrected[dv] zero between calls: what a token's read takes from its value, where m is large */
 #define LINATTN__EXPONENT 0      /* mLSTM: S is stored times 2^-exponent; -inf: no token yet */
@@ -6195,8 +6196,8 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
    so many dense ones are read at once, for so long a token, or for columns in several goes, that
    hardware loses track of them: a tenth of the time and more at (64,128), with rows of gates from
    (96,64) on; others would lose 2 to 5 %. On Zen 3 from (64,64) on, which gains up to a sixth. With
-   decays for each feature operands are weighed first, which takes them as fast as they come: a sixth
-   at (64,64) from beyond L3, next to none from within. */
+   decays for each feature operands are weighed first, which takes them as fast as they come: a
+   sixth at (64,64) from beyond L3, next to none from within. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
