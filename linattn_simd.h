@@ -293,6 +293,7 @@
 #define la_rule_row LA_NAME(rule_row)
 #define la_rule_row_owed LA_NAME(rule_row_owed)
 #define la_rule_rows LA_NAME(rule_rows)
+#define la_rule_rows_of LA_NAME(rule_rows_of)
 #define la_rule_share LA_NAME(rule_share)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
@@ -7129,10 +7130,24 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
 #endif
     for (; f < count; f++, row += 16) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
-        LINATTN__OPAQUE(scales); /* or compilers have two loops */
+        if (LA_W == 16) LINATTN__OPAQUE(scales); /* or compilers have two loops */
         la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
         a += a_step;
     }
+}
+
+/* The same, `plain` where rows are not multiplied: with 16 registers by code of its own, as clang
+   keeps sums in memory otherwise. */
+LINATTN__INLINE void la_rule_rows_of(const la_rule *b, size_t t, size_t reader, size_t u,
+                                     const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
+                                     int plain, const int kind, const size_t NR)
+{
+    if (LA_W == 1 || LA_W == 16)
+        la_rule_rows(b, t, reader, u, v, c, o, next, !plain, kind, NR);
+    else if (plain)
+        la_rule_rows(b, t, reader, u, v, c, o, next, 0, kind, NR);
+    else
+        la_rule_rows(b, t, reader, u, v, c, o, next, 1, kind, NR);
 }
 
 /* The same for tokens t and t + 1 of a rule without reads: o holds the outputs of both. */
@@ -7277,13 +7292,13 @@ LINATTN__INLINE void la_rule_tile(const la_rule *b, size_t u, size_t t, size_t e
         }
         la_rule_values(b, t, u, c, v, lanes, delta, NR);
         if (kind == LA_BEFORE && !flush) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_BEFORE, NR);
+            la_rule_rows_of(b, t, reader, u, v, c, o, next, plain, LA_BEFORE, NR);
         } else if (delta && more) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_DELTA, NR);
+            la_rule_rows_of(b, t, reader, u, v, c, o, next, plain, LA_DELTA, NR);
         } else if (NR <= LA_GENERAL_VECS && kind == LA_GENERAL) {
-            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_GENERAL, NR);
+            la_rule_rows_of(b, t, reader, u, v, c, o, next, plain, LA_GENERAL, NR);
         } else {
-            la_rule_rows(b, t, reader, u, v, c, o, next, !plain, LA_WRITE, NR);
+            la_rule_rows_of(b, t, reader, u, v, c, o, next, plain, LA_WRITE, NR);
             if (apart) { /* here alone: clang keeps c through every loop before it */
                 LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = c[j];
             }
@@ -11615,6 +11630,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_owed_each
 #undef la_rule_pay_rows
 #undef la_rule_row_owed
+#undef la_rule_rows_of
 #undef la_rule_settle
 #undef la_rule_weigh_queries
 #undef la_rule_weigh_rows
