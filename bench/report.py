@@ -1122,8 +1122,9 @@ def rules_summary(results, folder):
     """For the README: every rule on the best instruction set."""
     stem = results.path.stem
     lines = [f"**{results.head.get('cpu', stem)}**, {results.head['compiler']}, one core, "
-             "`linattn_recurrent`, n = 4096: ns per token and head, the share of the FMA peak "
-             f"and of the limit ([all figures]({folder}/{stem}.md))", ""]
+             "`linattn_recurrent`, n = 4096: ns per token and head, the share of the FMA peak by "
+             "the formula's operations, of which a decay that is multiplied up is saved, and of "
+             f"the limit ([all figures]({folder}/{stem}.md))", ""]
     best = results.isas[0]
     rows = []
     for rule, name in RULES.items():
