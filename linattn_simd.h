@@ -4341,8 +4341,7 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
 
 #if LINATTN__HAS_HALF || LINATTN__HAS_RECURRENT
 /* What a tile does with each row: write, then read out; read out, then write; write, read out, and
-   read for the next token, without a decay, with one, or with a product more; only read; and three
-   of these without a decay. */
+   read for the next token, without a decay, with one, or with a product more; only read. */
 #define LA_WRITE 0
 #define LA_BEFORE 1
 #define LA_PLAIN_DELTA 2
@@ -5876,7 +5875,7 @@ typedef struct la_rule {
     int rule, reads, before; /* reads: its keys read S */
     int owes, each;          /* sums do not decay: see OWED; and each row by itself, see ROWS */
     int rows;                /* this head's have done so */
-    int reading;             /* and queries alone are to know that */
+    int reading;             /* or might have: queries that read them are weighed */
     int plain;               /* and no row is multiplied by 1 */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
@@ -7094,7 +7093,7 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int
 
 /* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's
    by a pointer of its own: what decodes instructions has little to spare, least with a second
-   thread on the core. A decay that rows share is loaded once, or it waits for their stores. */
+   thread on the core. */
 LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, size_t u,
                                   const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
                                   int scales, const int kind, const size_t NR)
@@ -8223,7 +8222,6 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
 {
     const int before = b->before, kind = b->kind;
     size_t t;
-    if (b->rows && !b->q_made) la_rule_pay(b);
     la_rule_begin(b, t0, count, g, b->s.q, b->s.out);
     for (t = 0; t < count; t++) {
         b->w->top[t] = b->scalars[LINATTN__EXPONENT];
@@ -8395,7 +8393,7 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     plain = !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
     b->owes = plain && !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL;
     b->each = plain && b->per_feature && !b->normal;
-    b->reading = plain && !b->normal && !x->span->k;
+    b->reading = plain && !b->normal && x->rule != LINATTN_RULE_DELTA;
     /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
     b->plain = b->owes && !(LA_VECTORS(x->span) && linattn__contended());
     b->a_step = b->per_feature ? 1 : 0;
@@ -11343,6 +11341,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_alone
 #undef la_once_columns
 #undef la_once_decay
+#undef la_once_each
 #undef la_once_flush
 #undef la_once_gate
 #undef la_once_head
@@ -11350,9 +11349,12 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_mlstm
 #undef la_once_pairs
 #undef la_once_powers
+#undef la_once_rarely
 #undef la_once_read
 #undef la_once_rows
 #undef la_once_tile
+#undef la_once_usual
+#undef la_once_weigh
 #undef la_outer
 #undef la_outer_single
 #undef la_outer_tile
@@ -11426,6 +11428,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_decay_rows
 #undef la_rule_decayed
 #undef la_rule_decays
+#undef la_rule_due_rows
+#undef la_rule_due_tokens
 #undef la_rule_end
 #undef la_rule_exponents
 #undef la_rule_factors
@@ -11442,6 +11446,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_head
 #undef la_rule_heads
 #undef la_rule_is_once
+#undef la_rule_is_plain
 #undef la_rule_keys
 #undef la_rule_kind
 #undef la_rule_lanes
@@ -11452,9 +11457,13 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_normalise
 #undef la_rule_normalise_rows
 #undef la_rule_once
+#undef la_rule_ones
 #undef la_rule_open
 #undef la_rule_out
 #undef la_rule_owe
+#undef la_rule_owe_each
+#undef la_rule_owe_rows
+#undef la_rule_owed_each
 #undef la_rule_padding
 #undef la_rule_pair
 #undef la_rule_pair1
@@ -11464,6 +11473,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_past
 #undef la_rule_past_end
 #undef la_rule_pay
+#undef la_rule_pay_rows
 #undef la_rule_powers
 #undef la_rule_prepare
 #undef la_rule_queries
@@ -11475,8 +11485,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_read_tile
 #undef la_rule_reads
 #undef la_rule_row
+#undef la_rule_row_owed
 #undef la_rule_rows
+#undef la_rule_rows_of
 #undef la_rule_scale
+#undef la_rule_settle
 #undef la_rule_size
 #undef la_rule_span
 #undef la_rule_spend
@@ -11492,6 +11505,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile3
 #undef la_rule_tile4
 #undef la_rule_values
+#undef la_rule_weigh_queries
+#undef la_rule_weigh_rows
+#undef la_rule_weighed
 #undef la_rule_width
 #undef la_rule_z_map
 #undef la_run
@@ -11617,24 +11633,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_vec
 #undef la_mask
 #undef la_dvec
-#undef la_once_each
-#undef la_once_rarely
-#undef la_once_usual
-#undef la_once_weigh
-#undef la_rule_due_rows
-#undef la_rule_due_tokens
-#undef la_rule_is_plain
-#undef la_rule_ones
-#undef la_rule_owe_each
-#undef la_rule_owe_rows
-#undef la_rule_owed_each
-#undef la_rule_pay_rows
-#undef la_rule_row_owed
-#undef la_rule_rows_of
-#undef la_rule_settle
-#undef la_rule_weigh_queries
-#undef la_rule_weigh_rows
-#undef la_rule_weighed
 #undef LA_COMMON
 #undef LA_COLD
 #undef LA_HOT
@@ -11697,8 +11695,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
 #undef LA_OP
-#undef LA_PAIR_ROW
 #undef LA_OWED_ROWS
+#undef LA_PAIR_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
