@@ -7901,6 +7901,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_each(la_once *o, float *low, 
     o->a_step = 0;
     if (!la_once_usual(o, low, kept, decay, share) && !la_once_rarely(o, low, kept, decay, share))
         return 0;
+    scalars[LINATTN__OWED] = 0.0f;
     scalars[LINATTN__ROWS] = 1.0f;
     o->k = o->k_made;
     o->q = o->q_made;

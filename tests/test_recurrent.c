@@ -1051,6 +1051,33 @@ static void turns_law(const recurrence *x, rng *r)
                       "sums, token by token, decays that take turns, %s", recurrence_name(x));
 }
 
+/* Nor does any byte of the state tell of a cut where decays of heads came first, if they were 1. */
+static void decays_of_1_take_turns(void **state)
+{
+    (void)state;
+    enum { N = 5, MOST = 40 };
+    rng r = {45};
+    for (size_t m = 1; m <= MOST; m += 3) {
+        size_t mark = pool_mark();
+        recurrence x = recurrence_new(
+            (linattn_config){.dim_key = m, .dim_value = MOST, .map = LINATTN_MAP_IDENTITY},
+            FORM_GATED, N, &r);
+        x = spell_decay(&x, false);
+        for (size_t i = 0; i < N; i++) x.in[IN_DECAY][i] = (x.log ? 0.0f : 1.0f);
+        recurrence each = spell_decay(&x, true);
+        float *decays = each.in[IN_DECAY];
+        for (size_t i = 0; i < N * m; i++) decays[i] += (x.log ? -0.01f : -0.1f) * (float)(i % 3);
+        void *whole = run_init(&x.config), *single = run_init(&x.config);
+        float *out = pool_floats(N * recurrence_width(&x));
+        recurrence_call(&x, whole, 0, 1, out);
+        recurrence_call(&each, whole, 1, N, out);
+        recurrence_call(&x, single, 0, 1, out);
+        for (size_t i = 1; i < N; i++) recurrence_call(&each, single, i, i + 1, out);
+        check_same_state(&x.config, single, whole, "token by token after a decay of 1");
+        pool_release(mark);
+    }
+}
+
 static void decays_take_turns(void **state)
 {
     (void)state;
@@ -2427,6 +2454,7 @@ int main(void)
         TEST(grouped_keys),
         TEST(forms_of_gates),
         TEST(decays_take_turns),
+        TEST(decays_of_1_take_turns),
         TEST(one_beta_for_all_heads),
         TEST(factors_and_logarithms),
         TEST(gated_by_one),
