@@ -658,7 +658,8 @@ typedef struct linattn_gates {
    lacks, or is given and does not take.
    Cost: flops per element of S, token and head: GATED 4, DELTA and GATED_DELTA 6, GENERAL 8. Decays
    are multiplied up over some tokens before they go into S; where they are not (GATED with exp,
-   states of 16 bits, compensated sums, decays per feature with a normaliser) they take one more. */
+   states of 16 bits, compensated sums, decays per feature with a normaliser or of values shorter
+   than 64) they take one more. */
 LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linattn_view k,
                                              linattn_view v, const linattn_gates *gates,
                                              linattn_output out, size_t n,
@@ -2012,9 +2013,9 @@ LINATTN__INLINE int linattn__drops(void) { return linattn__halved(); }
    causal that have four vectors worth it there: they are 8 % slower. */
 LINATTN__INLINE int linattn__near(void) { return linattn__chosen_now() & LINATTN__NEAR; }
 
-/* For kernels of AVX2: do stores take turns with fused multiply-adds whose addend was loaded? On
-   Zen 3, where four vectors that are loaded, added to and stored take six cycles, and four and a
-   half if another instruction, whichever, stands between the load and the sum. */
+/* For kernels of AVX2: do stores take turns with fused multiply-adds whose addend has waited in the
+   file of registers? On Zen 3: 12 with two stores take 7.9 cycles rather than 6, with four 9.3, but
+   8 with two 4, as each then goes on from its own result as soon as that is there. */
 LINATTN__INLINE int linattn__contended(void) { return linattn__chosen_now() & LINATTN__CONTENDED; }
 
 /* Does hardware keep up with few streams from memory by itself? On Intel's processors, where
@@ -5805,7 +5806,8 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__OWED_MOST 64.0f    /* all rows share go there, and into S as it leaves that */
 #define LINATTN__OWED_MLSTM 8.0f    /* from where its factors, around 1, go up and down */
 #define LINATTN__ROWS 9             /* not 0: rows owe decays of their own, where sums have no */
-#define LINATTN__ROWS_MOST 65536.0f /* denominators: in place of low parts, 0 or 1 to this */
+#define LINATTN__ROWS_MOST 65536.0f /* denominators: in place of low parts, 0 or 1 to this; where */
+#define LINATTN__ROWS_COLUMNS 64    /* values have so many: shorter ones save less than rows cost */
 #define LINATTN__SPENT 3.5527137e-15f /* 2^-48: when credit is below, rows are flushed at 2^-78, */
 #define LINATTN__FLUSHED 3.3087225e-24f /* so that nothing between is denormal; 16 rows at once, */
 #define LINATTN__FAST 2.4414062e-4f     /* but for those that decay by less than 2^-12 */
@@ -9365,6 +9367,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__READ
 #undef LINATTN__ROLLED
 #undef LINATTN__ROWS
+#undef LINATTN__ROWS_COLUMNS
 #undef LINATTN__ROWS_MOST
 #undef LINATTN__RULES
 #undef LINATTN__RULE_MAPS

@@ -232,6 +232,7 @@
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
 #define la_once_columns LA_NAME(once_columns)
+#define la_once_multiplied LA_COMMON(once_multiplied)
 #define la_once_pairs LA_NAME(once_pairs)
 #define la_once_read LA_NAME(once_read)
 #define la_once_rows LA_NAME(once_rows)
@@ -279,11 +280,6 @@
 #define la_rule_is_plain LA_NAME(rule_is_plain)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
-#define la_rule_pair LA_NAME(rule_pair)
-#define la_rule_pair1 LA_NAME(rule_pair1)
-#define la_rule_pair2 LA_NAME(rule_pair2)
-#define la_rule_pair4 LA_NAME(rule_pair4)
-#define la_rule_pairs LA_NAME(rule_pairs)
 #define la_rule_prepare LA_NAME(rule_prepare)
 #define la_rule_read1 LA_NAME(rule_read1)
 #define la_rule_read4 LA_NAME(rule_read4)
@@ -294,12 +290,20 @@
 #define la_rule_row_owed LA_NAME(rule_row_owed)
 #define la_rule_rows LA_NAME(rule_rows)
 #define la_rule_rows_of LA_NAME(rule_rows_of)
+#define la_rule_rows_together LA_NAME(rule_rows_together)
+#define la_rule_second LA_NAME(rule_second)
+#define la_rule_several LA_NAME(rule_several)
 #define la_rule_share LA_NAME(rule_share)
 #define la_rule_tile LA_NAME(rule_tile)
 #define la_rule_tile1 LA_NAME(rule_tile1)
 #define la_rule_tile2 LA_NAME(rule_tile2)
 #define la_rule_tile3 LA_NAME(rule_tile3)
 #define la_rule_tile4 LA_NAME(rule_tile4)
+#define la_rule_together LA_NAME(rule_together)
+#define la_rule_tokens LA_NAME(rule_tokens)
+#define la_rule_tokens1 LA_NAME(rule_tokens1)
+#define la_rule_tokens2 LA_NAME(rule_tokens2)
+#define la_rule_tokens4 LA_NAME(rule_tokens4)
 #define la_rule_values LA_NAME(rule_values)
 #define la_rule_weigh_rows LA_NAME(rule_weigh_rows)
 #define la_rule_width LA_NAME(rule_width)
@@ -653,6 +657,8 @@
                                         three are the same for AVX2 and AVX-512, which share scratch
    LA_GENERAL_VECS                      vectors of columns in a tile of the rule GENERAL, which
                                         takes the most registers
+   LA_GATED_TOKENS x LA_GATED_VECS      the tile of rules without reads, where it takes several
+                                        tokens at a time
 
    Operators on vectors, where the compiler has them: clang compiles the intrinsics for arithmetic
    with what was in force where their header was included, -ffast-math perhaps. MSVC has intrinsics
@@ -919,6 +925,8 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_PART 64
 #define LA_STEP 128
 #define LA_GENERAL_VECS 4
+#define LA_GATED_TOKENS 2
+#define LA_GATED_VECS 4
 
 LINATTN__INLINE __mmask16 la_lanes(int n) { return (__mmask16)((1u << n) - 1u); }
 LINATTN__INLINE la_vec la_zero(void) { return _mm512_setzero_ps(); }
@@ -1174,6 +1182,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_PART 64
 #define LA_STEP 128
 #define LA_GENERAL_VECS 2
+#define LA_GATED_TOKENS 3
+#define LA_GATED_VECS 2
 
 LINATTN__INLINE __m256i la_lanes(int n)
 {
@@ -5876,7 +5886,6 @@ typedef struct la_rule {
     int owes, each;          /* sums do not decay: see OWED; and each row by itself, see ROWS */
     int rows;                /* this head's have done so */
     int reading;             /* or might have: queries that read them are weighed */
-    int plain;               /* and no row is multiplied by 1 */
     int in_place, power;     /* the map: none, or e^x without exponents */
     int normal, signs;       /* z is kept; saturating outputs */
     int per_feature, whole;  /* all features at once */
@@ -7091,6 +7100,13 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int
     }
 }
 
+/* The second of a tile's NR vectors from u, relative to the first: three vectors of AVX2, which are
+   a panel and a half, may begin in the middle of one; the third is where la_offset says. */
+LINATTN__INLINE size_t la_rule_second(const la_rule *b, size_t u, const size_t NR)
+{
+    return LA_W == 8 && NR == 3 && u % 2 ? 16 * b->s.m - LA_W : la_offset(b->s.m, 1);
+}
+
 /* The rows of a tile for token t; r is that of token `reader`. Most come two by two, each vector's
    by a pointer of its own: what decodes instructions has little to spare, least with a second
    thread on the core. */
@@ -7099,6 +7115,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
                                   int scales, const int kind, const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
+    const size_t second = la_rule_second(b, u, NR);
     const int reads = kind == LA_DELTA || kind == LA_GENERAL;
     const float *const k = b->k.at + t * b->k.row, *const q = b->q.at + t * b->q.row;
     const float *const p = kind == LA_GENERAL ? b->p.at + t * b->p.row : k;
@@ -7128,7 +7145,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     }
 #endif
     for (; f < count; f++, row += 16) {
-        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + (j == 1 ? second : la_offset(m, j));
         if (LA_W == 16) LINATTN__OPAQUE(scales); /* or compilers have two loops */
         la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
         a += a_step;
@@ -7149,21 +7166,23 @@ LINATTN__INLINE void la_rule_rows_of(const la_rule *b, size_t t, size_t reader, 
         la_rule_rows(b, t, reader, u, v, c, o, next, 1, kind, NR);
 }
 
-/* The same for tokens t and t + 1 of a rule without reads: o holds the outputs of both. */
-LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la_vec *v, la_vec *o,
-                                  const int before, const int plain, const size_t NR)
+#ifdef LA_GATED_TOKENS
+/* The same for several tokens from t of a rule without reads: o holds the outputs of all. */
+LINATTN__INLINE void la_rule_rows_together(const la_rule *b, size_t t, size_t u, const la_vec *v,
+                                           la_vec *o, const int before, const int plain,
+                                           const size_t NR)
 {
     const size_t m = b->s.m, count = b->f1 - b->f0, a_step = b->a_step;
     const size_t k_row = b->k.row, q_row = b->q.row, a_row = b->a.row;
     const float *k = b->k.at + t * k_row, *q = b->q.at + t * q_row, *a = b->a.at + t * a_row;
     float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, i, j;
-    la_vec sum[8]; /* or clang keeps o in memory */
-    LINATTN__UNROLL for (j = 0; j < 2 * NR; j++) sum[j] = o[j];
+    la_vec sum[LA_GATED_TOKENS * LA_GATED_VECS]; /* or clang keeps o in memory */
+    LINATTN__UNROLL for (j = 0; j < LA_GATED_TOKENS * NR; j++) sum[j] = o[j];
     for (f = 0; f < count; f++, row += 16, a += a_step, k++, q++) {
-        la_vec x[4];
+        la_vec x[LA_GATED_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
-        LINATTN__UNROLL for (i = 0; i < 2; i++)
+        LINATTN__UNROLL for (i = 0; i < LA_GATED_TOKENS; i++)
         {
             const la_vec af = la_set1(plain ? 1.0f : a[i * a_row]), kf = la_set1(k[i * k_row]);
             const la_vec qf = la_set1(q[i * q_row]);
@@ -7178,20 +7197,21 @@ LINATTN__INLINE void la_rule_pair(const la_rule *b, size_t t, size_t u, const la
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++) la_store(row + la_offset(m, j), x[j]);
     }
-    LINATTN__UNROLL for (j = 0; j < 2 * NR; j++) o[j] = sum[j];
+    LINATTN__UNROLL for (j = 0; j < LA_GATED_TOKENS * NR; j++) o[j] = sum[j];
 }
+#endif
 
 /* sum += r S, or q S. */
 LINATTN__INLINE void la_rule_read_rows(const la_rule *b, const float *r, size_t u, la_vec *sum,
                                        const size_t NR)
 {
-    const size_t m = b->s.m, count = b->f1 - b->f0;
+    const size_t m = b->s.m, count = b->f1 - b->f0, second = la_rule_second(b, u, NR);
     const float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
         const la_vec rf = la_set1(r[f]);
         LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] =
-            la_fma_hot(rf, la_load(row + la_offset(m, j)), sum[j]);
+            la_fma_hot(rf, la_load(row + (j == 1 ? second : la_offset(m, j))), sum[j]);
     }
 }
 
@@ -7251,7 +7271,7 @@ LINATTN__INLINE void la_rule_values(const la_rule *b, size_t t, size_t u, const 
 /* Are rows not multiplied before token t? */
 LINATTN__INLINE int la_rule_is_plain(const la_rule *b, size_t t)
 {
-    return b->each ? !b->w->pays[t] : b->plain && b->w->factor[t] == 1.0f;
+    return b->each ? !b->w->pays[t] : b->owes && b->w->factor[t] == 1.0f;
 }
 
 /* NR vectors of columns from u, tokens [t, end) of the block one by one. Rows that queries read
@@ -7330,18 +7350,32 @@ static LINATTN__NOINLINE void la_rule_tile1(const la_rule *b, size_t u, size_t t
     la_rule_tile(b, u, t, end, 1);
 }
 
-/* Tokens two by two, of rules without reads, but for those that rows are flushed before. */
-#if LA_W == 16
-LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
+#ifdef LA_GATED_TOKENS
+/* How do rows go by for LA_GATED_TOKENS tokens from t? 0: one by one, 1: together, 2: together, and
+   none is multiplied. */
+LINATTN__INLINE int la_rule_together(const la_rule *b, size_t t)
+{
+    int plain = 1;
+    size_t i;
+    if (b->count - t < LA_GATED_TOKENS) return 0;
+    for (i = t; i < t + LA_GATED_TOKENS; i++) {
+        if (b->w->any[i]) return 0;
+        plain &= la_rule_is_plain(b, i);
+    }
+    return plain ? 2 : LA_W == 16 && !b->each;
+}
+
+/* Tokens of rules without reads, several at once. */
+LINATTN__INLINE void la_rule_tokens(const la_rule *b, size_t u, const size_t NR)
 {
     const int lanes = la_lanes_left(b->s.dv, (u + NR - 1) * LA_W);
-    const unsigned char *const any = b->w->any;
     size_t t, i;
-    for (t = 0; t < b->count; t += 2) {
-        la_vec o[8], v[8], *const none = v;
-        const int plain = t + 1 < b->count && la_rule_is_plain(b, t) && la_rule_is_plain(b, t + 1);
-        if (t + 1 == b->count || any[t] || any[t + 1] || (b->each && !plain)) {
-            const size_t end = t + 1 < b->count ? t + 2 : t + 1;
+    for (t = 0; t < b->count; t += LA_GATED_TOKENS) {
+        la_vec o[LA_GATED_TOKENS * LA_GATED_VECS], v[LA_GATED_TOKENS * LA_GATED_VECS];
+        const la_vec *const none = v;
+        const int how = la_rule_together(b, t);
+        if (!how) {
+            const size_t some = t + LA_GATED_TOKENS, end = some < b->count ? some : b->count;
             if (NR == 4)
                 la_rule_tile4(b, u, t, end);
             else if (NR == 2)
@@ -7350,31 +7384,40 @@ LINATTN__INLINE void la_rule_pairs(const la_rule *b, size_t u, const size_t NR)
                 la_rule_tile1(b, u, t, end);
             continue;
         }
-        for (i = 0; i < 2; i++) {
+        for (i = 0; i < LA_GATED_TOKENS; i++) {
             if (b->s.fetch) la_rule_prepare(b, t + i, u, NR);
             la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
         }
-        for (i = 0; i < 2 * NR; i++) o[i] = la_zero();
-        if (b->out && !b->first) {
-            la_load_columns(o, b->out + t * b->out_token + u * LA_W, lanes, NR);
-            la_load_columns(o + NR, b->out + (t + 1) * b->out_token + u * LA_W, lanes, NR);
-        }
-        if (b->before && plain)
-            la_rule_pair(b, t, u, v, o, 1, 1, NR);
-        else if (b->before)
-            la_rule_pair(b, t, u, v, o, 1, 0, NR);
-        else if (plain)
-            la_rule_pair(b, t, u, v, o, 0, 1, NR);
-        else
-            la_rule_pair(b, t, u, v, o, 0, 0, NR);
-        for (i = 0; b->out && i < 2; i++)
+        for (i = 0; i < LA_GATED_TOKENS * NR; i++) o[i] = la_zero();
+        for (i = 0; b->out && !b->first && i < LA_GATED_TOKENS; i++)
+            la_load_columns(o + i * NR, b->out + (t + i) * b->out_token + u * LA_W, lanes, NR);
+        if (b->before && how == 2)
+            la_rule_rows_together(b, t, u, v, o, 1, 1, NR);
+        else if (how == 2)
+            la_rule_rows_together(b, t, u, v, o, 0, 1, NR);
+        else if (b->before && LA_W == 16)
+            la_rule_rows_together(b, t, u, v, o, 1, 0, NR);
+        else if (LA_W == 16)
+            la_rule_rows_together(b, t, u, v, o, 0, 0, NR);
+        for (i = 0; b->out && i < LA_GATED_TOKENS; i++)
             la_rule_out(b, t + i, u, o + i * NR, v + i * NR, lanes, NR);
     }
 }
 
-static LINATTN__NOINLINE void la_rule_pair4(const la_rule *b, size_t u) { la_rule_pairs(b, u, 4); }
-static LINATTN__NOINLINE void la_rule_pair2(const la_rule *b, size_t u) { la_rule_pairs(b, u, 2); }
-static LINATTN__NOINLINE void la_rule_pair1(const la_rule *b, size_t u) { la_rule_pairs(b, u, 1); }
+#if LA_GATED_VECS > 2
+static LINATTN__NOINLINE void la_rule_tokens4(const la_rule *b, size_t u)
+{
+    la_rule_tokens(b, u, 4);
+}
+#endif
+static LINATTN__NOINLINE void la_rule_tokens2(const la_rule *b, size_t u)
+{
+    la_rule_tokens(b, u, 2);
+}
+static LINATTN__NOINLINE void la_rule_tokens1(const la_rule *b, size_t u)
+{
+    la_rule_tokens(b, u, 1);
+}
 #endif
 
 #if LA_GENERAL_VECS > 1
@@ -7388,17 +7431,34 @@ static LINATTN__NOINLINE void la_rule_read1(const la_rule *b, size_t u)
     la_rule_read_tile(b, u, 1);
 }
 
+/* Do tokens go by several at a time? With 16 registers where rows are seldom multiplied. */
+LINATTN__INLINE int la_rule_several(const la_rule *b)
+{
+#ifdef LA_GATED_TOKENS
+    return !b->reads && b->count >= LA_GATED_TOKENS && (LA_W == 16 || b->owes || b->each);
+#else
+    (void)b;
+    return 0;
+#endif
+}
+
 #if LA_W > 1
 /* How many vectors of columns a tile takes where so many are left: as many as stay in L1 and in
-   registers, but none is left alone, which would take as long as three, unless tokens go two by
-   two. A tile starts a panel, or stays within one. */
+   registers, but none is left alone, which would take as long as three, unless tokens go several at
+   a time. A tile starts a panel, or stays within one, but for those of three vectors of AVX2: the
+   delta rules' take 5.5 cycles a row on Zen 3, where four vectors wait for stores and take 9. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
     const int few = b->owes || b->each || (rows > 96 && b->s.m > 192); /* L1: 32 KiB */
-    const int two = apart || (rows > 192 && !linattn__near()) || (few && linattn__halved());
-    const size_t most = LA_W == 16 && two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
+    const int two = LA_W == 16
+                        ? apart || (rows > 192 && !linattn__near()) || (few && linattn__halved())
+                        : la_rule_several(b);
+    const size_t most = two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
+    if (two && LA_W == 8) return left < 2 ? 1 : 2;
+    if (LA_W == 8 && b->kind == LA_DELTA && linattn__contended() && (b->owes || b->each))
+        return left % 3 == 0 ? 3 : left < 2 ? 1 : 2; /* first those that start a panel */
     if (LA_W < 16 || b->reads) {
         if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
         if (left == 3 && !(LA_W == 8 ? most == 2 : apart)) return 3;
@@ -7503,14 +7563,17 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
 /* One tile, all tokens of the block. */
 LINATTN__INLINE void la_rule_columns_of(const la_rule *b, size_t u, size_t width)
 {
-#if LA_W == 16
-    if (!b->reads && b->count > 1) {
+#ifdef LA_GATED_TOKENS
+    if (la_rule_several(b)) {
+#if LA_GATED_VECS > 2
         if (width == 4)
-            la_rule_pair4(b, u);
-        else if (width == 2)
-            la_rule_pair2(b, u);
+            la_rule_tokens4(b, u);
         else
-            la_rule_pair1(b, u);
+#endif
+            if (width == 2)
+            la_rule_tokens2(b, u);
+        else
+            la_rule_tokens1(b, u);
         return;
     }
 #endif
@@ -7573,7 +7636,7 @@ typedef struct la_once {
     const float *a, *r, *p;
     size_t a_step;
     int signs;
-    int owes, each;                     /* as of la_rule */
+    int owes, each, rows_owe;           /* each: a decay for each row; others as of la_rule */
     float gain, rest, scale, due, lead; /* as of la_tokens, gain: what is paid; rest: of params */
     int map, keeps, logs, stream;       /* stream: states come from memory: fetch ahead */
     int pairs; /* of panels: each is read while the one before is updated */
@@ -7831,7 +7894,43 @@ LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const flo
     return 1;
 }
 
-/* And where some are; sums are flushed here but for what a query reads before. */
+/* The same where rows do not owe, but are multiplied. */
+LINATTN__INLINE int la_once_multiplied(la_once *o, float *kept, const float *decay, float share)
+{
+    const la_vec one = la_set1(1.0f), by = la_set1(share), spent = la_set1(LINATTN__SPENT);
+    const size_t m = o->m, m16 = linattn__round16(m);
+    float *const credit = kept + m16;
+    la_vec least = one, most = one, sum = la_zero();
+    size_t f;
+    for (f = 0; f < m; f += LA_W) {
+        const int lanes = la_lanes_left(m, f);
+        la_vec a = la_load_most(decay + f, lanes), left;
+        if (o->logs) a = la_exp_full(a);
+        if (lanes < LA_W) a = la_first(a, one, lanes);
+        la_store(o->made + f, a);
+        left = la_mul(la_load(credit + f), la_mul(a, by));
+        if (lanes < LA_W) left = la_first(left, one, lanes);
+        la_store(o->p_made + f, left);
+        least = la_min(left, least);
+        most = la_max(left, most);
+        sum = la_add(sum, left); /* NaN stays */
+    }
+    if (la_any(la_gt(spent, least)) || la_any(la_gt(most, one)) || la_any(la_unordered(sum)))
+        return 0;
+    for (f = 0; f < m; f += LA_W) {
+        const int lanes = la_lanes_left(m, f);
+        const la_vec a = la_load(o->made + f);
+        if (o->keeps) {
+            const la_vec all = la_mul(la_load(kept + f), a);
+            la_store_part(kept + f, la_flush(all, la_set1(LINATTN__FLT_MIN)), lanes);
+        }
+        if (o->kind == LA_DELTA) la_store(o->r_made + f, la_mul(la_load_most(o->k + f, lanes), a));
+        la_store_part(credit + f, la_load(o->p_made + f), lanes);
+    }
+    return 1;
+}
+
+/* And where some are, or rows do not owe; sums are flushed but for what a query reads before. */
 LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low, float *kept,
                                                           const float *decay, float share)
 {
@@ -7851,6 +7950,8 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             if (o->logs) a = la_exp_full(a);
             if (lanes < LA_W) a = la_first(a, one, lanes); /* what is behind the last row stays */
             all[f / LA_W] = la_flush(la_mul(la_load(kept + f), a), least);
+            *due = a;
+            if (!o->rows_owe) continue;
             *due = la_mul(la_rule_row_owed(low + f), a);
             if (la_any(la_gt(one, *due)) || la_any(la_gt(*due, most)) || la_any(la_unordered(*due)))
                 usual = 0;
@@ -7859,13 +7960,16 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             const int lanes = la_lanes_left(m, f);
             const la_vec due = owed[f / LA_W];
             la_vec by = one, *const at = left + f / LA_W;
-            if (!usual) {
+            if (!o->rows_owe) {
+                by = due;
+                la_store(o->r_made + f, la_mul(la_load_part(o->k + f, lanes), due));
+            } else if (!usual) {
                 by = la_mul(due, la_div(one, most));
                 owed[f / LA_W] = most;
                 o->a_step = 1;
             }
             la_store(o->made + f, by);
-            la_once_weigh(o, f, la_rule_row_owed(low + f), due, owed[f / LA_W]);
+            if (o->rows_owe) la_once_weigh(o, f, la_rule_row_owed(low + f), due, owed[f / LA_W]);
             *at = la_mul(la_load(credit + f), la_first(la_mul(by, la_set1(share)), one, lanes));
             if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one)) || la_any(la_unordered(*at)))
                 rare |= 1u << f / 16;
@@ -7874,7 +7978,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
     if (rare && o->kind == LA_BEFORE) return 0;
     for (f = 0; f < m; f += LA_W) {
         const int lanes = la_lanes_left(m, f);
-        la_store_part(low + f, owed[f / LA_W], lanes);
+        if (o->rows_owe) la_store_part(low + f, owed[f / LA_W], lanes);
         if (!(rare >> f / 16 & 1)) la_store_part(credit + f, left[f / LA_W], lanes);
         if (o->keeps) la_store_part(kept + f, all[f / LA_W], lanes);
     }
@@ -7891,16 +7995,21 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
     return 1;
 }
 
-LINATTN__COLD static LINATTN__NOINLINE int la_once_each(la_once *o, float *low, float *kept,
+LINATTN__WARM static LINATTN__NOINLINE int la_once_each(la_once *o, float *low, float *kept,
                                                         const float *decay, float share)
 {
     float *const scalars = kept + 2 * linattn__round16(o->m);
     if (scalars[LINATTN__CREDIT] != 1.0f || scalars[LINATTN__KEPT] != 1.0f ||
         linattn__owed(scalars) != 1.0f)
         return 0;
-    o->a_step = 0;
-    if (!la_once_usual(o, low, kept, decay, share) && !la_once_rarely(o, low, kept, decay, share))
+    if (!o->rows_owe && scalars[LINATTN__ROWS] != 0.0f) return 0;
+    o->a_step = !o->rows_owe;
+    if (!(o->rows_owe ? la_once_usual(o, low, kept, decay, share)
+                      : la_once_multiplied(o, kept, decay, share)) &&
+        !la_once_rarely(o, low, kept, decay, share))
         return 0;
+    if (o->kind == LA_DELTA) o->r = o->r_made;
+    if (!o->rows_owe) return 1;
     scalars[LINATTN__OWED] = 0.0f;
     scalars[LINATTN__ROWS] = 1.0f;
     o->k = o->k_made;
@@ -8076,6 +8185,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.keeps = x->rule == LINATTN_RULE_GATED;
     o.logs = x->gates->logs;
     o.each = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    o.rows_owe = o.each && o.dv >= LINATTN__ROWS_COLUMNS;
     o.a_step = 0;
     o.owes = !o.each && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
     o.a = o.made;
@@ -8393,10 +8503,8 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
         p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) || x->rule == LINATTN_RULE_MLSTM;
     plain = !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
     b->owes = plain && !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL;
-    b->each = plain && b->per_feature && !b->normal;
+    b->each = plain && b->per_feature && !b->normal && x->span->dv >= LINATTN__ROWS_COLUMNS;
     b->reading = plain && !b->normal && x->rule != LINATTN_RULE_DELTA;
-    /* a product by 1 takes stores out of the way of fused multiply-adds: .85 of the time */
-    b->plain = b->owes && !(LA_VECTORS(x->span) && linattn__contended());
     b->a_step = b->per_feature ? 1 : 0;
     b->in_place = LINATTN__IS_SIGNED(p->map) && p->source == LINATTN__DIRECT;
     b->power = p->map == LINATTN__MAP_POWER;
@@ -8448,6 +8556,7 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     b->beyond = 0;
     if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
+    if (b->most > 3 && LA_LANES(s) == 8) b->most -= b->most % 3; /* as AVX2 takes them */
 }
 
 /* What all heads share. */
@@ -11348,6 +11457,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_head
 #undef la_once_map
 #undef la_once_mlstm
+#undef la_once_multiplied
 #undef la_once_pairs
 #undef la_once_powers
 #undef la_once_rarely
@@ -11466,11 +11576,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_owe_rows
 #undef la_rule_owed_each
 #undef la_rule_padding
-#undef la_rule_pair
-#undef la_rule_pair1
-#undef la_rule_pair2
-#undef la_rule_pair4
-#undef la_rule_pairs
 #undef la_rule_past
 #undef la_rule_past_end
 #undef la_rule_pay
@@ -11489,8 +11594,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_row_owed
 #undef la_rule_rows
 #undef la_rule_rows_of
+#undef la_rule_rows_together
 #undef la_rule_scale
 #undef la_rule_settle
+#undef la_rule_second
+#undef la_rule_several
 #undef la_rule_size
 #undef la_rule_span
 #undef la_rule_spend
@@ -11505,6 +11613,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tile2
 #undef la_rule_tile3
 #undef la_rule_tile4
+#undef la_rule_together
+#undef la_rule_tokens
+#undef la_rule_tokens1
+#undef la_rule_tokens2
+#undef la_rule_tokens4
 #undef la_rule_values
 #undef la_rule_weigh_queries
 #undef la_rule_weigh_rows
@@ -11686,6 +11799,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FEW_VECS
 #undef LA_FOURS
 #undef LA_GENERAL
+#undef LA_GATED_TOKENS
+#undef LA_GATED_VECS
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_HALF_VECS

@@ -70,10 +70,10 @@ def ports_of(cpu, isa):
 TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
     "avx512": {"CAUSAL_TOKENS": 4, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 3, "QUERY_TOKENS": 12,
                "QUERY_VECS": 2, "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
-               "GENERAL_VECS": 4},
+               "GENERAL_VECS": 4, "GATED_TOKENS": 2, "GATED_VECS": 4},
     "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 0, "QUERY_TOKENS": 6,
              "QUERY_VECS": 2, "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64,
-             "GENERAL_VECS": 2},
+             "GENERAL_VECS": 2, "GATED_TOKENS": 3, "GATED_VECS": 2},
 }
 CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
@@ -272,6 +272,7 @@ class Counter:
 PLAIN = {"elu1": "elu1", "exp": "exp", "relu": "positive", "identity": "identity"}
 LANDMARKS = 64
 DIVISION = 5  # turns of one FMA unit that a vector's takes
+EACH = 64     # columns from which decays per feature are multiplied up, LINATTN__ROWS_COLUMNS
 RULES = {  # products of an element by the formula, and without the decay, which is multiplied up;
     # numbers for a feature that are broadcast; decays per feature, which are logarithms
     "gated": (3, 2, 2, False, False), "gated-channel": (3, 2, 2, True, True),
@@ -368,15 +369,19 @@ def nystrom_work(counter, d, dv, n):
 
 
 def rule_work(counter, name, d, dv):
-    """Token by token, or two by two where no token reads before it writes: then a row of S is
-    loaded and stored once for two. Decays per feature that are logarithms pass through exp."""
+    """Token by token, or several at a time where no token reads before it writes: then a row of S
+    is loaded and stored once for all. Decays per feature that are logarithms pass through exp."""
     products, taken, numbers, each, logarithms = RULES[name]
     vectors = counter.vectors(dv)
-    reads = name in ["delta", "gated-delta", "kda", "general"]
-    vecs = 2 if counter.wide and d > 192 else 4
+    tokens, vecs = 1, 4
     if name == "general":
-        vecs = min(vecs, counter.tile["GENERAL_VECS"])
-    tokens = 2 if counter.wide and not reads else 1
+        vecs = counter.tile["GENERAL_VECS"]
+    elif name not in ["delta", "gated-delta", "kda"]:
+        tokens, vecs = counter.tile["GATED_TOKENS"], counter.tile["GATED_VECS"]
+    if counter.wide and d > 192:
+        vecs = 2
+    if each and dv < EACH:
+        each, taken = False, products
     work = Ops(fma=taken * d * vectors, loads=d * vectors / tokens,
                broadcasts=numbers * d * math.ceil(vectors / vecs), stores=d * vectors / tokens)
     work += vectors * Ops(fma=2, loads=1, stores=1)  # the value's gain, the output's scale

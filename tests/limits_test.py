@@ -112,7 +112,7 @@ def test_sources():
             check(f"LA_{name} of {isa}", found is not None and int(found[1]) == value)
     text = (ROOT / "linattn.h").read_text()
     for name, value in [("FEATURES", limits.CHUNK), ("STEPS", limits.STEPS),
-                        ("BAND", limits.BAND)]:
+                        ("BAND", limits.BAND), ("ROWS_COLUMNS", limits.EACH)]:
         found = re.search(rf"^#define LINATTN__{name} (\d+)", text, re.M)
         check(f"LINATTN__{name}", found is not None and int(found[1]) == value)
     rules = re.findall(r'\] = \{"([a-z0-9-]+)", LINATTN_RULE_\w+, (\d),',
