@@ -2003,8 +2003,9 @@ LINATTN__INLINE int linattn__isa(void)
    11; on Intel's processors tiles of four vectors are the faster ones. */
 LINATTN__INLINE int linattn__halved(void) { return linattn__chosen_now() & LINATTN__HALVED; }
 
-/* Are fetches dropped that no buffer is free for? On Zen 4, and on Zen 3, which was not measured,
-   but loads by the same means: what comes from beyond L3 is to be asked for more than once. */
+/* Are fetches dropped that no buffer is free for? On Zen 4 and Zen 3: what comes from beyond L3 is
+   to be asked for more than once. But Zen 3's hardware keeps up with the panels of states that
+   follow one another: fetched in several tiles they take up to 1.2 of the time. */
 LINATTN__INLINE int linattn__drops(void) { return linattn__halved(); }
 
 /* Does a fetch into L1 take less time than one into L2, whatever is in L1? On Zen 5, where one into
@@ -4102,21 +4103,32 @@ LINATTN__INLINE void linattn__use_state(linattn__span *span, const linattn__shap
 #endif
 }
 
-/* For states of so many floats in all: 1, and 2 where they come from beyond L3. Where fetches are
-   dropped: how many tiles ahead are fetched, so that each line is asked for in as many: 1, 2 where
-   L3 may hold a part of them, 4 where it cannot. A tile too many takes up to a tenth; states from
-   beyond L3 come in .5 to .85 of the time. */
+/* Are panels of states fetched in several tiles? Tests do so whatever else is there. */
+LINATTN__INLINE int linattn__asks_again(void)
+{
+#ifdef LINATTN__FAMILY
+    return linattn__drops();
+#else
+    return linattn__drops() && !linattn__contended();
+#endif
+}
+
+/* For states of so many floats in all: 1, and 2 where they come from beyond L3. On Zen 4: how many
+   tiles ahead are fetched, so that each line is asked for in as many: 1, 2 where L3 may hold a part
+   of them, 4 where it cannot. A tile too many takes up to a tenth; states from beyond L3 come in .5
+   to .85 of the time. */
 LINATTN__COLD static int linattn__stream_of(size_t floats)
 {
-    const size_t least = linattn__drops() ? 2 * LINATTN__FETCH_FLOATS : LINATTN__FAR_FLOATS;
+    const int again = linattn__asks_again();
+    const size_t least = again ? 2 * LINATTN__FETCH_FLOATS : LINATTN__FAR_FLOATS;
     if (floats <= least) return 1;
-    return linattn__drops() && floats / 2 > LINATTN__FAR_FLOATS ? 4 : 2;
+    return again && floats / 2 > LINATTN__FAR_FLOATS ? 4 : 2;
 }
 
 /* Tiles ahead that are fetched, where those are that come next. */
 LINATTN__INLINE size_t linattn__tiles_ahead(const linattn__span *s)
 {
-    return linattn__drops() && s->stream ? (size_t)s->stream : 1;
+    return linattn__asks_again() && s->stream ? (size_t)s->stream : 1;
 }
 
 /* Everything but the params, and what they need. */
