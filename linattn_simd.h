@@ -4661,6 +4661,7 @@ typedef struct la_head {
     int map, feature, plain;
     int clamps;          /* what is read out, times a factor that may be negative, saturates */
     int stream;          /* as the span's */
+    float apart;         /* 1: rows are multiplied by it, see linattn__contended; or 0 */
     size_t wide;         /* vectors of columns at a time */
     size_t reach, tiles; /* as of la_fetch_next */
     float *out;
@@ -4820,20 +4821,24 @@ LINATTN__INLINE void la_fetch_next(const float *row, size_t m, size_t reach, int
 }
 
 /* `count` rows of NR vectors take the key, v, and are read by the query into o. fetches: 1, or 2:
-   if states come from memory; 3: into L1; 4: of several tiles. */
+   if states come from memory; 3: into L1; 4: of several tiles. apart: rows are multiplied by 1. */
 LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *row, size_t count,
                                   const la_vec *v, la_vec *o, const int keys, const int queries,
-                                  const int fetches, const size_t NR)
+                                  const int fetches, const int apart, const size_t NR)
 {
     const size_t m = h->m, reach = h->reach;
     const size_t tiles = LA_FETCHES_APART && fetches == 1 ? 1 : h->tiles;
     const int stream = h->stream;
     const int into_l1 = fetches == 3 || (reach && !(LA_FETCHES_APART && fetches != 2));
+    const la_vec one = la_set1(apart ? h->apart : 1.0f);
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < count; f++, row += 16) {
         if (fetches && (fetches != 2 || stream)) la_fetch_next(row, m, reach, into_l1, tiles, NR);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        if (apart) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(one, x[j]);
+        }
         if (keys) {
             const la_vec kf = la_set1(w->k[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(kf, v[j], x[j]);
@@ -4861,15 +4866,19 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     if (keys) la_load_columns(v, h->value + u * LA_W, lanes, NR);
     if (queries && begun) la_load_columns(o, h->out + u * LA_W, lanes, NR);
     if (few)
-        la_step_walk(h, w, row, count, v, o, keys, queries, 2, NR);
+        la_step_walk(h, w, row, count, v, o, keys, queries, 2, 0, NR);
+    else if (LA_W == 8 && keys && h->apart > 0.0f && h->stream)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 1, 1, NR);
+    else if (LA_W == 8 && keys && h->apart > 0.0f)
+        la_step_walk(h, w, row, count, v, o, keys, queries, 0, 1, NR);
     else if (LA_FETCHES_APART && h->stream && h->reach)
-        la_step_walk(h, w, row, count, v, o, keys, queries, 3, NR);
+        la_step_walk(h, w, row, count, v, o, keys, queries, 3, 0, NR);
     else if (LA_FETCHES_APART && h->stream && h->tiles > 1)
-        la_step_walk(h, w, row, count, v, o, keys, queries, 4, NR);
+        la_step_walk(h, w, row, count, v, o, keys, queries, 4, 0, NR);
     else if (h->stream)
-        la_step_walk(h, w, row, count, v, o, keys, queries, 1, NR);
+        la_step_walk(h, w, row, count, v, o, keys, queries, 1, 0, NR);
     else
-        la_step_walk(h, w, row, count, v, o, keys, queries, 0, NR);
+        la_step_walk(h, w, row, count, v, o, keys, queries, 0, 0, NR);
     if (!queries) return;
     if (f1 == m) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_mul(o[j], la_set1(w->scale));
@@ -5294,6 +5303,7 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
     h->wide = s->dv;
     h->reach = 0;
     h->tiles = linattn__tiles_ahead(s);
+    h->apart = lanes == 8 && linattn__contended() ? 1.0f : 0.0f;
     if (linattn__near() && m <= LA_STEP) {
         if (s->stream > 1) {
             h->reach = 32 * m; /* two panels, that lie one behind the other */
@@ -5764,6 +5774,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_past_run(const linattn__span *s, 
 #endif
     h.clamps = h.stream = 0;
     h.reach = h.tiles = 0;
+    h.apart = 0.0f;
     h.wide = s->dv;
     h.begun = 1;
     for (g = 0; g < a->heads; g++) {
@@ -7661,13 +7672,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_flush(const la_once *o, size
    reads of the tile after, or NULL; paired: that has been fetched by now, what follows has not. */
 LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
                                   const la_vec *had, la_vec *next, const int kind, const int paired,
-                                  const size_t NR)
+                                  const int apart, const size_t NR)
 {
     const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
     const float *const k = o->k, *const q = o->q, *const r = o->r;
     la_vec x[4], af = la_set1(*o->a);
-    /* by 1, too, where that takes stores out of the way: see la_rule_row */
-    const int scales = LA_W == 16 || o->a_step || *o->a != 1.0f;
+    /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended */
+    const int scales = apart || LA_W == 16 || o->a_step || *o->a != 1.0f;
     size_t f, j;
     for (f = 0; f < m; f++, row += 16) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
@@ -7742,10 +7753,12 @@ LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec
         if (kind == LA_DELTA) v[j] = la_fma(la_set1(0.0f - o->due), had[j], v[j]);
         v[j] = la_mul(la_set1(o->gain), v[j]);
     }
-    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL) /* 16 registers: .85 to .93 */
-        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, NR);
+    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL && linattn__contended())
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, NR);
+    else if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL) /* 16 registers: .85 to .93 */
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, NR);
     else
-        la_once_rows(o, row, v, sum, had, next, kind, paired, NR);
+        la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
     x[0] = la_zero();
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
