@@ -305,6 +305,8 @@
 #define la_rule_tokens2 LA_NAME(rule_tokens2)
 #define la_rule_tokens4 LA_NAME(rule_tokens4)
 #define la_rule_values LA_NAME(rule_values)
+#define la_rule_weigh LA_NAME(rule_weigh)
+#define la_rule_weigh_most LA_NAME(rule_weigh_most)
 #define la_rule_weigh_rows LA_NAME(rule_weigh_rows)
 #define la_rule_width LA_NAME(rule_width)
 #define la_run LA_NAME(run)
@@ -6293,53 +6295,90 @@ static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t
     return usual && !la_any(la_gt(one, low)) && !la_any(la_gt(high, la_set1(LINATTN__ROWS_MOST)));
 }
 
-/* Keys, queries and what goes with them, as what is stored of their rows meets them. */
-static LINATTN__NOINLINE void la_rule_weigh_rows(const la_rule *b, size_t f, size_t end)
+/* Keys, queries and what goes with them, as what is stored of their rows meets them: of a vector of
+   rows, over a block's tokens. */
+LINATTN__INLINE void la_rule_weigh_most(const la_rule *b, size_t at, int lanes)
 {
     const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
     const uint16_t *const pays = b->w->pays;
     const size_t row = b->row, count = b->count, all_tokens = count + LA_BEYOND(b);
     const size_t k_row = b->k.row, q_row = b->q.row, r_row = b->r.row, p_row = b->p.row;
     const int general = b->rule == LINATTN_RULE_GENERAL, before = b->before, reads = b->reads;
-    const int group = (int)((f - b->f0) / LA_OWED_ROWS);
-    size_t t, i;
-    for (i = 0; i < end - f; i += LA_W) {
-        const size_t at = f - b->f0 + i;
-        const float *const a_at = b->a_made + at, *const k_at = b->k.at + at;
-        const float *const q_at = b->out && b->kind != LA_READ ? b->q.at + at : NULL;
-        const float *const r_at = general ? b->r.at + at : NULL;
-        const float *const p_at = general ? b->p.at + at : NULL;
-        float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
-        float *const r_to = reads ? b->r_made + at : NULL;
-        float *const p_to = general ? b->write_made + at : NULL;
-        const int lanes = la_lanes_left(end, f + i);
-        la_vec owed = la_rule_row_owed(b->s.e + f + i);
-        for (t = 0; t < all_tokens; t++) {
-            const la_vec before_it = owed, k = la_load_part(k_at + t * k_row, lanes);
-            la_vec due = la_load(a_at + t * row), by;
-            const int paying = t < count && (pays[t] >> group & 1);
-            owed = due;
-            if (paying) {
-                due = la_mul(due, most);
-                owed = most;
-            }
-            if (general)
-                la_store(r_to + t * row, la_mul(la_load_part(r_at + t * r_row, lanes), before_it));
-            else if (reads)
-                la_store(r_to + t * row, la_mul(k, due));
-            if (t == count) {
-                owed = before_it;
-                break;
-            }
-            by = la_div(one, owed);
-            la_store(k_to + t * row, la_mul(k, by));
-            if (general)
-                la_store(p_to + t * row, la_mul(la_load_part(p_at + t * p_row, lanes), by));
-            if (q_at)
-                la_store(q_to + t * row,
-                         la_mul(la_load_part(q_at + t * q_row, lanes), before ? before_it : owed));
+    const int group = (int)(at / LA_OWED_ROWS);
+    const float *const a_at = b->a_made + at, *const k_at = b->k.at + at;
+    const float *const q_at = b->out && b->kind != LA_READ ? b->q.at + at : NULL;
+    const float *const r_at = general ? b->r.at + at : NULL;
+    const float *const p_at = general ? b->p.at + at : NULL;
+    float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
+    float *const r_to = reads ? b->r_made + at : NULL;
+    float *const p_to = general ? b->write_made + at : NULL;
+    la_vec owed = la_rule_row_owed(b->s.e + b->f0 + at);
+    size_t t;
+    for (t = 0; t < all_tokens; t++) {
+        const la_vec before_it = owed, k = la_load_part(k_at + t * k_row, lanes);
+        la_vec due = la_load(a_at + t * row), by;
+        const int paying = t < count && (pays[t] >> group & 1);
+        owed = due;
+        if (paying) {
+            due = la_mul(due, most);
+            owed = most;
         }
-        la_store_part(b->s.e + f + i, owed, lanes);
+        if (general)
+            la_store(r_to + t * row, la_mul(la_load_part(r_at + t * r_row, lanes), before_it));
+        else if (reads)
+            la_store(r_to + t * row, la_mul(k, due));
+        if (t == count) {
+            owed = before_it;
+            break;
+        }
+        by = la_div(one, owed);
+        la_store(k_to + t * row, la_mul(k, by));
+        if (general) la_store(p_to + t * row, la_mul(la_load_part(p_at + t * p_row, lanes), by));
+        if (q_at)
+            la_store(q_to + t * row,
+                     la_mul(la_load_part(q_at + t * q_row, lanes), before ? before_it : owed));
+    }
+    la_store_part(b->s.e + b->f0 + at, owed, lanes);
+}
+
+/* The same where there are queries, none of the rows pays, and the rule is not GENERAL. */
+LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int reads, const int before)
+{
+    const la_vec one = la_set1(1.0f);
+    const size_t row = b->row, k_row = b->k.row, q_row = b->q.row;
+    const float *const a = b->a_made + at, *const k = b->k.at + at, *const q = b->q.at + at;
+    float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
+    float *const r_to = b->r_made + at;
+    la_vec owed = la_rule_row_owed(b->s.e + b->f0 + at);
+    size_t t;
+    for (t = 0; t < b->count; t++) {
+        const la_vec due = la_load(a + t * row), x = la_load(k + t * k_row);
+        if (reads) la_store(r_to + t * row, la_mul(x, due));
+        la_store(k_to + t * row, la_mul(x, la_div(one, due)));
+        la_store(q_to + t * row, la_mul(la_load(q + t * q_row), before ? owed : due));
+        owed = due;
+    }
+    if (reads && LA_BEYOND(b))
+        la_store(r_to + t * row, la_mul(la_load(k + t * k_row), la_load(a + t * row)));
+    la_store(b->s.e + b->f0 + at, owed);
+}
+
+static LINATTN__NOINLINE void la_rule_weigh_rows(const la_rule *b, size_t f, size_t end)
+{
+    const uint16_t *const pays = b->w->pays;
+    int usual = LA_W > 1 && b->out && b->kind != LA_READ && b->rule != LINATTN_RULE_GENERAL;
+    size_t t;
+    for (t = 0; t < b->count; t++)
+        if (pays[t] >> (f - b->f0) / LA_OWED_ROWS & 1) usual = 0;
+    for (; f < end; f += LA_W) {
+        if (!usual || end - f < LA_W)
+            la_rule_weigh_most(b, f - b->f0, la_lanes_left(end, f));
+        else if (b->reads)
+            la_rule_weigh(b, f - b->f0, 1, 0);
+        else if (b->before)
+            la_rule_weigh(b, f - b->f0, 0, 1);
+        else
+            la_rule_weigh(b, f - b->f0, 0, 0);
     }
 }
 
@@ -11632,6 +11671,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tokens2
 #undef la_rule_tokens4
 #undef la_rule_values
+#undef la_rule_weigh
+#undef la_rule_weigh_most
 #undef la_rule_weigh_queries
 #undef la_rule_weigh_rows
 #undef la_rule_weighed
