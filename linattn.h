@@ -5952,20 +5952,24 @@ LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size
     }
 }
 
-/* Fetches what token t brings. */
+/* Fetches what tokens [t, end) bring. */
 LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn__ahead *o,
-                                                                   size_t t)
+                                                                   size_t t, size_t end)
 {
     const int into_l1 = linattn__near();
     int i;
     LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
-        const float *at = o->at[i] + t * o->token[i];
-        size_t lines = o->lines[i];
-        do {
-            linattn__fetch(at, into_l1);
-            at += 16;
-        } while (--lines > 0);
+        const float *token = o->at[i] + t * o->token[i];
+        size_t left;
+        for (left = end - t; left > 0; left--, token += o->token[i]) {
+            const float *at = token;
+            size_t lines = o->lines[i];
+            do {
+                linattn__fetch(at, into_l1);
+                at += 16;
+            } while (--lines > 0);
+        }
     }
 }
 

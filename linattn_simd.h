@@ -277,6 +277,7 @@
 #define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
 #define la_rule_due_rows LA_NAME(rule_due_rows)
+#define la_rule_fetch LA_NAME(rule_fetch)
 #define la_rule_is_plain LA_NAME(rule_is_plain)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
@@ -7093,15 +7094,25 @@ static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t N
 }
 #endif
 
-/* What precedes token t in a tile: it fetches its share of what the token of the next block brings.
-   Hardware alone does not keep up with streams that take turns, strided ones least, nor with all of
-   a block while its first tile is at work. */
-static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
+/* For `some` tokens from t a tile fetches its share of what those of the next block bring. Hardware
+   alone does not keep up with streams that take turns, strided ones least, nor with all of a block
+   while its first tile is at work. */
+LINATTN__INLINE void la_rule_fetch(const la_rule *b, size_t t, size_t some)
 {
 #if LA_W > 1
-    const size_t next = b->t0 + b->count + t;
-    if (b->s.fetch && next < b->s.n) linattn__fetch_lines(&b->w->ahead, next);
+    const size_t next = b->t0 + b->count + t, end = next + some, n = b->s.n;
+    if (b->s.fetch && next < n) linattn__fetch_lines(&b->w->ahead, next, end < n ? end : n);
+#else
+    (void)b;
+    (void)t;
+    (void)some;
 #endif
+}
+
+/* What precedes token t in a tile. */
+static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t u, size_t NR)
+{
+    la_rule_fetch(b, t, 1);
     if (b->w->any[t] && b->kind != LA_BEFORE)
         la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
@@ -7434,10 +7445,9 @@ LINATTN__INLINE void la_rule_tokens(const la_rule *b, size_t u, const size_t NR)
                 la_rule_tile1(b, u, t, end);
             continue;
         }
-        for (i = 0; i < LA_GATED_TOKENS; i++) {
-            if (b->s.fetch) la_rule_prepare(b, t + i, u, NR);
+        la_rule_fetch(b, t, LA_GATED_TOKENS);
+        for (i = 0; i < LA_GATED_TOKENS; i++)
             la_rule_values(b, t + i, u, none, v + i * NR, lanes, 0, NR);
-        }
         for (i = 0; i < LA_GATED_TOKENS * NR; i++) o[i] = la_zero();
         for (i = 0; b->out && !b->first && i < LA_GATED_TOKENS; i++)
             la_load_columns(o + i * NR, b->out + (t + i) * b->out_token + u * LA_W, lanes, NR);
@@ -11596,6 +11606,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_end
 #undef la_rule_exponents
 #undef la_rule_factors
+#undef la_rule_fetch
 #undef la_rule_finish
 #undef la_rule_floor
 #undef la_rule_flush
