@@ -7506,7 +7506,8 @@ LINATTN__INLINE int la_rule_several(const la_rule *b)
 /* How many vectors of columns a tile takes where so many are left: as many as stay in L1 and in
    registers, but none is left alone, which would take as long as three, unless tokens go several at
    a time. A tile starts a panel, or stays within one, but for those of three vectors of AVX2: the
-   delta rules' take 5.5 cycles a row on Zen 3, where four vectors wait for stores and take 9. */
+   delta rules' take 5.5 cycles a row on Zen 3, where four vectors wait for stores and take 9; but
+   few rows are not worth more tiles. */
 LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
 {
     const int apart = LA_CLASH(b->s.m, 32), rows = (int)(b->f1 - b->f0);
@@ -7517,7 +7518,8 @@ LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
     const size_t most = two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
     if (two && LA_W == 8) return left < 2 ? 1 : 2;
-    if (LA_W == 8 && b->kind == LA_DELTA && linattn__contended() && (b->owes || b->each))
+    if (LA_W == 8 && rows > 32 && b->kind == LA_DELTA && linattn__contended() &&
+        (b->owes || b->each))
         return left % 3 == 0 ? 3 : left < 2 ? 1 : 2; /* first those that start a panel */
     if (LA_W < 16 || b->reads) {
         if (LA_W > 4 && left == 5 && most == 4) return LA_W == 16 ? 3 : 2;
