@@ -7517,7 +7517,6 @@ LINATTN__INLINE size_t la_rule_width(const la_rule *b, size_t left)
                         : la_rule_several(b);
     const size_t most = two ? 2 : b->kind == LA_GENERAL ? LA_GENERAL_VECS : 4;
     if (LA_CLASH(b->s.m, 64)) return 1;
-    if (two && LA_W == 8) return left < 2 ? 1 : 2;
     if (LA_W == 8 && rows > 32 && b->kind == LA_DELTA && linattn__contended() &&
         (b->owes || b->each))
         return left % 3 == 0 ? 3 : left < 2 ? 1 : 2; /* first those that start a panel */
@@ -7958,7 +7957,7 @@ LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const flo
     return 1;
 }
 
-/* The same where rows do not owe, but are multiplied. */
+/* The same where rows do not owe, but are multiplied, as long as none is to be flushed. */
 LINATTN__INLINE int la_once_multiplied(la_once *o, float *kept, const float *decay, float share)
 {
     const la_vec one = la_set1(1.0f), by = la_set1(share), spent = la_set1(LINATTN__SPENT);
@@ -7994,7 +7993,7 @@ LINATTN__INLINE int la_once_multiplied(la_once *o, float *kept, const float *dec
     return 1;
 }
 
-/* And where some are, or rows do not owe; sums are flushed but for what a query reads before. */
+/* Both where some are; sums are flushed here but for what a query reads before. */
 LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low, float *kept,
                                                           const float *decay, float share)
 {
@@ -8026,7 +8025,8 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             la_vec by = one, *const at = left + f / LA_W;
             if (!o->rows_owe) {
                 by = due;
-                la_store(o->r_made + f, la_mul(la_load_part(o->k + f, lanes), due));
+                if (o->kind == LA_DELTA)
+                    la_store(o->r_made + f, la_mul(la_load_part(o->k + f, lanes), due));
             } else if (!usual) {
                 by = la_mul(due, la_div(one, most));
                 owed[f / LA_W] = most;
@@ -11661,8 +11661,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_rows_of
 #undef la_rule_rows_together
 #undef la_rule_scale
-#undef la_rule_settle
 #undef la_rule_second
+#undef la_rule_settle
 #undef la_rule_several
 #undef la_rule_size
 #undef la_rule_span
@@ -11865,9 +11865,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FEW_QUERIES
 #undef LA_FEW_VECS
 #undef LA_FOURS
-#undef LA_GENERAL
 #undef LA_GATED_TOKENS
 #undef LA_GATED_VECS
+#undef LA_GENERAL
 #undef LA_GENERAL_VECS
 #undef LA_GROUP_TOKENS
 #undef LA_HALF_VECS

@@ -47,6 +47,7 @@ static void draw_rule(rng *r, world *w)
     w->form = (rule_form)rng_below(r, FORM_COUNT);
     c->map = rule_maps[rng_below(r, COUNT_OF(rule_maps))];
     c->normaliser = LINATTN_NORM_DEFAULT;
+    if (rng_below(r, 2)) c->dim_value += 64; /* from there on rows owe their decays */
     if (w->form <= FORM_GATED_FEATURES)
         c->normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
     if (rng_below(r, 3) == 0) { /* keys by values */

@@ -149,6 +149,7 @@ static recurrence draw_recurrence(rng *r, bool *finite)
                              .dim_value = dim_draw(r),
                              .map = rule_maps[rng_below(r, COUNT_OF(rule_maps))]};
     if (rng_below(r, 3) == 0) config.scale = 0.1f + (float)rng_below(r, 40) * 0.25f;
+    if (rng_below(r, 2)) config.dim_value += 64; /* from there on rows owe their decays */
     if (form <= FORM_GATED_FEATURES) {
         config.normaliser = normalisers[rng_below(r, COUNT_OF(normalisers))];
         config.epsilon = (float)rng_below(r, 3) * 0.01f;
