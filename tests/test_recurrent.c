@@ -2061,7 +2061,7 @@ static void states_decay_to_zero(void **state)
             size_t mark = pool_mark();
             check_decaying(&r, (rule_form)form, maps[map], 1, test_quick() ? 1000 : 12000);
             if (form != FORM_DELTA)
-                check_decaying(&r, (rule_form)form, maps[map], LONG, test_quick() ? 500 : 4000);
+                check_decaying(&r, (rule_form)form, maps[map], LONG, test_quick() ? 2000 : 4000);
             pool_release(mark);
         }
 }
