@@ -6349,7 +6349,7 @@ LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int reads,
     const size_t row = b->row, k_row = b->k.row, q_row = b->q.row;
     const float *const a = b->a_made + at, *const k = b->k.at + at, *const q = b->q.at + at;
     float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
-    float *const r_to = b->r_made + at;
+    float *const r_to = reads ? b->r_made + at : NULL;
     la_vec owed = la_rule_row_owed(b->s.e + b->f0 + at);
     size_t t;
     for (t = 0; t < b->count; t++) {
