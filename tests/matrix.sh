@@ -49,6 +49,29 @@ if [[ $compilers == *clang* ]]; then
     run_tests clang-c99-untuned clang -ffast-math "${untuned#scalar }" golden LINATTN_TEST_QUICK=1
 fi
 
+# ---- AVX-512 where the processor has none --------------------------------------------------------
+
+# What is written for it, by intrinsics for pairs of AVX2's vectors. The header asks for AVX-512,
+# which the compiler would use by itself.
+emulated_library() { # OBJECT
+    local place=$work/emulated
+    mkdir -p "$place"
+    sed 's/"avx512f,avx2,fma,f16c"/"avx2,fma,f16c"/' linattn.h >"$place/linattn.h"
+    cp linattn_simd.h "$place"
+    # shellcheck disable=SC2086
+    gcc -std=c99 -O1 -mfma $warnings -DLINATTN__AS_MSVC -DLINATTN__FAMILY=25 $fetches \
+        -I "$place" -I tests/emulated -I . -c tests/linattn.c -o "$1"
+    if objdump -d "$1" | grep zmm >/dev/null; then # to its end, or objdump fails
+        echo 'it uses AVX-512'
+        return 1
+    fi
+}
+
+if has_isa avx2 && ! has_isa avx512 && [[ $host_isas == *avx512* ]]; then
+    target "$work/lib/emulated.o" emulated_library "$work/lib/emulated.o"
+    run_tests emulated gcc '' avx512 "$all_tests" LINATTN_TEST_QUICK=1 LINATTN_REQUIRE_ISA=1
+fi
+
 # ---- What Microsoft's compiler is given ----------------------------------------------------------
 
 # It cannot run here. The others compile its text to the same bits, but for clang under -ffast-math,
