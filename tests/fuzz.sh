@@ -8,21 +8,9 @@
 fuzz_seconds=15
 if ((long)); then fuzz_seconds=3600; fi
 
-declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
 declare -A fuzz_objects=([calls]='test_calls fuzz/checks' [arguments]='test_fuzz fuzz/checks'
     [files]=fuzz/files [attend]=fuzz/attend)
 declare -A fuzz_shared=([calls]=$shared_files [arguments]=$shared_files)
-
-# The memory sanitizer knows some intrinsics of AVX2 as what they are optimised to, and few of
-# AVX-512, which is not run under it: see test_has in tests/common.h.
-declare -A fuzz_options=([address]='' [memory]=-O1)
-
-# Objects of which libFuzzer sees what it reaches.
-fuzz_library() { # SANITIZER
-    toolchain "$1" clang "-std=c11 -g1 -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]}
-        -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp"
-    library "$1" "$1" "-std=c99 $sanitized_flags ${fuzz_options[$1]}"
-}
 
 fuzz_object() { # SANITIZER FILE
     # shellcheck disable=SC2086

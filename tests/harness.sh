@@ -475,6 +475,19 @@ sanitized_flags=-O0
 if ((long)); then sanitized_flags=-O1; fi
 if [[ $host_isas == *avx2* ]] && has_isa avx2; then sanitized_flags+=' -mfma'; fi
 
+declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
+
+# The memory sanitizer knows some intrinsics of AVX2 as what they are optimised to, and few of
+# AVX-512, which is not run under it: see test_has in tests/common.h.
+declare -A fuzz_options=([address]="-DLINATTN__FAMILY=25 $fetches" [memory]=-O1)
+
+# Objects of which libFuzzer sees what it reaches, and which other programs can have as well.
+fuzz_library() { # SANITIZER
+    toolchain "$1" clang "-std=c11 -g1 -fsanitize=fuzzer-no-link,${fuzz_sanitizers[$1]}
+        -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp"
+    library "$1" "$1" "-std=c99 $sanitized_flags ${fuzz_options[$1]}"
+}
+
 # ---- Preprocessor options ------------------------------------------------------------------------
 
 # The library with an option must have just these instruction sets, and the same bits on all but

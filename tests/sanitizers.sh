@@ -2,7 +2,6 @@
 # Stage of tools/test: everything under the address and undefined-behaviour sanitizers, and what
 # uses threads under the thread sanitizer. No leaks are looked for: the library does not allocate.
 
-toolchain sanitized gcc '-g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
 toolchain threads gcc '-g1 -fsanitize=thread'
 
 # Some kernels place mappings where this sanitizer of some compilers cannot start.
@@ -14,8 +13,16 @@ thread_sanitizer_runs() {
 # All kernels are one text, so that the widest vectors of this machine take all, and for the others,
 # scalar code above all, which is the slowest here, their own words are enough. What is drawn at
 # random, and what holds of any call, the stage fuzz draws under the same sanitizers.
-library sanitized sanitized "-std=c99 $sanitized_flags -DLINATTN__FAMILY=25 $fetches"
 tests=$all_tests
+sanitizers='-g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
+if has_libfuzzer; then # the library of the stage fuzz
+    toolchain sanitized clang "$sanitizers"
+    fuzz_library address
+    library_of[sanitized]=address
+else
+    toolchain sanitized gcc "$sanitizers"
+    library sanitized sanitized "-std=c99 $sanitized_flags ${fuzz_options[address]}"
+fi
 if has_libfuzzer; then tests=${tests/fuzz calls /} && tests=${tests/laws /}; fi
 vectors=
 for isa in ${host_isas#scalar}; do

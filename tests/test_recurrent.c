@@ -549,8 +549,10 @@ static void exhaust_rows(recurrence *x, bool at_once)
             *decay = at_once ? (x->log ? -37 : 1e-16f) : x->log ? -7 : 1e-3f;
         }
     for (size_t f = 0; at_once && f < x->config.dim_key; f += 16)
-        for (int in = IN_K; in <= IN_WRITE; in += IN_WRITE - IN_K)
+        for (size_t i = 0; i < 2; i++) {
+            rule_input in = i ? IN_WRITE : IN_K;
             if (x->in[in]) operand_row(x, in, last, 1 % operand_axes(x, in).heads)[f] = 0;
+        }
 }
 
 /* Heads that L1 does not hold, by one token and by all: their columns may come in pairs of panels,

@@ -14,56 +14,64 @@ unit_build() {
     touch "$made"
 }
 
-# One line per test as it ends, from meson's: ` 3/42 linattn:avx2 / exp   OK   1.23s`.
-unit_run() { # SKIPPED: report_not_run or report_failed; SUITES...
-    local line name suites='' summary=0 before=$failed if_skipped=$1
-    local pattern='^ *[0-9]+/[0-9]+ +(.*[^ ]) +([A-Z]+) +([0-9.]+) ?s'
-    shift
-    for name; do suites+=" --suite $name"; done
-    [[ -n $suites ]] || return 0
-    : >"$work/unit.log"
-    while IFS= read -r line; do
-        [[ $line != 'Summary of Failures'* ]] || summary=1
-        if ((!summary)) && [[ $line =~ $pattern ]]; then
-            name="unit / ${BASH_REMATCH[1]#linattn:}"
-            unit_seen=$((unit_seen + 1))
-            case ${BASH_REMATCH[2]} in
-            OK) report_ok "$name" "${BASH_REMATCH[3]}" ;;
-            SKIP) "$if_skipped" "$name" 'the CPU lacks the instruction set' ;;
-            *) report_failed "$name: ${BASH_REMATCH[2]}" ;;
-            esac
-        else
-            printf '%s\n' "$line" >>"$work/unit.log"
-        fi
-    done < <(PYTHONUNBUFFERED=1 meson test -C "$build/unit" --no-rebuild --print-errorlogs \
-        --num-processes "$cores" $suites 2>&1)
-    if ((failed > before)); then
-        grep -v '^\[ RUN  \|^\[       OK' "$work/unit.log" | sed 's/^/          | /'
-    fi
+# meson's own list of them, a line each: suite, name, seconds that it may take, its environment and
+# the command, as words that bash reads.
+unit_list() {
+    meson introspect --tests "$build/unit" | python3 -c '
+import json, shlex, sys
+
+tests = json.load(sys.stdin)
+for test in sorted(tests, key=lambda test: -test["priority"]):
+    words = [f"{name}={value}" for name, value in test["env"].items()] + test["cmd"]
+    print(test["suite"][0].split(":")[-1], test["name"], test["timeout"],
+          shlex.join(words))'
 }
 
 # An instruction set that this machine is known to have must not be passed over.
-unit_skipped() { # NAME
-    report_failed "$1 was skipped, although this machine has the instruction set"
+unit_test() { # SECONDS NAME=VALUE... COMMAND...
+    local status=0
+    cd "$build/unit"
+    timeout --foreground "$1" env "${@:2}" || status=$?
+    if ((status == 77)) && [[ $2 == LINATTN_REQUIRE_ISA=1 ]]; then
+        echo 'it was skipped, although this machine has what it needs'
+        return 1
+    fi
+    return $status
+}
+
+unit_suite() { # SUITE NAME=VALUE...
+    local suite name seconds words
+    while read -r suite name seconds words; do
+        [[ $suite == "$1" ]] || continue
+        unit_seen=$((unit_seen + 1))
+        # Each word is quoted.
+        eval "job 'unit / $suite / $name' unit_test $seconds ${*:2} $words"
+    done <<<"$tests"
 }
 
 unit() {
-    local isa present='' absent='' unit_seen=0 tests listed
+    local isa widest=scalar tests unit_seen=0 listed
     for isa in $host_isas; do
-        if has_isa "$isa"; then present+=" $isa"; else absent+=" $isa"; fi
+        if has_isa "$isa"; then widest=$isa; fi
     done
+    tests=$(unit_list)
     # All kernels are one text, so that the widest vectors take all tests in full. Every float for
     # exp is compared with the true value there, and has the same bits elsewhere.
-    LINATTN_REQUIRE_ISA=1 unit_run unit_skipped "${present##* }" examples
-    LINATTN_REQUIRE_ISA=1 LINATTN_TEST_QUICK=1 LINATTN_TEST_HASH=1 \
-        unit_run unit_skipped ${present% *}
-    unit_run report_not_run $absent
-    tests=$(meson test -C "$build/unit" --no-rebuild --list 2>/dev/null)
-    listed=$(grep -c ' / ' <<<"$tests")
+    unit_suite examples LINATTN_REQUIRE_ISA=1
+    for isa in $widest ${host_isas/$widest/}; do
+        if [[ $isa == "$widest" ]]; then
+            unit_suite $isa LINATTN_REQUIRE_ISA=1
+        elif has_isa "$isa"; then
+            unit_suite $isa LINATTN_REQUIRE_ISA=1 LINATTN_TEST_QUICK=1 LINATTN_TEST_HASH=1
+        else
+            unit_suite $isa
+        fi
+    done
+    listed=$(grep -c . <<<"$tests")
     if ((unit_seen != listed)); then
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
-    grep -q ' / mpi$' <<<"$tests" ||
+    grep -q '^examples mpi ' <<<"$tests" ||
         report_not_run 'unit / mpi' 'Open MPI or NumPy is not installed'
     pkg-config --exists sleef || report_not_run 'unit / SLEEF' 'it is not installed'
     [[ -n $python ]] || report_not_run 'unit / attend, rwkv, stream' 'NumPy is not installed'
