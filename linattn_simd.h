@@ -232,7 +232,6 @@
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
 #define la_once_columns LA_NAME(once_columns)
-#define la_once_multiplied LA_COMMON(once_multiplied)
 #define la_once_pairs LA_NAME(once_pairs)
 #define la_once_read LA_NAME(once_read)
 #define la_once_rows LA_NAME(once_rows)
@@ -429,9 +428,12 @@
 #define la_once_head LA_COMMON(once_head)
 #define la_once_map LA_COMMON(once_map)
 #define la_once_mlstm LA_COMMON(once_mlstm)
+#define la_once_multiplied LA_COMMON(once_multiplied)
+#define la_once_outputs LA_COMMON(once_outputs)
 #define la_once_powers LA_COMMON(once_powers)
 #define la_once_rarely LA_COMMON(once_rarely)
 #define la_once_usual LA_COMMON(once_usual)
+#define la_once_values LA_COMMON(once_values)
 #define la_part_middle LA_COMMON(part_middle)
 #define la_past_weights LA_COMMON(past_weights)
 #define la_polynomials LA_COMMON(polynomials)
@@ -7710,11 +7712,11 @@ typedef struct la_once {
 #endif
 
 #if LA_COLD
-/* As la_rule_flush. */
-LINATTN__COLD static LINATTN__NOINLINE void la_once_flush(const la_once *o, size_t c, size_t end,
-                                                          int decays)
+/* As la_rule_flush, of columns from row on. */
+LINATTN__COLD static LINATTN__NOINLINE void la_once_flush(const la_once *o, float *row,
+                                                          size_t columns, int decays)
 {
-    la_rule_flush_rows(o->s, o->m, o->m, o->made, 1, o->flagged, c, end, decays);
+    la_rule_flush_rows(row, o->m, o->m, o->made, 1, o->flagged, 0, columns, decays);
 }
 #endif
 
@@ -7725,17 +7727,17 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
                                   const int apart, const size_t NR)
 {
     const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
-    const float *const k = o->k, *const q = o->q, *const r = o->r;
-    la_vec x[4], af = la_set1(*o->a);
+    /* none of it is loaded again behind stores, which might be to anything */
+    const float *const k = o->k, *const q = o->q, *const r = o->r, *const p = o->p, *a = o->a;
+    const size_t a_step = o->a_step, reach = o->reach, tiles = o->tiles;
+    const int stream = o->stream;
     /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended */
-    const int scales = apart || LA_W == 16 || o->a_step || *o->a != 1.0f;
+    const int scales = apart || LA_W == 16 || a_step || *a != 1.0f;
+    la_vec x[4];
     size_t f, j;
-    for (f = 0; f < m; f++, row += 16) {
+    for (f = 0; f < m; f++, row += 16, a += a_step) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
-        if (o->a_step) af = la_set1(o->a[f]);
-        if (o->stream)
-            la_fetch_next(row + skipped, m, o->reach, NR == LA_PANEL_VECS && o->reach, o->tiles,
-                          NR);
+        if (stream) la_fetch_next(row + skipped, m, reach, NR == LA_PANEL_VECS && reach, tiles, NR);
         if (next) { /* before stores: rows of both tiles may differ in nothing but high bits */
             const la_vec rf = la_set1(r[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] =
@@ -7746,10 +7748,11 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
         if (scales) {
+            const la_vec af = la_set1(*a);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
         }
         if (kind == LA_GENERAL) {
-            const la_vec pf = la_set1(o->p[f]);
+            const la_vec pf = la_set1(p[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, had[j], x[j]);
         }
         LINATTN__UNROLL for (j = 0; j < NR; j++)
@@ -7767,80 +7770,120 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
 LINATTN__INLINE void la_once_read(const la_once *o, const float *row, la_vec *had, const size_t NR)
 {
     const size_t m = o->m;
-    const float *const r = o->r;
+    const float *r = o->r, *const end = r + m;
     la_vec sum[4]; /* gcc keeps those that a pointer leads to in memory */
-    size_t f, j;
+    size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_zero();
-    for (f = 0; o->kind >= LA_DELTA && f < m; f++) {
-        const la_vec rf = la_set1(r[f]);
+    for (; r < end; r++, row += 16) {
+        const la_vec rf = la_set1(*r);
         LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] =
-            la_fma(rf, la_load(row + f * 16 + la_offset(m, j)), sum[j]);
+            la_fma(rf, la_load(row + la_offset(m, j)), sum[j]);
     }
     LINATTN__UNROLL for (j = 0; j < NR; j++) had[j] = sum[j];
 }
 
-/* NR vectors of columns from c, whole panels of them, as la_rule_tile; but code for each kind of
-   rule would be large. paired: `had` is what the key reads of them; next: as of la_once_rows.
-   Returns whether sums are finite. */
-LINATTN__INLINE int la_once_tile(const la_once *o, size_t c, la_vec *had, la_vec *next,
-                                 const int paired, const size_t NR)
+/* NR vectors of columns from `row` on, whole panels of them, as la_rule_tile. had: what the key
+   reads of them, if that is known: `paired`; next: as of la_once_rows. Where they are the last and
+   more than there are, `ends`, returns whether sums are finite. */
+LINATTN__INLINE int la_once_tile(const la_once *o, float *row, const float *values, float *out,
+                                 la_vec *had, la_vec *next, int ends, const int paired,
+                                 const size_t NR)
 {
-    const size_t left = o->dv - c;
     const int reads = o->kind == LA_GENERAL ? LA_GENERAL : LA_DELTA;
     const int kind = paired ? reads : o->kind; /* which leaves a loop without the others */
-    float *row = o->s + c * o->m;
-    la_vec v[4], sum[4], x[4];
+    const la_vec gain = la_set1(o->gain), scale = la_set1(o->scale);
+    la_vec v[4], sum[4], x = la_zero();
     size_t j;
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        v[j] = la_load_part(o->v + c + j * LA_W, la_panel_lanes(left, j));
+        v[j] = la_load(values + j * LA_W);
         sum[j] = la_zero();
     }
-    if (!paired) la_once_read(o, row, had, NR);
-    if (o->late) la_once_flush(o, c, c + NR * LA_W, 1);
-    LINATTN__UNROLL for (j = 0; j < NR; j++)
-    {
-        if (kind == LA_DELTA) v[j] = la_fma(la_set1(0.0f - o->due), had[j], v[j]);
-        v[j] = la_mul(la_set1(o->gain), v[j]);
+    if (!paired && o->kind >= LA_DELTA) la_once_read(o, row, had, NR);
+    if (o->late) la_once_flush(o, row, NR * LA_W, 1);
+    if (kind == LA_DELTA) {
+        const la_vec due = la_set1(0.0f - o->due);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_fma(due, had[j], v[j]);
     }
-    if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL && linattn__contended())
-        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, NR);
-    else if (LA_W == 8 && kind != LA_BEFORE && kind != LA_GENERAL) /* 16 registers: .85 to .93 */
-        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, NR);
-    else
+    LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_mul(gain, v[j]);
+    if (LA_W == 16 && NR > 1) /* registers for all kinds in one */
         la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
-    x[0] = la_zero();
+    else if (kind == LA_BEFORE)
+        la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, NR);
+    else if (kind == LA_GENERAL)
+        la_once_rows(o, row, v, sum, had, next, LA_GENERAL, paired, NR == LA_PANEL_VECS, NR);
+    else if (LA_W == 8 && linattn__contended())
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, NR);
+    else
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, NR);
+    if (ends) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x = la_add(x, la_sub(sum[j], sum[j]));
+    }
+    if (!out) return !la_any(la_unordered(x));
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
-        x[0] = la_add(x[0], la_sub(sum[j], sum[j]));
         if (kind == LA_BEFORE) sum[j] = la_fma(la_set1(o->lead), v[j], sum[j]);
-        sum[j] = la_mul(sum[j], la_set1(o->scale));
+        sum[j] = la_mul(sum[j], scale);
         if (o->signs) sum[j] = la_clamp(sum[j]);
-        if (o->out) la_store_part(o->out + c + j * LA_W, sum[j], la_panel_lanes(left, j));
+        la_store(out + j * LA_W, sum[j]);
     }
-    return !la_any(la_unordered(x[0]));
+    return !la_any(la_unordered(x));
 }
 
-/* One tile, read and updated by itself. */
-LINATTN__INLINE int la_once_alone(const la_once *o, size_t c, const size_t NR)
+#if LA_COLD
+/* The last `left` values, as many as a tile has. */
+static LINATTN__NOINLINE void la_once_values(const la_once *o, float *to, size_t left,
+                                             size_t columns)
 {
-    la_vec had[4];
-    return la_once_tile(o, c, had, NULL, 0, NR);
+    const float *const v = o->v + (o->dv - left);
+    size_t j;
+    for (j = 0; j * LA_W < columns; j++)
+        la_store(to + j * LA_W, la_load_part(v + j * LA_W, la_panel_lanes(left, j)));
+}
+
+static LINATTN__NOINLINE void la_once_outputs(const la_once *o, const float *from, size_t left)
+{
+    float *const out = o->out + (o->dv - left);
+    size_t i;
+    for (i = 0; i < left; i += LA_W)
+        la_store_part(out + i, la_load(from + i), la_lanes_left(left, i));
+}
+#endif
+
+/* A tile from column c, read and updated by itself; or, paired, what the key reads is known. */
+LINATTN__INLINE int la_once_alone(const la_once *o, size_t c, la_vec *had, const int paired,
+                                  const size_t NR)
+{
+    const size_t left = o->dv - c;
+    const int ends = left < NR * LA_W;
+    const float *values = o->v + c;
+    float part[4 * LA_W], *out = o->out ? o->out + c : NULL;
+    int finite;
+    if (ends) {
+        la_once_values(o, part, left, NR * LA_W);
+        values = part;
+        if (out) out = part;
+    }
+    finite = la_once_tile(o, o->s + c * o->m, values, out, had, NULL, ends, paired, NR);
+    if (ends && out) la_once_outputs(o, part, left);
+    return finite;
 }
 
 /* All columns, four vectors at a time while there are as many: tiles of fewer wait for their sums.
-   Returns whether the sums of the last ones, beside which columns are to be zero, are finite. */
+   Returns whether the sums of the last ones are finite, beside which columns are to be zero. */
 LINATTN__WARM static LINATTN__NOINLINE int la_once_columns(const la_once *o)
 {
+    la_vec had[4];
     size_t c = 0;
     int finite = 1;
 #if LA_PANEL_VECS == 1
-    for (; o->wide > 32 && c + 48 < o->dv; c += 64) finite = la_once_alone(o, c, 4);
+    for (; o->wide > 32 && c + 48 < o->dv; c += 64) finite = la_once_alone(o, c, had, 0, 4);
 #endif
 #if LA_PANEL_VECS < 4
-    for (; o->wide > 16 && c + 16 < o->dv; c += 32) finite = la_once_alone(o, c, 2 * LA_PANEL_VECS);
+    for (; o->wide > 16 && c + 16 < o->dv; c += 32)
+        finite = la_once_alone(o, c, had, 0, 2 * LA_PANEL_VECS);
 #endif
-    for (; c < o->dv; c += 16) finite = la_once_alone(o, c, LA_PANEL_VECS);
+    for (; c < o->dv; c += 16) finite = la_once_alone(o, c, had, 0, LA_PANEL_VECS);
     return finite;
 }
 
@@ -7854,12 +7897,13 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_pairs(const la_once *o)
     int finite;
     la_once_read(o, o->s, had, 2);
     for (; c + 48 < o->dv; c += 32) {
+        float *const out = o->out ? o->out + c : NULL;
         for (j = 0; j < 2; j++) next[j] = la_zero();
-        (void)la_once_tile(o, c, had, next, 1, 2);
+        (void)la_once_tile(o, o->s + c * o->m, o->v + c, out, had, next, 0, 1, 2);
         for (j = 0; j < 2; j++) had[j] = next[j];
     }
-    finite = la_once_tile(o, c, had, NULL, 1, 2);
-    return c + 32 < o->dv ? la_once_alone(o, c + 32, 1) : finite;
+    finite = la_once_alone(o, c, had, 1, 2);
+    return c + 32 < o->dv ? la_once_alone(o, c + 32, had, 0, 1) : finite;
 }
 #endif
 
@@ -8055,7 +8099,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
                 (uint16_t)la_rule_spend_rows(credit + f, o->made + f, share, count);
     }
     o->late = o->kind == LA_GENERAL;
-    la_once_flush(o, 0, linattn__round16(o->dv), !o->late);
+    la_once_flush(o, o->s, linattn__round16(o->dv), !o->late);
     return 1;
 }
 
@@ -11522,6 +11566,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_map
 #undef la_once_mlstm
 #undef la_once_multiplied
+#undef la_once_outputs
 #undef la_once_pairs
 #undef la_once_powers
 #undef la_once_rarely
@@ -11529,6 +11574,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_rows
 #undef la_once_tile
 #undef la_once_usual
+#undef la_once_values
 #undef la_once_weigh
 #undef la_outer
 #undef la_outer_single
