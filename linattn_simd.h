@@ -8297,6 +8297,7 @@ LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurr
     o.a_step = 0;
     o.owes = !o.each && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
     o.a = o.made;
+    o.p = NULL; /* but under GENERAL */
     o.signs = LINATTN__IS_SIGNED(p->map);
     /* Zen 4 streams states from memory by two panels up to a tenth faster than by four. What does
        not stay in L1 until it is read again comes from L2 as slowly. */
