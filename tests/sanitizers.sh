@@ -15,15 +15,15 @@ thread_sanitizer_runs() {
 # random, and what holds of any call, the stage fuzz draws under the same sanitizers.
 tests=$all_tests
 sanitizers='-g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
-if has_libfuzzer; then # the library of the stage fuzz
+if has_libfuzzer; then # the library of the stage fuzz, which has these tests
     toolchain sanitized clang "$sanitizers"
     fuzz_library address
     library_of[sanitized]=address
+    tests=${tests/fuzz calls /} && tests=${tests/laws /}
 else
     toolchain sanitized gcc "$sanitizers"
     library sanitized sanitized "-std=c99 $sanitized_flags ${fuzz_options[address]}"
 fi
-if has_libfuzzer; then tests=${tests/fuzz calls /} && tests=${tests/laws /}; fi
 vectors=
 for isa in ${host_isas#scalar}; do
     if has_isa "$isa"; then

@@ -68,7 +68,7 @@ unit() {
         fi
     done
     listed=$(grep -c . <<<"$tests")
-    if ((unit_seen != listed)); then
+    if ((unit_seen == 0 || unit_seen != listed)); then
         report_failed "unit: meson has $listed tests, and $unit_seen were run"
     fi
     grep -q '^examples mpi ' <<<"$tests" ||
