@@ -108,6 +108,12 @@ unwritten() {
     # Seconds as newer versions of Google Benchmark have them: what is refused comes behind.
     refused tools/bench --processor none -- --benchmark_min_time=0.01s
     grep -q -e --processor "$place/said"
+    mkdir -p "$place/other/bench/gcc/meson-info"
+    touch "$place/other/bench/gcc/build.ninja"
+    echo '{"directories": {"source": "/"}}' >"$place/other/bench/gcc/meson-info/meson-info.json"
+    refused tools/bench --no-install --build "$place/other"
+    grep -q 'another copy' "$place/said"
+    rm -r "$place/other"
     grep -qx before "$place/out"
     rm "$place/said"
     diff <(ls -A "$place") - <<<$'folder\nout'

@@ -6,6 +6,10 @@ unit_build() {
     local options="-Dtests=enabled -Dexamples=enabled -Dwerror=true -Ddebug=false"
     if pkg-config --exists sleef; then options+=' -Dsleef=enabled'; fi
     if [[ -e $build/unit/build.ninja ]]; then
+        if ! (source tools/machine.sh && built_from "$build/unit" "$root"); then
+            echo "$build/unit is a build of another copy of linattn: remove it"
+            return 1
+        fi
         meson configure "$build/unit" $options
     else
         meson setup "$build/unit" $options

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What the machine is called and which processors it has: sourced by tools/bench and tools/sweep.
+# What the machine is called, which processors it has and what a build is of: sourced by tools/bench,
+# tools/sizes, tools/sweep and tools/test.
 
 # A field of the first processor.
 cpu_field() {
@@ -51,4 +52,15 @@ cores() {
     allowed=$("${python:-python3}" -c 'import os; print(*sorted(os.sched_getaffinity(0)))')
     lscpu -p=CPU,CORE | awk -F , -v allowed=" $allowed " \
         '!/^#/ && index(allowed, " " $1 " ") && !seen[$2]++ { printf "%s%s", sep, $1; sep = "," }'
+}
+
+# built_from BUILD SOURCE: whether meson set the folder BUILD up for SOURCE. Of another copy it goes
+# on building that one, without a word.
+built_from() {
+    python3 -c '
+import json, os, sys
+
+with open(sys.argv[1] + "/meson-info/meson-info.json") as file:
+    source = json.load(file)["directories"]["source"]
+sys.exit(not os.path.samefile(source, sys.argv[2]))' "$1" "$2" 2>/dev/null
 }
