@@ -6377,9 +6377,10 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     s.key_group = 1;
     s.d = h->d;
     s.dv = h->dv;
-    clear[0].begin = (uintptr_t)state;
-    clear[0].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
-    clear[1] = clear[0]; /* without an output no more than the state is written */
+    /* Without an output no more than the state is written. Not copied: that would be as a vector,
+       which waits for the two stores. */
+    clear[0].begin = clear[1].begin = (uintptr_t)state;
+    clear[0].end = clear[1].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
     if (span->q) {
         clear[1].begin = (uintptr_t)span->out;
         (void)linattn__usual_block(clear + 1, n, span->out_token, span->out_head,

@@ -6344,44 +6344,59 @@ LINATTN__INLINE void la_rule_weigh_most(const la_rule *b, size_t at, int lanes)
     la_store_part(b->s.e + b->f0 + at, owed, lanes);
 }
 
-/* The same where there are queries, none of the rows pays, and the rule is not GENERAL. */
-LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int reads, const int before)
+/* The same where there are queries and none of the rows pays. */
+LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int general, const int reads,
+                                   const int before)
 {
     const la_vec one = la_set1(1.0f);
-    const size_t row = b->row, k_row = b->k.row, q_row = b->q.row;
+    const size_t row = b->row, k_row = b->k.row, q_row = b->q.row, r_row = b->r.row;
+    const size_t p_row = b->p.row;
     const float *const a = b->a_made + at, *const k = b->k.at + at, *const q = b->q.at + at;
+    const float *const r = general ? b->r.at + at : NULL, *const p = general ? b->p.at + at : NULL;
     float *const k_to = b->k_made + at, *const q_to = b->q_made + at;
     float *const r_to = reads ? b->r_made + at : NULL;
+    float *const p_to = general ? b->write_made + at : NULL;
     la_vec owed = la_rule_row_owed(b->s.e + b->f0 + at);
     size_t t;
     for (t = 0; t < b->count; t++) {
         const la_vec due = la_load(a + t * row), x = la_load(k + t * k_row);
-        if (reads) la_store(r_to + t * row, la_mul(x, due));
-        la_store(k_to + t * row, la_mul(x, la_div(one, due)));
+        const la_vec by = la_div(one, due);
+        if (general)
+            la_store(r_to + t * row, la_mul(la_load(r + t * r_row), owed));
+        else if (reads)
+            la_store(r_to + t * row, la_mul(x, due));
+        la_store(k_to + t * row, la_mul(x, by));
+        if (general) la_store(p_to + t * row, la_mul(la_load(p + t * p_row), by));
         la_store(q_to + t * row, la_mul(la_load(q + t * q_row), before ? owed : due));
         owed = due;
     }
-    if (reads && LA_BEYOND(b))
-        la_store(r_to + t * row, la_mul(la_load(k + t * k_row), la_load(a + t * row)));
+    if (reads && LA_BEYOND(b)) {
+        if (general)
+            la_store(r_to + t * row, la_mul(la_load(r + t * r_row), owed));
+        else
+            la_store(r_to + t * row, la_mul(la_load(k + t * k_row), la_load(a + t * row)));
+    }
     la_store(b->s.e + b->f0 + at, owed);
 }
 
 static LINATTN__NOINLINE void la_rule_weigh_rows(const la_rule *b, size_t f, size_t end)
 {
     const uint16_t *const pays = b->w->pays;
-    int usual = LA_W > 1 && b->out && b->kind != LA_READ && b->rule != LINATTN_RULE_GENERAL;
+    int usual = LA_W > 1 && b->out && b->kind != LA_READ;
     size_t t;
     for (t = 0; t < b->count; t++)
         if (pays[t] >> (f - b->f0) / LA_OWED_ROWS & 1) usual = 0;
     for (; f < end; f += LA_W) {
         if (!usual || end - f < LA_W)
             la_rule_weigh_most(b, f - b->f0, la_lanes_left(end, f));
+        else if (b->rule == LINATTN_RULE_GENERAL)
+            la_rule_weigh(b, f - b->f0, 1, 1, 0);
         else if (b->reads)
-            la_rule_weigh(b, f - b->f0, 1, 0);
+            la_rule_weigh(b, f - b->f0, 0, 1, 0);
         else if (b->before)
-            la_rule_weigh(b, f - b->f0, 0, 1);
+            la_rule_weigh(b, f - b->f0, 0, 0, 1);
         else
-            la_rule_weigh(b, f - b->f0, 0, 0);
+            la_rule_weigh(b, f - b->f0, 0, 0, 0);
     }
 }
 

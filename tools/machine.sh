@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the machine is called, which processors it has and what a build is of: sourced by tools/bench,
-# tools/sizes, tools/sweep and tools/test.
+# What the machine is called, which processors it has and what a build is of: sourced by the other
+# tools.
 
 # A field of the first processor.
 cpu_field() {
