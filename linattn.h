@@ -3825,6 +3825,11 @@ typedef struct linattn__outer {
 #ifndef LINATTN__FETCH_FLOATS
 #define LINATTN__FETCH_FLOATS 1572864
 #endif
+/* Then heads take turns: so many tokens at a time, of whose rows pages and what surrounds them are
+   at hand for the next head. */
+#ifndef LINATTN__TURN
+#define LINATTN__TURN 128
+#endif
 #define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
 #define LINATTN__FEATURES 128 /* mapped at a time */
 #define LINATTN__PANELS 4096  /* floats of a projection that the caller holds */
@@ -5903,6 +5908,17 @@ typedef struct linattn__gating {
 #endif
 } linattn__gating;
 
+/* Some heads and columns of a call. */
+typedef struct linattn__recurrence {
+    const linattn__span *span; /* of all heads */
+    const linattn__gating *gates;
+    int rule;
+    size_t key_group;      /* states that read each head of q and k */
+    size_t head, head_end; /* key/value heads */
+    size_t begin, end;     /* columns, a multiple of 16 first */
+    float *own;            /* not NULL: private copies of what comes before `corrected` */
+} linattn__recurrence;
+
 /* What the tokens of a head bring: token t of an operand takes `lines` cache lines from
    at[t * token]. */
 typedef struct linattn__ahead {
@@ -5922,23 +5938,29 @@ LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at
     to->all += to->lines[to->count++];
 }
 
-/* s and gate: of the head. Not where all code is scalar. */
-LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__span *s,
-                                                              const linattn__gating *g,
-                                                              const float *const *gate,
-                                                              linattn__ahead *to)
+/* Of a head. Not where all code is scalar. */
+LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__recurrence *x,
+                                                              size_t head, linattn__ahead *to)
 {
+    const linattn__span *const s = x->span;
+    const linattn__gating *const g = x->gates;
+    const size_t key = head / x->key_group, first = head * s->group;
     int i;
     to->count = 0;
     to->all = 0;
-    linattn__add_ahead(to, s->k, s->k_token, s->d);
-    linattn__add_ahead(to, s->v, s->v_token, s->dv);
-    if (s->q) linattn__add_ahead(to, s->q, s->q_token, s->d);
-    if (s->q) linattn__add_ahead(to, s->out, s->out_token, s->dv);
+    linattn__add_ahead(to, s->k + key * s->k_head, s->k_token, s->d);
+    linattn__add_ahead(to, s->v + head * s->v_head, s->v_token, s->dv);
+    if (s->q) {
+        linattn__add_ahead(to, s->q + (x->key_group > 1 ? key : first) * s->q_head, s->q_token,
+                           s->d);
+        linattn__add_ahead(to, s->out + first * s->out_head, s->out_token, s->dv);
+    }
     for (i = 0; g && i < g->count; i++) {
         const int which = g->given[i], rows = which == LINATTN__READ || which == LINATTN__WRITE;
         const int many = rows || (which == LINATTN__DECAY && g->per_feature);
-        linattn__add_ahead(to, gate[which], g->gate[which].token, many ? s->m : 1);
+        const linattn__gate *const gate = g->gate + which;
+        linattn__add_ahead(to, gate->at + (rows ? key : head) * gate->head, gate->token,
+                           many ? s->m : 1);
     }
 }
 
@@ -5980,17 +6002,6 @@ LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn
         }
     }
 }
-
-/* Some heads and columns of a call. */
-typedef struct linattn__recurrence {
-    const linattn__span *span; /* of all heads */
-    const linattn__gating *gates;
-    int rule;
-    size_t key_group;      /* states that read each head of q and k */
-    size_t head, head_end; /* key/value heads */
-    size_t begin, end;     /* columns, a multiple of 16 first */
-    float *own;            /* not NULL: private copies of what comes before `corrected` */
-} linattn__recurrence;
 
 typedef void linattn__recurrent_kernel(const linattn__recurrence *x);
 LINATTN__DECLARE_COMMON(linattn__recurrent_kernel, recurrent)
@@ -9422,6 +9433,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__TAYLOR
 #undef LINATTN__TINY
 #undef LINATTN__TOKEN
+#undef LINATTN__TURN
 #undef LINATTN__TYPE
 #undef LINATTN__UNIT
 #undef LINATTN__UNROLL

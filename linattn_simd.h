@@ -442,6 +442,7 @@
 #define la_rescale_row LA_COMMON(rescale_row)
 #define la_residual LA_COMMON(residual)
 #define la_rule_afresh LA_COMMON(rule_afresh)
+#define la_rule_after LA_COMMON(rule_after)
 #define la_rule_alike LA_COMMON(rule_alike)
 #define la_rule_begin LA_COMMON(rule_begin)
 #define la_rule_block LA_COMMON(rule_block)
@@ -496,6 +497,7 @@
 #define la_rule_spends LA_COMMON(rule_spends)
 #define la_rule_split LA_COMMON(rule_split)
 #define la_rule_stabilise LA_COMMON(rule_stabilise)
+#define la_rule_turn LA_COMMON(rule_turn)
 #define la_rule_weigh_queries LA_COMMON(rule_weigh_queries)
 #define la_rule_weighed LA_COMMON(rule_weighed)
 #define la_rule_z_map LA_COMMON(rule_z_map)
@@ -5883,7 +5885,8 @@ typedef struct la_tokens {
     unsigned char any[LA_RULE_TOKENS];                 /* some of them; LA_ALL: all */
     uint16_t pays[LA_RULE_TOKENS]; /* rows that are multiplied first, a bit for LA_OWED_ROWS */
 #if LA_RULE_WIDE
-    linattn__ahead ahead; /* what a tile fetches of the tokens that follow the block */
+    linattn__ahead ahead;         /* what a tile fetches of the tokens that follow the block, */
+    size_t ahead_less, ahead_end; /* which have numbers less by this, and end here */
 #endif
 } la_tokens;
 
@@ -5895,8 +5898,9 @@ typedef struct la_rule {
     float *kept, *credit, *scalars, *corrected;
     const float *gate[LINATTN__GATES];
 #if LA_RULE_WIDE
-    linattn__ahead ahead; /* and lines of it to fetch for each 16 columns */
-    size_t fetch;
+    linattn__ahead ahead, after;   /* of this head, and of that whose turn is next: */
+    size_t after_begin, after_end; /* of these tokens */
+    size_t fetch;                  /* lines of either for each 16 columns */
 #endif
     int rule, reads, before; /* reads: its keys read S */
     int owes, each;          /* sums do not decay: see OWED; and each row by itself, see ROWS */
@@ -7106,8 +7110,11 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t NR)
 {
     const size_t c = u * LA_W - b->s.column_begin;
-    linattn__share_ahead(&b->ahead, c * b->fetch / 16,
+    const int last = b->t0 + b->count >= b->s.n;
+    linattn__share_ahead(last ? &b->after : &b->ahead, c * b->fetch / 16,
                          b->first ? (c + NR * LA_W) * b->fetch / 16 : 0, &b->w->ahead);
+    b->w->ahead_less = last ? b->s.n - b->after_begin : 0;
+    b->w->ahead_end = last ? b->after_end : b->s.n;
 }
 #endif
 
@@ -7117,7 +7124,8 @@ static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t N
 LINATTN__INLINE void la_rule_fetch(const la_rule *b, size_t t, size_t some)
 {
 #if LA_W > 1
-    const size_t next = b->t0 + b->count + t, end = next + some, n = b->s.n;
+    const size_t next = b->t0 + b->count + t - b->w->ahead_less, end = next + some;
+    const size_t n = b->w->ahead_end;
     if (b->s.fetch && next < n) linattn__fetch_lines(&b->w->ahead, next, end < n ? end : n);
 #else
     (void)b;
@@ -8767,7 +8775,7 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
 #if LA_RULE_WIDE
     if (LA_VECTORS(all) && all->fetch) {
         const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
-        linattn__list_ahead(&b->s, g, b->gate, &b->ahead);
+        linattn__list_ahead(b->x, head, &b->ahead);
         b->fetch = (b->ahead.all * 16 + width - 1) / width;
     }
 #endif
@@ -8785,25 +8793,60 @@ static size_t la_rule_alike(const la_rule *b, size_t t, int *masked)
     return count;
 }
 
+/* Tokens of the head from t on. */
+static LINATTN__NOINLINE void la_rule_turn(la_rule *b, size_t t)
+{
+    size_t g, count;
+    for (; t < b->s.n; t += count) {
+        int masked = 1;
+        count = b->s.n - t < b->most ? b->s.n - t : b->most;
+        if (b->s.k) count = la_rule_alike(b, t, &masked);
+        if (!masked) la_rule_block(b, t, count);
+        for (g = 0; masked && b->s.q && g < b->s.group; g++)
+            la_rule_read(b, t, count, g, b->s.seen + (b->s.k ? t + 1 : 0), b->s.k != NULL, 0);
+    }
+    if (b->s.k && b->s.column_end == b->s.dv) la_rule_padding(&b->s, b->s.s);
+}
+
+/* What comes behind the last tokens of a turn: the first of another head, or those of the next
+   turn. */
+static void la_rule_after(la_rule *b, size_t head, size_t begin, size_t end)
+{
+#if LA_RULE_WIDE
+    if (!b->s.fetch || !LA_VECTORS(b->x->span)) return;
+    b->after_begin = begin;
+    b->after_end = end;
+    linattn__list_ahead(b->x, head, &b->after);
+#else
+    (void)b;
+    (void)head;
+    (void)begin;
+    (void)end;
+#endif
+}
+
+/* Heads [head, end), all tokens: a turn of each after the other, where rows of heads take turns in
+   memory, or one after the other. */
 static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head, size_t end)
 {
+    const size_t first = head, n = x->span->n;
     float made[LA_RULE_FLOATS];
     la_tokens w;
     la_rule b;
-    size_t t, g, count;
+    size_t t, turn = n;
     la_rule_open(&b, x, &w, made);
-    for (; head < end; head++) {
-        la_rule_head(&b, head);
-        for (t = 0; t < b.s.n; t += count) {
-            int masked = 1;
-            count = b.s.n - t < b.most ? b.s.n - t : b.most;
-            if (b.s.k) count = la_rule_alike(&b, t, &masked);
-            if (!masked) la_rule_block(&b, t, count);
-            for (g = 0; masked && b.s.q && g < b.s.group; g++)
-                la_rule_read(&b, t, count, g, b.s.seen + (b.s.k ? t + 1 : 0), b.s.k != NULL, 0);
+    if (b.s.fetch && end - head > 1)
+        turn = LINATTN__TURN > b.most ? LINATTN__TURN / b.most * b.most : LINATTN__TURN;
+    for (t = 0; t < n; t = b.s.n)
+        for (head = first; head < end; head++) {
+            la_rule_head(&b, head);
+            b.s.n = n - t > turn ? t + turn : n;
+            if (head + 1 < end)
+                la_rule_after(&b, head + 1, t, b.s.n);
+            else
+                la_rule_after(&b, first, b.s.n, n);
+            la_rule_turn(&b, t);
         }
-        if (b.s.k && b.s.column_end == b.s.dv) la_rule_padding(&b.s, b.s.s);
-    }
 }
 
 static void la_recurrent(const linattn__recurrence *x)
@@ -11652,6 +11695,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rows
 #undef la_rule
 #undef la_rule_afresh
+#undef la_rule_after
 #undef la_rule_alike
 #undef la_rule_begin
 #undef la_rule_block
@@ -11745,6 +11789,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_tokens1
 #undef la_rule_tokens2
 #undef la_rule_tokens4
+#undef la_rule_turn
 #undef la_rule_values
 #undef la_rule_weigh
 #undef la_rule_weigh_most
