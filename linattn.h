@@ -3704,6 +3704,7 @@ typedef struct linattn__span {
     int stream; /* states come from memory, each for one token: see linattn__stream_of */
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
     int fetch; /* operands come from memory: fetch ahead */
+    int turns; /* heads take turns: after these tokens come those of another, see LINATTN__TURN */
 #endif
 #if LINATTN__HAS_HALF
     unsigned elements; /* q, k or v are of 16-bit ones: kernels are called by linattn__widened */
@@ -3726,6 +3727,10 @@ typedef struct linattn__span {
 #endif
 #if LINATTN__HAS_FEATURES
     float *panels; /* room for some panels of it */
+#endif
+#if LINATTN__HAS_PREFILL
+    ptrdiff_t next_head; /* where there are turns: which comes next, so many on, */
+    size_t next_token;   /* from this token of its own on */
 #endif
 } linattn__span;
 
@@ -3825,10 +3830,11 @@ typedef struct linattn__outer {
 #ifndef LINATTN__FETCH_FLOATS
 #define LINATTN__FETCH_FLOATS 1572864
 #endif
-/* Then heads take turns: so many tokens at a time, of whose rows pages and what surrounds them are
-   at hand for the next head. */
+/* Then heads take turns, so many tokens at a time: the next head's rows lie beside those of the one
+   before, in pages that are at hand, and where one ends the other's are fetched. A multiple of what
+   blocks take. */
 #ifndef LINATTN__TURN
-#define LINATTN__TURN 128
+#define LINATTN__TURN 192
 #endif
 #define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
 #define LINATTN__FEATURES 128 /* mapped at a time */
@@ -3843,6 +3849,16 @@ static size_t linattn__chunk(size_t m)
     chunks = (m + LINATTN__FEATURES - 1) / LINATTN__FEATURES;
     return (m / chunks + 15 + (m % chunks != 0)) / 16 * 16;
 }
+
+#if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
+/* The tokens of a turn, `turn` where heads take turns, or all: where rows of heads lie side by side
+   and come from memory. */
+LINATTN__INLINE size_t linattn__turn(const linattn__span *s, size_t turn)
+{
+    const int apart = s->k ? s->v_token > s->dv : s->q_token > s->d;
+    return s->fetch && apart && turn < s->n ? turn : s->n;
+}
+#endif
 
 typedef void linattn__span_kernel(const linattn__span *s);
 typedef void linattn__step_kernel(linattn__span *s); /* moves it to its last head */
@@ -4057,7 +4073,7 @@ static float *linattn__widen_span(linattn__span *s, float *scratch)
                        (int)(e >> LINATTN__V & 3), &scratch);
     s->elements = 0;
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
-    s->fetch = 0;
+    s->fetch = s->turns = 0;
 #endif
     return scratch;
 }
@@ -4165,7 +4181,7 @@ LINATTN__INLINE void linattn__start_span(linattn__work *w, const linattn__shape 
 #endif
     span->stream = 0;
 #if LINATTN__HAS_PREFILL || LINATTN__HAS_RECURRENT
-    span->fetch = 0;
+    span->fetch = span->turns = 0;
 #endif
 #if LINATTN__HAS_HALF
     span->elements = 0;
@@ -4249,12 +4265,38 @@ LINATTN__INLINE void linattn__use_kernel(linattn__work *w, linattn__span_kernel 
 #endif
 }
 
+/* Heads [head, end): all tokens of each, or where they take turns so many of each, until there are
+   no more. */
+static void linattn__run_heads(const linattn__work *w, size_t head, size_t end)
+{
+    const size_t first = head, n = w->span.n;
+    const size_t turn = end - head > 1 ? linattn__turn(&w->span, LINATTN__TURN) : n;
+    linattn__span s;
+    size_t t;
+    for (t = 0; t < n; t += turn)
+        for (head = first; head < end; head++) {
+            const int more = head + 1 < end;
+            linattn__span_of(w, head, &s);
+            if (turn < n) {
+                linattn__cut(&s, t, n - t < turn ? n - t : turn);
+                s.turns = more || n - t >= 2 * turn;
+                s.next_head = more ? 1 : (ptrdiff_t)first - (ptrdiff_t)head;
+                s.next_token = more ? 0 : s.n;
+            }
+            w->kernel(&s);
+        }
+}
+
 /* update: heads, and parts of the features of each. */
 LINATTN__COLD static void linattn__update_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
     linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
+    if (w->parts == 1) {
+        linattn__run_heads(w, i, end);
+        return;
+    }
     for (; i < end; i++) {
         linattn__span s;
         linattn__span_of(w, i / w->parts, &s);
@@ -4269,6 +4311,10 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
     linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
+    if (w->parts == 1) {
+        linattn__run_heads(w, i, end);
+        return;
+    }
     for (; i < end; i++) {
         linattn__span s;
         size_t t0, t1;
@@ -4283,22 +4329,13 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
 /* causal: whole heads first. The heads left over are split by columns of the values: each job
    walks all their tokens with z and E of its own; job 0's are kept in `spare`, to be stored once
    all jobs, which start from the state's, have ended. */
-static void linattn__causal_heads(const linattn__work *w, size_t head, size_t end)
-{
-    linattn__span s;
-    for (; head < end; head++) {
-        linattn__span_of(w, head, &s);
-        w->kernel(&s);
-    }
-}
-
 LINATTN__COLD static void linattn__causal_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     const size_t m16 = linattn__round16(w->span.m);
     size_t head, end;
     linattn__share(w->whole, 1, index, w->jobs, &head, &end);
-    linattn__causal_heads(w, head, end);
+    linattn__run_heads(w, head, end);
     for (head = w->whole; head < w->span.heads; head++) {
         float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
         linattn__span s;
@@ -4317,6 +4354,10 @@ LINATTN__COLD static void linattn__causal_job(void *arg, size_t index)
 static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
 {
     size_t head;
+    if (w->span.fetch) {
+        linattn__run_heads(w, 0, w->span.heads);
+        return;
+    }
     for (head = 0; head < w->span.heads; head++) {
         w->kernel(&w->span);
         linattn__move_any(&w->span, 1);
@@ -4441,7 +4482,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *
 {
     linattn__use_kernel(w, linattn__token_kernel);
     if (!context || !context->parallel_for || context->threads <= 1)
-        linattn__causal_heads(w, 0, w->span.heads);
+        linattn__run_heads(w, 0, w->span.heads);
     else if (w->span.k)
         linattn__causal_threads(w, context);
     else
@@ -4520,7 +4561,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
     if (!all->k && all->group == 1 && !LINATTN__WIDENED(all) && !LINATTN__NO_BLOCKS(all))
         linattn__query_heads(all);
     else if (large)
-        linattn__causal_heads(w, 0, all->heads);
+        linattn__run_heads(w, 0, all->heads);
     else
         linattn__token_heads(all);
     return 1;
@@ -7286,7 +7327,7 @@ static void linattn__band_job(void *arg, size_t index)
     const linattn__work *w = (const linattn__work *)arg;
     size_t head, end;
     linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    linattn__causal_heads(w, head, end);
+    linattn__run_heads(w, head, end);
 }
 
 static LINATTN__NOINLINE void linattn__do_band(linattn__work *w, const linattn_context *context)

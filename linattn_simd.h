@@ -398,11 +398,13 @@
 /* And the names of what is cold. */
 #define la_all_finite LA_COMMON(all_finite)
 #define la_band_keep LA_COMMON(band_keep)
+#define la_beyond LA_COMMON(beyond)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancel LA_COMMON(cancel)
 #define la_double_exp LA_COMMON(double_exp)
 #define la_end_rows LA_COMMON(end_rows)
 #define la_factor LA_COMMON(factor)
+#define la_fewer LA_COMMON(fewer)
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
 #define la_fold_vectors LA_COMMON(fold_vectors)
@@ -2382,17 +2384,17 @@ typedef struct la_rows {
    of the block, during which no exponent of a key moves but at its begin. */
 typedef struct la_chunk {
     size_t t0, count, f0, f1, t, end;
-    int first, last;         /* of the features */
-    int keep;                /* leave the new z behind */
-    int fresh;               /* keys are not mapped yet */
-    int own;                 /* tokens count as seen by their own queries */
-    la_rows k, q;            /* of the block's tokens, for one query head */
-    size_t row0;             /* of that head in scratch */
-    const float *query;      /* its operand */
-    size_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
-    size_t v_ahead;          /* likewise of update's values, for the first of its features */
-    float *out, *scores;     /* rows of the run's read-out that a higher peak shrinks, */
-    size_t column, columns;  /* and of which scores these are */
+    int first, last;            /* of the features */
+    int keep;                   /* leave the new z behind */
+    int fresh;                  /* keys are not mapped yet */
+    int own;                    /* tokens count as seen by their own queries */
+    la_rows k, q;               /* of the block's tokens, for one query head */
+    size_t row0;                /* of that head in scratch */
+    const float *query;         /* its operand */
+    ptrdiff_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
+    ptrdiff_t v_ahead;          /* likewise of update's values, for the first of its features */
+    float *out, *scores;        /* rows of the run's read-out that a higher peak shrinks, */
+    size_t column, columns;     /* and of which scores these are */
 } la_chunk;
 #endif
 
@@ -3162,7 +3164,7 @@ typedef struct la_tile {
     int ahead;           /* another whole block follows: fetch it, */
     int spread;          /* and its queries and keys with its outputs */
     const float *q_in;   /* operand of the first token and query head */
-    const float *k_in;   /* and of the key */
+    const float *next_out, *next_v, *next_q, *next_k; /* of the tokens that are fetched */
 } la_tile;
 
 /* Where the numbers of a tile lie. */
@@ -3203,22 +3205,22 @@ static LINATTN__NOINLINE void la_tile_fetch(const la_tile *a, size_t g, size_t t
 {
     const linattn__span *s = a->span;
     const size_t columns = LA_TILE_COLUMNS(tile), heads = g + LA_TILE_HEADS(tile);
-    const size_t begin = t + a->count, end = begin + LA_TILE_TOKENS(tile);
+    const size_t end = t + LA_TILE_TOKENS(tile);
     /* tokens 4 KiB apart take the places of one another in L1 */
     const int apart = s->q_token % 1024 != 0 || (!a->spread && s->dv > 64);
     const int into_l1 = apart && linattn__near();
     size_t i, c;
     LINATTN__EFFECT();
     for (; g < heads; g++)
-        for (i = begin; i < end; i++)
+        for (i = t; i < end; i++)
             for (c = c0; c < c0 + columns; c += 16) {
-                linattn__fetch(a->out + g * s->out_head + i * s->out_token + c, into_l1);
+                linattn__fetch(a->next_out + g * s->out_head + i * s->out_token + c, into_l1);
                 if (LA_TILE_KEYS(tile) && g == 0)
-                    linattn__fetch(a->v + i * s->v_token + c, into_l1);
+                    linattn__fetch(a->next_v + i * s->v_token + c, into_l1);
                 if (!a->spread || c >= s->d) continue;
-                linattn__fetch(a->q_in + g * s->q_head + i * s->q_token + c, into_l1);
+                linattn__fetch(a->next_q + g * s->q_head + i * s->q_token + c, into_l1);
                 if (LA_TILE_KEYS(tile) && g == 0)
-                    linattn__fetch(a->k_in + i * s->k_token + c, into_l1);
+                    linattn__fetch(a->next_k + i * s->k_token + c, into_l1);
             }
 }
 #endif
@@ -3835,6 +3837,17 @@ LINATTN__INLINE la_rows la_chunk_inputs(const linattn__span *s, const la_chunk *
     return rows;
 }
 
+/* Floats from token t0 of an operand, where a block of `count` begins, to what comes after it: more
+   tokens, or where heads take turns those of another. 0: nothing. */
+LINATTN__INLINE ptrdiff_t la_beyond(const linattn__span *s, size_t t0, size_t count, size_t token,
+                                    size_t head)
+{
+    if (s->n - t0 >= 2 * count) return (ptrdiff_t)(count * token);
+    if (!s->turns) return 0;
+    return s->next_head * (ptrdiff_t)head +
+           ((ptrdiff_t)s->next_token - (ptrdiff_t)t0) * (ptrdiff_t)token;
+}
+
 /* One chunk of features: makes them, then takes run after run. */
 LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a, size_t t0,
                               size_t g0, int keep, int own, const int keys)
@@ -3842,8 +3855,7 @@ LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a,
     const int exponents = keys && LINATTN__IS_EXP(s->params->map);
     const float *q = s->q + g0 * s->q_head + t0 * s->q_token;
     const size_t count = a->count;
-    const int ahead = LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && !a->spread &&
-                      s->n - t0 >= 2 * count;
+    const int ahead = LA_BLOCK > 1 && s->params->source == LINATTN__DIRECT && !a->spread;
     la_rows queries;
     la_chunk c;
     size_t g;
@@ -3857,8 +3869,8 @@ LA_WITHIN void la_block_chunk(const linattn__span *s, la_scratch *w, la_tile *a,
     c.own = own;
     c.k.at = q;
     c.k.row = 0;
-    c.k_ahead = ahead && keys ? count * s->k_token : 0;
-    c.q_ahead = ahead ? count * s->q_token : 0;
+    c.k_ahead = ahead && keys ? la_beyond(s, t0, count, s->k_token, s->k_head) : 0;
+    c.q_ahead = ahead ? la_beyond(s, t0, count, s->q_token, s->group * s->q_head) : 0;
     if (keys)
         c.k =
             la_chunk_inputs(s, &c, s->k + t0 * s->k_token, s->k_token, w->k, w->k + count * LA_ROW);
@@ -3892,11 +3904,17 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.heads = heads;
     a.keep = keep;
     a.positive_zeros = 0;
-    a.ahead = s->fetch && count > 1 && s->n - t0 >= 2 * count;
+    a.ahead = s->fetch && count > 1 && (s->turns || s->n - t0 >= 2 * count);
     a.spread =
         a.ahead && (s->params->source != LINATTN__DIRECT || (!keys && s->d > 32 && s->d <= s->dv));
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
-    a.k_in = keys ? s->k + t0 * s->k_token : NULL;
+    a.next_q = a.q_in + la_beyond(s, t0, count, s->q_token, s->group * s->q_head);
+    a.next_out = a.out + la_beyond(s, t0, count, s->out_token, s->group * s->out_head);
+    a.next_k = a.next_v = NULL;
+    if (keys) {
+        a.next_k = s->k + t0 * s->k_token + la_beyond(s, t0, count, s->k_token, s->k_head);
+        a.next_v = a.v + la_beyond(s, t0, count, s->v_token, s->v_head);
+    }
     linattn__zeros(w->den, count * heads * 16);
     if (LINATTN__IS_SIGNED(s->params->map)) linattn__zeros(w->lost, count * heads * 16);
     for (f = 0; f < s->m; f += step) {
@@ -3917,9 +3935,17 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
     la_block(s, w, t0, count, g, 1, 0, own, 0);
 }
 
+/* At most so many tokens of a block: few where rows, `token` floats apart, take the places of one
+   another in L2, as 8 KiB apart in Zen 3's, which else drops what was fetched before it is used. */
+LINATTN__INLINE size_t la_fewer(const linattn__span *s, size_t token, size_t few, size_t most)
+{
+    const int crowded = s->fetch && token % 2048 == 0 && linattn__contended();
+    return crowded && few < most ? few : most;
+}
+
 static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
-    const size_t most = la_most(s);
+    const size_t most = la_fewer(s, s->q_token, LA_BLOCK / 4, la_most(s));
     la_scratch w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
@@ -3964,6 +3990,7 @@ LINATTN__SMALL static void la_causal(const linattn__span *s)
     size_t most = alone ? rows / chunk : 2 * LA_BLOCK / (chunk + 1), t, g, count;
     const size_t height = alone ? 6 : most > 3 ? 4 : 2;
     if (most > height) most -= most % height;
+    most = la_fewer(s, s->k_token, LA_BLOCK / 4, most);
     for (t = 0; t < s->n; t += count) {
         int masked;
         count = la_alike(s, t, most, &masked);
@@ -4278,10 +4305,9 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
         if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
         c.k_ahead = c.v_ahead = 0;
-        if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT &&
-            s->n - t0 >= 2 * count) {
-            c.k_ahead = count * s->k_token;
-            if (f == s->row_begin) c.v_ahead = count * s->v_token;
+        if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT) {
+            c.k_ahead = la_beyond(s, t0, count, s->k_token, s->k_head);
+            if (f == s->row_begin) c.v_ahead = la_beyond(s, t0, count, s->v_token, s->v_head);
         }
         for (;;) {
             for (c.t = 0; c.t < count; c.t = c.end) {
@@ -4300,10 +4326,11 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
 
 static void la_update(const linattn__span *s)
 {
+    const size_t most = la_fewer(s, s->k_token, LA_PART_TOKENS * 3 / 8, LA_PART_TOKENS);
     size_t t, count;
     for (t = 0; t < s->n; t += count) {
         int masked;
-        count = la_alike(s, t, LA_PART_TOKENS, &masked);
+        count = la_alike(s, t, most, &masked);
         if (!masked) la_update_block(s, t, count);
     }
     la_clear_padding(s);
@@ -8825,8 +8852,7 @@ static void la_rule_after(la_rule *b, size_t head, size_t begin, size_t end)
 #endif
 }
 
-/* Heads [head, end), all tokens: a turn of each after the other, where rows of heads take turns in
-   memory, or one after the other. */
+/* As linattn__run_heads. */
 static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t head, size_t end)
 {
     const size_t first = head, n = x->span->n;
@@ -8835,8 +8861,9 @@ static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t
     la_rule b;
     size_t t, turn = n;
     la_rule_open(&b, x, &w, made);
-    if (b.s.fetch && end - head > 1)
-        turn = LINATTN__TURN > b.most ? LINATTN__TURN / b.most * b.most : LINATTN__TURN;
+    if (end - head > 1)
+        turn = linattn__turn(x->span, LINATTN__TURN > b.most ? LINATTN__TURN / b.most * b.most
+                                                             : LINATTN__TURN);
     for (t = 0; t < n; t = b.s.n)
         for (head = first; head < end; head++) {
             la_rule_head(&b, head);
@@ -9420,7 +9447,9 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     c.keep = c.fresh = 0;
     c.own = 1;
     c.k_ahead = 0;
-    c.q_ahead = p->source == LINATTN__DIRECT && s->n - t0 >= 2 * count ? count * s->q_token : 0;
+    c.q_ahead = p->source == LINATTN__DIRECT && s->n - t0 >= 2 * count
+                    ? (ptrdiff_t)(count * s->q_token)
+                    : 0;
     c.column = column;
     c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
@@ -11442,6 +11471,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_settle
 #undef la_band_still
 #undef la_band_tokens
+#undef la_beyond
 #undef la_bits
 #undef la_block
 #undef la_block_chunk
@@ -11521,6 +11551,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_twice
 #undef la_few_values
 #undef la_few_weigh
+#undef la_fewer
 #undef la_finish
 #undef la_first
 #undef la_flush
