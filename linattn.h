@@ -4288,35 +4288,32 @@ static void linattn__run_heads(const linattn__work *w, size_t head, size_t end)
 }
 
 /* update: heads, and parts of the features of each. */
-LINATTN__COLD static void linattn__update_job(void *arg, size_t index)
+static LINATTN__NOINLINE void linattn__update_parts(const linattn__work *w, size_t i, size_t end)
 {
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t i, end;
-    linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
-    if (w->parts == 1) {
-        linattn__run_heads(w, i, end);
-        return;
-    }
+    linattn__span s;
     for (; i < end; i++) {
-        linattn__span s;
         linattn__span_of(w, i / w->parts, &s);
         linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
         if (s.row_begin < s.row_end) w->kernel(&s);
     }
 }
 
-/* query: heads, and parts of the tokens of each. */
-LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
+LINATTN__COLD static void linattn__update_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
     linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
-    if (w->parts == 1) {
+    if (w->parts == 1)
         linattn__run_heads(w, i, end);
-        return;
-    }
+    else
+        linattn__update_parts(w, i, end);
+}
+
+/* query: heads, and parts of the tokens of each. */
+static LINATTN__NOINLINE void linattn__query_parts(const linattn__work *w, size_t i, size_t end)
+{
+    linattn__span s;
     for (; i < end; i++) {
-        linattn__span s;
         size_t t0, t1;
         linattn__span_of(w, i / w->parts, &s);
         linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
@@ -4324,6 +4321,17 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
         linattn__cut(&s, t0, t1 - t0);
         w->kernel(&s);
     }
+}
+
+LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    size_t i, end;
+    linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
+    if (w->parts == 1)
+        linattn__run_heads(w, i, end);
+    else
+        linattn__query_parts(w, i, end);
 }
 
 /* causal: whole heads first. The heads left over are split by columns of the values: each job
@@ -4420,6 +4428,21 @@ static void linattn__step_job(void *arg, size_t index)
 #endif
 
 #if LINATTN__HAS_PREFILL
+/* Fetches what token t of a span's head brings. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__fetch_token(const linattn__span *s, size_t t)
+{
+    size_t g, c;
+    LINATTN__EFFECT();
+    for (c = 0; s->k && c < s->d; c += 16) LINATTN__FETCH(s->k + t * s->k_token + c);
+    for (c = 0; s->k && c < s->dv; c += 16) LINATTN__FETCH(s->v + t * s->v_token + c);
+    for (g = 0; s->q && g < s->group; g++) {
+        const float *const q = s->q + t * s->q_token + g * s->q_head;
+        const float *const out = s->out + t * s->out_token + g * s->out_head;
+        for (c = 0; c < s->d; c += 16) LINATTN__FETCH(q + c);
+        for (c = 0; c < s->dv; c += 16) LINATTN__FETCH(out + c);
+    }
+}
+
 /* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. What
    a step moves on is put back, rather than that each takes a copy: that takes as long as a small
    step. */
@@ -4431,6 +4454,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *
     const size_t n = s->n, lag = s->lag;
     size_t t;
     for (t = 0; t < n; t++) {
+        if (s->fetch && n - t > 2) linattn__fetch_token(s, t + 2);
         linattn__cut(s, t, 1);
         linattn__step_heads(s);
         s->z = z;
@@ -4481,6 +4505,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *
                                                                  const linattn_context *context)
 {
     linattn__use_kernel(w, linattn__token_kernel);
+    w->span.fetch = linattn__from_memory(&w->span);
     if (!context || !context->parallel_for || context->threads <= 1)
         linattn__run_heads(w, 0, w->span.heads);
     else if (w->span.k)
@@ -6183,32 +6208,36 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn_
     const linattn__span *const all = x->span;
     const size_t floats = linattn__wide_floats(all) + (x->gates ? x->gates->wide : 0);
     const size_t most = LINATTN__WIDE / floats;
+    const size_t turn = x->head_end - x->head > 1 ? linattn__turn(all, LINATTN__TURN) : all->n;
     linattn__recurrence own = *x;
     linattn__gating gates;
     linattn__span s;
-    size_t h, t, count;
+    size_t h, begin, t, count;
     own.span = &s;
     own.key_group = 1;
     own.head = 0;
     own.head_end = 1;
     if (x->gates) own.gates = &gates;
-    for (h = x->head; h < x->head_end; h++)
-        for (t = 0; t < all->n; t += count) {
+    for (begin = 0; begin < all->n; begin += turn)
+        for (h = x->head; h < x->head_end; h++) {
+            const size_t end = all->n - begin < turn ? all->n : begin + turn;
             const size_t key = h / x->key_group;
-            float *rest;
-            count = all->n - t < most ? all->n - t : most;
-            s = *all;
-            s.q_head = s.k_head = 0;
-            linattn__move_any(&s, h);
-            s.q_head = all->q_head;
-            s.k_head = all->k_head;
-            if (s.q) s.q = LINATTN__ON(&s, s.q, key * s.group * s.q_head, Q);
-            if (s.k) s.k = LINATTN__ON(&s, s.k, key * s.k_head, K);
-            s.heads = 1;
-            linattn__cut(&s, t, count);
-            rest = linattn__widen_span(&s, scratch);
-            if (x->gates) linattn__gates_from(x->gates, h, key, t, count, rest, &gates);
-            LINATTN__COMMON(recurrent)(&own);
+            for (t = begin; t < end; t += count) {
+                float *rest;
+                count = end - t < most ? end - t : most;
+                s = *all;
+                s.q_head = s.k_head = 0;
+                linattn__move_any(&s, h);
+                s.q_head = all->q_head;
+                s.k_head = all->k_head;
+                if (s.q) s.q = LINATTN__ON(&s, s.q, key * s.group * s.q_head, Q);
+                if (s.k) s.k = LINATTN__ON(&s, s.k, key * s.k_head, K);
+                s.heads = 1;
+                linattn__cut(&s, t, count);
+                rest = linattn__widen_span(&s, scratch);
+                if (x->gates) linattn__gates_from(x->gates, h, key, t, count, rest, &gates);
+                LINATTN__COMMON(recurrent)(&own);
+            }
         }
 }
 #endif
