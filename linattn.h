@@ -3959,10 +3959,11 @@ LINATTN__COLD static size_t linattn__whole_heads(const linattn__span *s, size_t 
 
 /* What lies `count` elements on in one of them. */
 #if LINATTN__HAS_HALF
-#define LINATTN__ON(s, at, count, which)                                                           \
-    linattn__beyond(at, count, (int)((s)->elements >> LINATTN__##which & 3))
+#define LINATTN__ON(s, at, count, which) linattn__beyond(at, count, LINATTN__TYPE_OF(s, which))
+#define LINATTN__TYPE_OF(s, which) ((int)((s)->elements >> LINATTN__##which & 3))
 #define LINATTN__WIDENED(s) ((s)->elements)
 #else
+#define LINATTN__TYPE_OF(s, which) LINATTN_F32
 #define LINATTN__WIDENED(s) 0
 #define LINATTN__ON(s, at, count, which) ((at) + (count))
 #endif
@@ -5983,24 +5984,27 @@ typedef struct linattn__recurrence {
     size_t head, head_end; /* key/value heads */
     size_t begin, end;     /* columns, a multiple of 16 first */
     float *own;            /* not NULL: private copies of what comes before `corrected` */
+    const struct linattn__ahead *next; /* not NULL: what tokens bring that come after these, */
+    size_t next_begin, next_end;       /* those of these numbers */
 } linattn__recurrence;
 
 /* What the tokens of a head bring: token t of an operand takes `lines` cache lines from
-   at[t * token]. */
+   at[t * token], in bytes. */
 typedef struct linattn__ahead {
-    const float *at[4 + LINATTN__GATES];
+    const char *at[4 + LINATTN__GATES];
     size_t token[4 + LINATTN__GATES], lines[4 + LINATTN__GATES];
     size_t all; /* lines of a token */
     int count;
 } linattn__ahead;
 
 LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at, size_t token,
-                                             size_t floats)
+                                             size_t dim, int element)
 {
+    const size_t bytes = LINATTN__IS_HALF(element) ? 2 : sizeof *at;
     if (!token) return;
-    to->at[to->count] = at;
-    to->token[to->count] = token;
-    to->lines[to->count] = (floats + 15) / 16;
+    to->at[to->count] = (const char *)at;
+    to->token[to->count] = token * bytes;
+    to->lines[to->count] = (dim * bytes + 63) / 64;
     to->all += to->lines[to->count++];
 }
 
@@ -6014,19 +6018,24 @@ LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__rec
     int i;
     to->count = 0;
     to->all = 0;
-    linattn__add_ahead(to, s->k + key * s->k_head, s->k_token, s->d);
-    linattn__add_ahead(to, s->v + head * s->v_head, s->v_token, s->dv);
+    linattn__add_ahead(to, LINATTN__ON(s, s->k, key * s->k_head, K), s->k_token, s->d,
+                       LINATTN__TYPE_OF(s, K));
+    linattn__add_ahead(to, LINATTN__ON(s, s->v, head * s->v_head, V), s->v_token, s->dv,
+                       LINATTN__TYPE_OF(s, V));
     if (s->q) {
-        linattn__add_ahead(to, s->q + (x->key_group > 1 ? key : first) * s->q_head, s->q_token,
-                           s->d);
-        linattn__add_ahead(to, s->out + first * s->out_head, s->out_token, s->dv);
+        const size_t q = x->key_group > 1 ? key : first;
+        linattn__add_ahead(to, LINATTN__ON(s, s->q, q * s->q_head, Q), s->q_token, s->d,
+                           LINATTN__TYPE_OF(s, Q));
+        linattn__add_ahead(to, s->out + first * s->out_head, s->out_token, s->dv, LINATTN_F32);
     }
     for (i = 0; g && i < g->count; i++) {
         const int which = g->given[i], rows = which == LINATTN__READ || which == LINATTN__WRITE;
         const int many = rows || (which == LINATTN__DECAY && g->per_feature);
         const linattn__gate *const gate = g->gate + which;
-        linattn__add_ahead(to, gate->at + (rows ? key : head) * gate->head, gate->token,
-                           many ? s->m : 1);
+        const int element = LINATTN__ELEMENT(gate);
+        const float *const at =
+            linattn__beyond(gate->at, (rows ? key : head) * gate->head, element);
+        linattn__add_ahead(to, at, gate->token, many ? s->m : 1, element);
     }
 }
 
@@ -6039,7 +6048,7 @@ LINATTN__UNUSED static void linattn__share_ahead(const linattn__ahead *all, size
     for (i = 0; i < all->count && end > 0; i++) {
         const size_t lines = all->lines[i], last = end < lines ? end : lines;
         if (begin < last) {
-            to->at[to->count] = all->at[i] + 16 * begin;
+            to->at[to->count] = all->at[i] + 64 * begin;
             to->token[to->count] = all->token[i];
             to->lines[to->count++] = last - begin;
         }
@@ -6056,14 +6065,14 @@ LINATTN__UNUSED static LINATTN__NOINLINE void linattn__fetch_lines(const linattn
     int i;
     LINATTN__EFFECT();
     for (i = 0; i < o->count; i++) {
-        const float *token = o->at[i] + t * o->token[i];
+        const char *token = o->at[i] + t * o->token[i];
         size_t left;
         for (left = end - t; left > 0; left--, token += o->token[i]) {
-            const float *at = token;
+            const char *at = token;
             size_t lines = o->lines[i];
             do {
-                linattn__fetch(at, into_l1);
-                at += 16;
+                linattn__fetch((const float *)(const void *)at, into_l1);
+                at += 64;
             } while (--lines > 0);
         }
     }
@@ -6182,9 +6191,10 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
 }
 
 #if LINATTN__HAS_HALF
-/* The gates of one head for `tokens` tokens from t, made floats in scratch where they are not. */
-static void linattn__gates_from(const linattn__gating *all, size_t head, size_t key, size_t t,
-                                size_t tokens, float *scratch, linattn__gating *g)
+/* The gates of so many heads, whose keys' first is `key`, for `tokens` tokens from t, made floats in
+   scratch where they are not. */
+static void linattn__gates_from(const linattn__gating *all, size_t head, size_t heads, size_t key,
+                                size_t t, size_t tokens, float *scratch, linattn__gating *g)
 {
     int i;
     *g = *all;
@@ -6192,50 +6202,71 @@ static void linattn__gates_from(const linattn__gating *all, size_t head, size_t 
         const int which = g->given[i];
         linattn__gate *const gate = g->gate + which;
         const size_t h = which == LINATTN__READ || which == LINATTN__WRITE ? key : head;
-        const size_t token = gate->token;
+        const size_t token = gate->token, rows = gate->head ? heads : 1; /* all may share one */
         gate->at = linattn__beyond(gate->at, t * gate->token + h * gate->head, gate->element);
-        linattn__as_floats(&gate->at, &gate->token, &gate->head, token ? tokens : 1, 1, gate->dim,
-                           gate->element, &scratch);
+        linattn__as_floats(&gate->at, &gate->token, &gate->head, token ? tokens : 1, rows,
+                           gate->dim, gate->element, &scratch);
         if (!token) gate->token = 0; /* one for all */
+        if (rows < heads) gate->head = 0;
     }
 }
 
-/* One call of the kernel for some tokens of a head, as linattn__widened_heads. */
+/* The span and gates of some tokens and heads, as floats. */
+static LINATTN__NOINLINE void linattn__widen_rule(const linattn__recurrence *x, size_t head,
+                                                  size_t heads, size_t t, size_t count,
+                                                  float *scratch, linattn__span *s,
+                                                  linattn__gating *gates)
+{
+    const linattn__span *const all = x->span;
+    const size_t key = head / x->key_group;
+    *s = *all;
+    s->q_head = s->k_head = 0;
+    linattn__move_any(s, head);
+    s->q_head = all->q_head;
+    s->k_head = all->k_head;
+    if (s->q) s->q = LINATTN__ON(s, s->q, key * s->group * s->q_head, Q);
+    if (s->k) s->k = LINATTN__ON(s, s->k, key * s->k_head, K);
+    s->heads = heads;
+    linattn__cut(s, t, count);
+    scratch = linattn__widen_span(s, scratch);
+    if (x->gates) linattn__gates_from(x->gates, head, heads, key, t, count, scratch, gates);
+}
+
+/* Calls the kernel for as many tokens of a head, or heads of one token, as there is room for. What
+   comes after them it fetches. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn__recurrence *x)
 {
     float memory[LINATTN__WIDE + LINATTN__ALIGNMENT / sizeof(float)];
     float *const scratch = (float *)linattn__align(memory);
     const linattn__span *const all = x->span;
     const size_t floats = linattn__wide_floats(all) + (x->gates ? x->gates->wide : 0);
-    const size_t most = LINATTN__WIDE / floats;
-    const size_t turn = x->head_end - x->head > 1 ? linattn__turn(all, LINATTN__TURN) : all->n;
+    const size_t most = LINATTN__WIDE / floats, n = all->n, last = x->head_end;
+    const size_t turn = last - x->head > 1 ? linattn__turn(all, LINATTN__TURN) : n;
+    const size_t heads = n > 1 || x->key_group > 1 ? 1 : most;
     linattn__recurrence own = *x;
     linattn__gating gates;
+    linattn__ahead next;
     linattn__span s;
     size_t h, begin, t, count;
     own.span = &s;
     own.key_group = 1;
     own.head = 0;
-    own.head_end = 1;
     if (x->gates) own.gates = &gates;
-    for (begin = 0; begin < all->n; begin += turn)
-        for (h = x->head; h < x->head_end; h++) {
-            const size_t end = all->n - begin < turn ? all->n : begin + turn;
-            const size_t key = h / x->key_group;
+    for (begin = 0; begin < n; begin += turn)
+        for (h = x->head; h < last; h += own.head_end) {
+            const size_t end = n - begin < turn ? n : begin + turn;
+            own.head_end = last - h < heads ? last - h : heads;
             for (t = begin; t < end; t += count) {
-                float *rest;
                 count = end - t < most ? end - t : most;
-                s = *all;
-                s.q_head = s.k_head = 0;
-                linattn__move_any(&s, h);
-                s.q_head = all->q_head;
-                s.k_head = all->k_head;
-                if (s.q) s.q = LINATTN__ON(&s, s.q, key * s.group * s.q_head, Q);
-                if (s.k) s.k = LINATTN__ON(&s, s.k, key * s.k_head, K);
-                s.heads = 1;
-                linattn__cut(&s, t, count);
-                rest = linattn__widen_span(&s, scratch);
-                if (x->gates) linattn__gates_from(x->gates, h, key, t, count, rest, &gates);
+                linattn__widen_rule(x, h, own.head_end, t, count, scratch, &s, &gates);
+                if (all->fetch) {
+                    const int stays = t + count < end, more = h + 1 < last;
+                    linattn__list_ahead(x, stays ? h : more ? h + 1 : x->head, &next);
+                    own.next = &next;
+                    own.next_begin = stays || !more ? t + count : begin;
+                    own.next_end = stays || more ? end : n;
+                    s.fetch = 1;
+                }
                 LINATTN__COMMON(recurrent)(&own);
             }
         }
@@ -6332,6 +6363,7 @@ static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linat
     x.head_end = w->span.heads;
     x.end = w->span.dv;
     x.own = NULL;
+    x.next = NULL;
     if (context && context->parallel_for && context->threads > 1)
         linattn__rule_threads(&x, context);
     else
@@ -9505,6 +9537,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__TOKEN
 #undef LINATTN__TURN
 #undef LINATTN__TYPE
+#undef LINATTN__TYPE_OF
 #undef LINATTN__UNIT
 #undef LINATTN__UNROLL
 #undef LINATTN__UNUSED

@@ -7137,10 +7137,10 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 static LINATTN__NOINLINE void la_rule_share(const la_rule *b, size_t u, size_t NR)
 {
     const size_t c = u * LA_W - b->s.column_begin;
-    const int last = b->t0 + b->count >= b->s.n;
+    const int others = b->x->next != NULL, last = others || b->t0 + b->count >= b->s.n;
     linattn__share_ahead(last ? &b->after : &b->ahead, c * b->fetch / 16,
                          b->first ? (c + NR * LA_W) * b->fetch / 16 : 0, &b->w->ahead);
-    b->w->ahead_less = last ? b->s.n - b->after_begin : 0;
+    b->w->ahead_less = last ? (others ? b->count : b->s.n) - b->after_begin : 0;
     b->w->ahead_end = last ? b->after_end : b->s.n;
 }
 #endif
@@ -8802,7 +8802,10 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
 #if LA_RULE_WIDE
     if (LA_VECTORS(all) && all->fetch) {
         const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
-        linattn__list_ahead(b->x, head, &b->ahead);
+        if (b->x->next)
+            b->ahead = *b->x->next;
+        else
+            linattn__list_ahead(b->x, head, &b->ahead);
         b->fetch = (b->ahead.all * 16 + width - 1) / width;
     }
 #endif
@@ -8840,10 +8843,14 @@ static LINATTN__NOINLINE void la_rule_turn(la_rule *b, size_t t)
 static void la_rule_after(la_rule *b, size_t head, size_t begin, size_t end)
 {
 #if LA_RULE_WIDE
-    if (!b->s.fetch || !LA_VECTORS(b->x->span)) return;
-    b->after_begin = begin;
-    b->after_end = end;
-    linattn__list_ahead(b->x, head, &b->after);
+    const linattn__recurrence *const x = b->x;
+    if (!b->s.fetch || !LA_VECTORS(x->span)) return;
+    b->after_begin = x->next ? x->next_begin : begin;
+    b->after_end = x->next ? x->next_end : end;
+    if (x->next)
+        b->after = *x->next;
+    else
+        linattn__list_ahead(x, head, &b->after);
 #else
     (void)b;
     (void)head;
