@@ -6191,8 +6191,8 @@ static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape
 }
 
 #if LINATTN__HAS_HALF
-/* The gates of so many heads, whose keys' first is `key`, for `tokens` tokens from t, made floats in
-   scratch where they are not. */
+/* The gates of so many heads, the first of whose keys is `key`, for `tokens` tokens from t, made
+   floats in scratch where they are not. */
 static void linattn__gates_from(const linattn__gating *all, size_t head, size_t heads, size_t key,
                                 size_t t, size_t tokens, float *scratch, linattn__gating *g)
 {

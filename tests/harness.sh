@@ -475,7 +475,9 @@ sanitized_flags=-O0
 if ((long)); then sanitized_flags=-O1; fi
 if [[ $host_isas == *avx2* ]] && has_isa avx2; then sanitized_flags+=' -mfma'; fi
 # What cannot run is compiled elsewhere.
-if [[ $host_isas == *avx512* ]] && ! has_isa avx512; then sanitized_flags+=' -DLINATTN_NO_AVX512'; fi
+if [[ $host_isas == *avx512* ]] && ! has_isa avx512; then
+    sanitized_flags+=' -DLINATTN_NO_AVX512'
+fi
 
 declare -A fuzz_sanitizers=([address]=address,undefined [memory]=memory)
 
