@@ -6243,6 +6243,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn_
     const size_t most = LINATTN__WIDE / floats, n = all->n, last = x->head_end;
     const size_t turn = last - x->head > 1 ? linattn__turn(all, LINATTN__TURN) : n;
     const size_t heads = n > 1 || x->key_group > 1 ? 1 : most;
+    const int fetches = LINATTN__COUNT != LINATTN__HAS_SCALAR && all->fetch;
     linattn__recurrence own = *x;
     linattn__gating gates;
     linattn__ahead next;
@@ -6259,7 +6260,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn_
             for (t = begin; t < end; t += count) {
                 count = end - t < most ? end - t : most;
                 linattn__widen_rule(x, h, own.head_end, t, count, scratch, &s, &gates);
-                if (all->fetch) {
+                if (fetches) {
                     const int stays = t + count < end, more = h + 1 < last;
                     linattn__list_ahead(x, stays ? h : more ? h + 1 : x->head, &next);
                     own.next = &next;
