@@ -3836,6 +3836,10 @@ typedef struct linattn__outer {
 #ifndef LINATTN__TURN
 #define LINATTN__TURN 192
 #endif
+/* Rows so many floats apart, or a multiple, take the places of one another in Zen 3's L2. */
+#ifndef LINATTN__CROWDED
+#define LINATTN__CROWDED 2048
+#endif
 #define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
 #define LINATTN__FEATURES 128 /* mapped at a time */
 #define LINATTN__PANELS 4096  /* floats of a projection that the caller holds */
@@ -4288,43 +4292,28 @@ static void linattn__run_heads(const linattn__work *w, size_t head, size_t end)
         }
 }
 
-/* update: heads, and parts of the features of each. */
-static LINATTN__NOINLINE void linattn__update_parts(const linattn__work *w, size_t i, size_t end)
+/* Parts of heads: features that keys are added to, or tokens of queries alone. */
+static LINATTN__NOINLINE void linattn__run_parts(const linattn__work *w, size_t i, size_t end)
 {
     linattn__span s;
     for (; i < end; i++) {
-        linattn__span_of(w, i / w->parts, &s);
-        linattn__share(s.m, 16, i % w->parts, w->parts, &s.row_begin, &s.row_end);
-        if (s.row_begin < s.row_end) w->kernel(&s);
-    }
-}
-
-LINATTN__COLD static void linattn__update_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    size_t i, end;
-    linattn__share(w->span.heads * w->parts, 1, index, w->jobs, &i, &end);
-    if (w->parts == 1)
-        linattn__run_heads(w, i, end);
-    else
-        linattn__update_parts(w, i, end);
-}
-
-/* query: heads, and parts of the tokens of each. */
-static LINATTN__NOINLINE void linattn__query_parts(const linattn__work *w, size_t i, size_t end)
-{
-    linattn__span s;
-    for (; i < end; i++) {
+        const size_t part = i % w->parts;
         size_t t0, t1;
         linattn__span_of(w, i / w->parts, &s);
-        linattn__share(s.n, 1, i % w->parts, w->parts, &t0, &t1);
-        if (t0 == t1) continue;
-        linattn__cut(&s, t0, t1 - t0);
+        if (s.k) {
+            linattn__share(s.m, 16, part, w->parts, &s.row_begin, &s.row_end);
+            if (s.row_begin == s.row_end) continue;
+        } else {
+            linattn__share(s.n, 1, part, w->parts, &t0, &t1);
+            if (t0 == t1) continue;
+            linattn__cut(&s, t0, t1 - t0);
+        }
         w->kernel(&s);
     }
 }
 
-LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
+/* update and query. */
+LINATTN__COLD static void linattn__parts_job(void *arg, size_t index)
 {
     const linattn__work *w = (const linattn__work *)arg;
     size_t i, end;
@@ -4332,7 +4321,7 @@ LINATTN__COLD static void linattn__query_job(void *arg, size_t index)
     if (w->parts == 1)
         linattn__run_heads(w, i, end);
     else
-        linattn__query_parts(w, i, end);
+        linattn__run_parts(w, i, end);
 }
 
 /* causal: whole heads first. The heads left over are split by columns of the values: each job
@@ -4390,13 +4379,13 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__causal_threads(linattn__wor
 }
 
 /* Heads alone if they share out evenly, else each in `jobs` parts. */
-LINATTN__COLD static void linattn__do_parts(linattn__work *w, linattn_job *job, size_t divisible,
+LINATTN__COLD static void linattn__do_parts(linattn__work *w, size_t divisible,
                                             const linattn_context *context)
 {
     w->span.fetch = linattn__from_memory(&w->span);
     w->jobs = linattn__threads(context, w->span.heads * divisible);
     w->parts = w->span.heads % w->jobs == 0 ? 1 : w->jobs;
-    linattn__run_jobs(job, w, w->jobs, context);
+    linattn__run_jobs(linattn__parts_job, w, w->jobs, context);
 }
 
 #endif
@@ -4512,7 +4501,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *
     else if (w->span.k)
         linattn__causal_threads(w, context);
     else
-        linattn__do_parts(w, linattn__query_job, w->span.n, context);
+        linattn__do_parts(w, w->span.n, context);
 }
 #endif
 
@@ -4601,7 +4590,7 @@ LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_cont
     }
     if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__ONE(update));
-    linattn__do_parts(w, linattn__update_job, (w->span.m + 15) / 16, context);
+    linattn__do_parts(w, (w->span.m + 15) / 16, context);
 }
 
 LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
@@ -4725,7 +4714,7 @@ static LINATTN__NOINLINE void linattn__do_query(linattn__work *w, const linattn_
 #if LINATTN__HAS_PREFILL
     if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__ONE(query));
-    linattn__do_parts(w, linattn__query_job, w->span.n, context);
+    linattn__do_parts(w, w->span.n, context);
 #endif
 }
 
@@ -6008,7 +5997,7 @@ LINATTN__COLD static void linattn__add_ahead(linattn__ahead *to, const float *at
     to->all += to->lines[to->count++];
 }
 
-/* Of a head. Not where all code is scalar. */
+/* Of a head, or what is told instead. Not where all code is scalar. */
 LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__recurrence *x,
                                                               size_t head, linattn__ahead *to)
 {
@@ -6016,6 +6005,10 @@ LINATTN__UNUSED LINATTN__COLD static void linattn__list_ahead(const linattn__rec
     const linattn__gating *const g = x->gates;
     const size_t key = head / x->key_group, first = head * s->group;
     int i;
+    if (x->next) {
+        *to = *x->next;
+        return;
+    }
     to->count = 0;
     to->all = 0;
     linattn__add_ahead(to, LINATTN__ON(s, s->k, key * s->k_head, K), s->k_token, s->d,
@@ -9364,6 +9357,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__COUNT
 #undef LINATTN__CREDIT
 #undef LINATTN__CROWD
+#undef LINATTN__CROWDED
 #undef LINATTN__C_LINKAGE
 #undef LINATTN__DECAY
 #undef LINATTN__DECLARE

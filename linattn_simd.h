@@ -3936,10 +3936,10 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
 }
 
 /* At most so many tokens of a block: few where rows, `token` floats apart, take the places of one
-   another in L2, as 8 KiB apart in Zen 3's, which else drops what was fetched before it is used. */
+   another in L2, which else drops what was fetched before it is used. */
 LINATTN__INLINE size_t la_fewer(const linattn__span *s, size_t token, size_t few, size_t most)
 {
-    const int crowded = s->fetch && token % 2048 == 0 && linattn__contended();
+    const int crowded = s->fetch && token % LINATTN__CROWDED == 0 && linattn__contended();
     return crowded && few < most ? few : most;
 }
 
@@ -8802,10 +8802,7 @@ static LINATTN__NOINLINE void la_rule_head(la_rule *b, size_t head)
 #if LA_RULE_WIDE
     if (LA_VECTORS(all) && all->fetch) {
         const size_t width = linattn__round16(b->s.column_end - b->s.column_begin);
-        if (b->x->next)
-            b->ahead = *b->x->next;
-        else
-            linattn__list_ahead(b->x, head, &b->ahead);
+        linattn__list_ahead(b->x, head, &b->ahead);
         b->fetch = (b->ahead.all * 16 + width - 1) / width;
     }
 #endif
@@ -8847,10 +8844,7 @@ static void la_rule_after(la_rule *b, size_t head, size_t begin, size_t end)
     if (!b->s.fetch || !LA_VECTORS(x->span)) return;
     b->after_begin = x->next ? x->next_begin : begin;
     b->after_end = x->next ? x->next_end : end;
-    if (x->next)
-        b->after = *x->next;
-    else
-        linattn__list_ahead(x, head, &b->after);
+    linattn__list_ahead(x, head, &b->after);
 #else
     (void)b;
     (void)head;

@@ -250,7 +250,7 @@ declare -A library_of=()
 # Intel's processors; the stage unit has those of this one. On the Zens what is small is fetched as
 # what comes from memory is, of which tests have too little. -ffast-math is given to the linker as
 # well, which then switches flushing to zero on for the whole process.
-fetches="-DLINATTN__FETCH_FLOATS=512 -DLINATTN__TURN=8"
+fetches="-DLINATTN__FETCH_FLOATS=512 -DLINATTN__TURN=8 -DLINATTN__CROWDED=16"
 matrix_flags() { # COMPILER OPTIMISATION
     case $1/$2 in
     gcc/O0) echo "-O0 -DLINATTN__FAMILY=26 $fetches" ;;
