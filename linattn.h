@@ -4252,11 +4252,11 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
 /* Are the operands of this call so many that they come from memory? Then blocks fetch values and
    outputs ahead, too, which saves a tenth and more from 16 MB on, and costs some percent at 4 MB:
    but update, which nothing else holds up, then saves as much. On Intel's processors queries alone
-   lose a tenth by it. */
+   lose a tenth by it, and on Zen 3 all with queries below (32,32). */
 static int linattn__from_memory(const linattn__span *s)
 {
     const size_t q = s->q ? s->q_token + s->out_token : 0, k = s->k ? s->k_token + s->v_token : 0;
-    if (!s->k && linattn__intel()) return 0;
+    if (s->q && (s->m * s->dv < 1024 || (!s->k && linattn__intel()))) return 0;
     return s->n > LINATTN__FETCH_FLOATS / (s->q ? 1u : 4u) / (q + k + 1);
 }
 
@@ -6329,17 +6329,20 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
    hardware loses track of them: a tenth of the time and more at (64,128), with rows of gates from
    (96,64) on; others would lose 2 to 5 %. On Zen 3 from (64,64) on, which gains up to a sixth. With
    decays for each feature operands are weighed first, which takes them as fast as they come: a
-   sixth at (64,64) from beyond L3, next to none from within. */
+   sixth at (64,64) from beyond L3, and a tenth lost at (32,32) from within. Heads of less than
+   (32,32) that take turns within L3 would lose a sixth, too. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
     const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
+    const int beyond = s->n > LINATTN__FAR_FLOATS / (floats + 1);
     size_t rows = 4, least;
     if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
+    if (s->k_token > s->d) return beyond || s->m * s->dv >= 1024;
     if (g && g->per_feature) rows++;
     if (g && g->gate[LINATTN__READ].at) rows += 2;
     least = linattn__contended() ? 4096 : (rows > 4 || s->dv > 64 ? 30720 : 49152) / rows;
-    if (g && g->per_feature) least = 1024;
-    return s->k_token > s->d || s->m * s->dv >= least;
+    if (g && g->per_feature && beyond) least = 1024;
+    return s->m * s->dv >= least;
 }
 
 static LINATTN__NOINLINE void linattn__rule_tokens(linattn__work *w, const linattn__gating *gates,
