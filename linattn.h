@@ -2076,7 +2076,11 @@ LINATTN__INLINE void linattn__fetch(const float *p, int into_l1)
         LINATTN__FETCH(p);
 }
 
-LINATTN_API linattn_isa linattn_isa_active(void) { return (linattn_isa)linattn__isa(); }
+LINATTN_API linattn_isa linattn_isa_active(void)
+{
+    const int isa = linattn__isa();
+    return (linattn_isa)isa;
+}
 
 LINATTN__ALONE LINATTN_API const char *linattn_isa_name(linattn_isa isa)
 {
@@ -2089,6 +2093,7 @@ LINATTN__ALONE LINATTN_API const char *linattn_isa_name(linattn_isa isa)
     case LINATTN_ISA_SIMD128: return "simd128";
     case LINATTN_ISA_RELAXED: return "relaxed";
     case LINATTN_ISA_SSE2: return "sse2";
+    case LINATTN_ISA_COUNT:
     default: return "unknown";
     }
 }
@@ -5436,7 +5441,10 @@ static int linattn__state_apart(const linattn__extent *e, const void *state, siz
     if (linattn__apart(e, state, bytes)) return 1;
     block.data = (const float *)state;
     block.dim = bytes / sizeof(float);
-    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    for (k = 0; k < 3; k++) {
+        block.count[k] = 1;
+        block.stride[k] = 0;
+    }
 #if LINATTN__HAS_HALF
     block.element = LINATTN_F32;
 #endif
@@ -5484,7 +5492,10 @@ static LINATTN__NOINLINE int linattn__state_folds(const linattn__operands *x, in
     int k;
     block.data = (const float *)state;
     block.dim = bytes / sizeof(float);
-    for (k = 0; k < 3; k++) block.count[k] = 1, block.stride[k] = 0;
+    for (k = 0; k < 3; k++) {
+        block.count[k] = 1;
+        block.stride[k] = 0;
+    }
 #if LINATTN__HAS_HALF
     block.element = LINATTN_F32;
 #endif
@@ -9051,15 +9062,17 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_random_features(uint64_t seed,
 /* What the shared text calls, of each set: see LA_OF. What is cold AVX-512 has from AVX2. Declared
    here, where clang's attributes are not in force. */
 #define LINATTN__DECLARE_LIST(type, name, last, parameters)                                        \
-    static type linattn__##name##_scalar parameters;                                               \
-    static type linattn__##name##_avx2 parameters;                                                 \
-    static type linattn__##name##_##last parameters;                                               \
     LINATTN__UNUSED static type(*const linattn__##name##_of[])                                     \
         parameters = {linattn__##name##_scalar, linattn__##name##_avx2, linattn__##name##_##last};
-#define LINATTN__DECLARE_EACH(type, name, parameters)                                              \
-    LINATTN__DECLARE_LIST(type, name, avx512, parameters)
 #define LINATTN__DECLARE_COLD(type, name, parameters)                                              \
+    static type linattn__##name##_scalar parameters;                                               \
+    static type linattn__##name##_avx2 parameters;                                                 \
     LINATTN__DECLARE_LIST(type, name, avx2, parameters)
+#define LINATTN__DECLARE_EACH(type, name, parameters)                                              \
+    static type linattn__##name##_scalar parameters;                                               \
+    static type linattn__##name##_avx2 parameters;                                                 \
+    static type linattn__##name##_avx512 parameters;                                               \
+    LINATTN__DECLARE_LIST(type, name, avx512, parameters)
 /* What is hot in AVX-512, for the cold functions that it has in common with AVX2. */
 #define LINATTN__DECLARE_HOT(type, name, parameters)                                               \
     static type linattn__##name##_avx512 parameters;
@@ -9145,7 +9158,7 @@ LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))
 LINATTN__DECLARE_HOT(int, once_pairs, (const struct linattn__once_avx2 *))
 #endif
 #if LINATTN__HAS_WINDOW
-LINATTN__DECLARE_COLD(void, merge, (const linattn__span *, const linattn__span *))
+LINATTN__DECLARE_LIST(void, merge, avx2, (const linattn__span *, const linattn__span *))
 LINATTN__DECLARE_COLD(void, part_middle,
                       (const linattn__span *, const linattn__band_parts *, float *, uint64_t))
 LINATTN__DECLARE_EACH(void, put_columns,

@@ -5393,7 +5393,10 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     if (h.set > 1 && h.element == LINATTN_F16 && linattn__halved()) h.set = 1;
 #endif
     h.raise = h.lower = 1.0f;
-    if (LINATTN__RAISES(h.element, h.map)) h.raise = LINATTN__RAISED, h.lower = LINATTN__LOWERED;
+    if (LINATTN__RAISES(h.element, h.map)) {
+        h.raise = LINATTN__RAISED;
+        h.lower = LINATTN__LOWERED;
+    }
 #endif
     for (head = s->heads;; head--) {
         h.z = s->z;
@@ -10206,7 +10209,7 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
 LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_scratch *w,
                                   const linattn__exact_part *part, const size_t NQ)
 {
-    const size_t row = NQ > 1 ? NQ * LA_W : LA_EXACT_ROW(w), first = part->vector * LA_W;
+    const size_t row = NQ > 1 ? NQ * LA_W : LA_EXACT_ROW(w), first = (size_t)part->vector * LA_W;
     size_t j, f, r, u;
     for (j = part->begin; j < part->end; j += LA_UPDATE_ROWS) {
         la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
@@ -10860,7 +10863,7 @@ static void la_exact_keys(const linattn__exact *x, linattn__exact_scratch *w, si
         a->a = values + at->begin * a->a_row;
         a->b = w->p + at->begin * LA_EXACT_ROW(w) + at->vector * LA_W;
         a->c = w->o + at->vector * LA_W;
-        a->count = at->end - at->begin;
+        a->count = (size_t)(at->end - at->begin);
         if (at->begin < at->end) la_weighed(a, at->vectors, at->masked);
     }
     a->a = values;

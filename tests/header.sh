@@ -5,8 +5,20 @@
 
 # ---- Warnings ------------------------------------------------------------------------------------
 
+# What some programs ask for, too.
+more_warnings() { # COMPILER LANGUAGE
+    echo -Wcast-align -Wcast-qual -Wdouble-promotion -Wredundant-decls -Wswitch-enum \
+        -Wunused-macros -Wwrite-strings
+    case $1 in
+    gcc) echo -Warith-conversion -Wlogical-op ;;
+    clang) echo -Wcomma ;;
+    esac
+    [[ $2 != c ]] ||
+        echo -Wbad-function-cast -Wmissing-prototypes -Wold-style-definition -Wstrict-prototypes
+}
+
 no_warnings() { # COMPILER LANGUAGE STANDARD FILE
-    "$1" -x "$2" -std="$3" $warnings -fsyntax-only -I . "$4"
+    "$1" -x "$2" -std="$3" $warnings $(more_warnings "$1" "$2") -fsyntax-only -I . "$4"
 }
 
 header_warnings() { # COMPILER
