@@ -4029,6 +4029,38 @@ static void linattn__cut(linattn__span *s, size_t t, size_t count)
 }
 #endif
 
+#if LINATTN__HAS_PREFILL
+/* A row `offset` elements from `at`. */
+LINATTN__COLD static void linattn__fetch_row(const float *at, ptrdiff_t offset, size_t dim,
+                                             int element)
+{
+    const ptrdiff_t bytes = LINATTN__IS_HALF(element) ? 2 : (ptrdiff_t)sizeof *at;
+    const char *row = (const char *)at + offset * bytes, *const end = row + dim * (size_t)bytes;
+    for (; row < end; row += 64) LINATTN__FETCH((const float *)(const void *)row);
+}
+
+/* Fetches what token t of the head that lies so many on brings. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__fetch_token(const linattn__span *s,
+                                                                 ptrdiff_t heads, size_t t)
+{
+    const ptrdiff_t token = (ptrdiff_t)t, group = (ptrdiff_t)s->group;
+    ptrdiff_t g;
+    LINATTN__EFFECT();
+    if (s->k) {
+        linattn__fetch_row(s->k, heads * (ptrdiff_t)s->k_head + token * (ptrdiff_t)s->k_token, s->d,
+                           LINATTN__TYPE_OF(s, K));
+        linattn__fetch_row(s->v, heads * (ptrdiff_t)s->v_head + token * (ptrdiff_t)s->v_token,
+                           s->dv, LINATTN__TYPE_OF(s, V));
+    }
+    for (g = heads * group; s->q && g < (heads + 1) * group; g++) {
+        linattn__fetch_row(s->q, g * (ptrdiff_t)s->q_head + token * (ptrdiff_t)s->q_token, s->d,
+                           LINATTN__TYPE_OF(s, Q));
+        linattn__fetch_row(s->out, g * (ptrdiff_t)s->out_head + token * (ptrdiff_t)s->out_token,
+                           s->dv, LINATTN_F32);
+    }
+}
+#endif
+
 #if LINATTN__HAS_HALF
 /* Floats that operands of 16 bits become at a time. */
 #if LINATTN__COUNT > LINATTN__HAS_SCALAR
@@ -4086,6 +4118,19 @@ static float *linattn__widen_span(linattn__span *s, float *scratch)
     return scratch;
 }
 
+#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+/* Fetches so many tokens of a span's head from t on, or what comes when it has no more. */
+LINATTN__COLD static void linattn__fetch_tokens(const linattn__span *s, size_t t, size_t count)
+{
+    for (; count > 0; count--, t++) {
+        if (t < s->n)
+            linattn__fetch_token(s, 0, t);
+        else if (s->turns)
+            linattn__fetch_token(s, s->next_head, s->next_token + (t - s->n));
+    }
+}
+#endif
+
 /* Calls the kernel of a span for as many tokens of one head at a time, or heads of one token, as
    there is room for: any cut has the same bits. */
 LINATTN__COLD static void linattn__widened_heads(const linattn__span *all, size_t all_heads)
@@ -4095,12 +4140,19 @@ LINATTN__COLD static void linattn__widened_heads(const linattn__span *all, size_
     const size_t most = LINATTN__WIDE / linattn__wide_floats(all);
     const size_t tokens = all->n > 1 ? most : 1, heads = all->n > 1 ? 1 : most;
     size_t h, t;
+#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+    /* with dense keys alone hardware keeps up */
+    const int fetches = all->fetch && all->n > 1 && (all->q || all->v_token > all->dv);
+#endif
     for (h = 0; h < all_heads; h += heads)
         for (t = 0; t < all->n; t += tokens) {
             linattn__span s = *all;
             linattn__move_any(&s, h);
             linattn__cut(&s, t, all->n - t < tokens ? all->n - t : tokens);
             s.heads = all_heads - h < heads ? all_heads - h : heads;
+#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+            if (fetches) linattn__fetch_tokens(all, t + tokens, tokens);
+#endif
             (void)linattn__widen_span(&s, scratch);
             all->kernel(&s);
         }
@@ -4421,21 +4473,6 @@ static void linattn__step_job(void *arg, size_t index)
 #endif
 
 #if LINATTN__HAS_PREFILL
-/* Fetches what token t of a span's head brings. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__fetch_token(const linattn__span *s, size_t t)
-{
-    size_t g, c;
-    LINATTN__EFFECT();
-    for (c = 0; s->k && c < s->d; c += 16) LINATTN__FETCH(s->k + t * s->k_token + c);
-    for (c = 0; s->k && c < s->dv; c += 16) LINATTN__FETCH(s->v + t * s->v_token + c);
-    for (g = 0; s->q && g < s->group; g++) {
-        const float *const q = s->q + t * s->q_token + g * s->q_head;
-        const float *const out = s->out + t * s->out_token + g * s->out_head;
-        for (c = 0; c < s->d; c += 16) LINATTN__FETCH(q + c);
-        for (c = 0; c < s->dv; c += 16) LINATTN__FETCH(out + c);
-    }
-}
-
 /* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. What
    a step moves on is put back, rather than that each takes a copy: that takes as long as a small
    step. */
@@ -4447,7 +4484,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *
     const size_t n = s->n, lag = s->lag;
     size_t t;
     for (t = 0; t < n; t++) {
-        if (s->fetch && n - t > 2) linattn__fetch_token(s, t + 2);
+        if (s->fetch && n - t > 2) linattn__fetch_token(s, 0, t + 2);
         linattn__cut(s, t, 1);
         linattn__step_heads(s);
         s->z = z;
