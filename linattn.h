@@ -3839,6 +3839,8 @@ typedef struct linattn__outer {
 #ifndef LINATTN__FETCH_FLOATS
 #define LINATTN__FETCH_FLOATS 1572864
 #endif
+/* Scalar code alone waits for nothing but itself. */
+#define LINATTN__FETCHES(s) (LINATTN__COUNT > LINATTN__HAS_SCALAR && (s)->fetch)
 /* Then heads take turns, so many tokens at a time: the next head's rows lie beside those of the one
    before, in pages that are at hand, and where one ends the other's are fetched. A multiple of what
    blocks take. */
@@ -3869,7 +3871,7 @@ static size_t linattn__chunk(size_t m)
 LINATTN__INLINE size_t linattn__turn(const linattn__span *s, size_t turn)
 {
     const int apart = s->k ? s->v_token > s->dv : s->q_token > s->d;
-    return s->fetch && apart && turn < s->n ? turn : s->n;
+    return LINATTN__FETCHES(s) && apart && turn < s->n ? turn : s->n;
 }
 #endif
 
@@ -4124,7 +4126,7 @@ static float *linattn__widen_span(linattn__span *s, float *scratch)
     return scratch;
 }
 
-#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+#if LINATTN__HAS_PREFILL
 /* Fetches so many tokens of a span's head from t on, or what comes when it has no more. */
 LINATTN__COLD static void linattn__fetch_tokens(const linattn__span *s, size_t t, size_t count)
 {
@@ -4146,9 +4148,9 @@ LINATTN__COLD static void linattn__widened_heads(const linattn__span *all, size_
     const size_t most = LINATTN__WIDE / linattn__wide_floats(all);
     const size_t tokens = all->n > 1 ? most : 1, heads = all->n > 1 ? 1 : most;
     size_t h, t;
-#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+#if LINATTN__HAS_PREFILL
     /* with dense keys alone hardware keeps up */
-    const int fetches = all->fetch && all->n > 1 && (all->q || all->v_token > all->dv);
+    const int fetches = LINATTN__FETCHES(all) && all->n > 1 && (all->q || all->v_token > all->dv);
 #endif
     for (h = 0; h < all_heads; h += heads)
         for (t = 0; t < all->n; t += tokens) {
@@ -4156,7 +4158,7 @@ LINATTN__COLD static void linattn__widened_heads(const linattn__span *all, size_
             linattn__move_any(&s, h);
             linattn__cut(&s, t, all->n - t < tokens ? all->n - t : tokens);
             s.heads = all_heads - h < heads ? all_heads - h : heads;
-#if LINATTN__HAS_PREFILL && LINATTN__COUNT > LINATTN__HAS_SCALAR
+#if LINATTN__HAS_PREFILL
             if (fetches) linattn__fetch_tokens(all, t + tokens, tokens);
 #endif
             (void)linattn__widen_span(&s, scratch);
@@ -4413,7 +4415,7 @@ LINATTN__COLD static void linattn__causal_job(void *arg, size_t index)
 static LINATTN__NOINLINE void linattn__heads_alone(linattn__work *w)
 {
     size_t head;
-    if (w->span.fetch) {
+    if (LINATTN__FETCHES(&w->span)) {
         linattn__run_heads(w, 0, w->span.heads);
         return;
     }
@@ -4490,7 +4492,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *
     const size_t n = s->n, lag = s->lag;
     size_t t;
     for (t = 0; t < n; t++) {
-        if (s->fetch && n - t > 2) linattn__fetch_token(s, 0, t + 2);
+        if (LINATTN__FETCHES(s) && n - t > 2) linattn__fetch_token(s, 0, t + 2);
         linattn__cut(s, t, 1);
         linattn__step_heads(s);
         s->z = z;
@@ -6288,7 +6290,7 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__widened_rule(const linattn_
     const size_t most = LINATTN__WIDE / floats, n = all->n, last = x->head_end;
     const size_t turn = last - x->head > 1 ? linattn__turn(all, LINATTN__TURN) : n;
     const size_t heads = n > 1 || x->key_group > 1 ? 1 : most;
-    const int fetches = LINATTN__COUNT != LINATTN__HAS_SCALAR && all->fetch;
+    const int fetches = LINATTN__FETCHES(all);
     linattn__recurrence own = *x;
     linattn__gating gates;
     linattn__ahead next;
@@ -9462,6 +9464,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__FAVOR
 #undef LINATTN__FEATURES
 #undef LINATTN__FETCH
+#undef LINATTN__FETCHES
 #undef LINATTN__FETCH_FLOATS
 #undef LINATTN__FETCH_NEAR
 #undef LINATTN__FEW

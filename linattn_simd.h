@@ -3904,7 +3904,7 @@ LA_ONCE void la_block(const linattn__span *s, la_scratch *w, size_t t0, size_t c
     a.heads = heads;
     a.keep = keep;
     a.positive_zeros = 0;
-    a.ahead = s->fetch && count > 1 && (s->turns || s->n - t0 >= 2 * count);
+    a.ahead = LINATTN__FETCHES(s) && count > 1 && (s->turns || s->n - t0 >= 2 * count);
     a.spread =
         a.ahead && (s->params->source != LINATTN__DIRECT || (!keys && s->d > 32 && s->d <= s->dv));
     a.q_in = s->q + g0 * s->q_head + t0 * s->q_token;
@@ -3939,7 +3939,7 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
    another in L2, which else drops what was fetched before it is used. */
 LINATTN__INLINE size_t la_fewer(const linattn__span *s, size_t token, size_t few, size_t most)
 {
-    const int crowded = s->fetch && token % LINATTN__CROWDED == 0 && linattn__contended();
+    const int crowded = LINATTN__FETCHES(s) && token % LINATTN__CROWDED == 0 && linattn__contended();
     return crowded && few < most ? few : most;
 }
 
@@ -4305,7 +4305,7 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
         if (!signs)
             c.k = la_inputs(s, s->k + keys, s->k_token, count, f, c.f1, scratch, LA_PART_ROW);
         c.k_ahead = c.v_ahead = 0;
-        if (LA_BLOCK > 1 && s->fetch && s->params->source == LINATTN__DIRECT) {
+        if (LA_BLOCK > 1 && LINATTN__FETCHES(s) && s->params->source == LINATTN__DIRECT) {
             c.k_ahead = la_beyond(s, t0, count, s->k_token, s->k_head);
             if (f == s->row_begin) c.v_ahead = la_beyond(s, t0, count, s->v_token, s->v_head);
         }
