@@ -1,13 +1,32 @@
 /* Linked to a test with the linker's --wrap for each function below: every call of it then comes
-   from another environment of a hostile host, in turn, which has to be there again afterwards. */
+   from another environment of a hostile host, in turn, which has to be there again afterwards. Nor
+   are the upper halves of vector registers to be in use then, or what x86 does next with the lower
+   ones waits for them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common.h"
 
+/* What parts of the registers are in use, where the CPU says. */
+#if defined(__x86_64__) && !defined(__AVX__)
+#include <cpuid.h>
+
+static bool upper_halves(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
+    if (!__get_cpuid_count(13, 1, &a, &b, &c, &d) || !(a & 4)) return false;
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(1));
+    return a & 4;
+}
+#else
+static bool upper_halves(void) { return false; }
+#endif
+
 typedef struct host {
     uint64_t outer, before;
+    bool used; /* by the host */
     const char *name;
 } host;
 
@@ -17,13 +36,19 @@ static host begin(void)
     host h = {.outer = fp_control()};
     fp_set_control(fp_hostile(calls++ % fp_hostile_count(), &h.name));
     h.before = fp_control();
+    h.used = upper_halves();
     return h;
 }
 
 static void end(host h, const char *function)
 {
     uint64_t after = fp_control();
+    bool used = !h.used && upper_halves();
     fp_set_control(h.outer);
+    if (used) {
+        fprintf(stderr, "linattn_%s leaves upper halves of registers in use\n", function);
+        abort();
+    }
     if (after == h.before) return;
     fprintf(stderr, "linattn_%s under %s leaves %" PRIx64 " of %" PRIx64 "\n", function, h.name,
             after, h.before);

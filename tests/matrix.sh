@@ -41,6 +41,16 @@ run_hostile hostile "$plain_compiler" "$plain" "${host_isas/scalar /}" \
     'golden exp verbs softmax nystrom laws recurrent half range random'
 [[ $host_isas == scalar ]] ||
     run_hostile hostile "$plain_compiler" "$plain" scalar 'golden exp softmax random'
+# Each of gcc's levels clears the upper halves of registers in its own way, of which calls from
+# outside are to see nothing.
+if [[ $compilers == *gcc* && $host_isas == *avx2* ]]; then
+    for level in O1 Os; do
+        library gcc-c99-$level gcc "-std=c99 -$level"
+        run_hostile hostile-gcc-$level gcc gcc-c99-$level "${host_isas/scalar /}" \
+            'golden recurrent softmax'
+    done
+    run_hostile hostile-gcc-O0 gcc gcc-c++11-O0 "${host_isas/scalar /}" golden
+fi
 # Tuned for no processor, clang takes estimates for roots and quotients where it may. With AVX2 it
 # is the stage options' to show, in a library that has nothing else.
 if [[ $compilers == *clang* ]]; then
