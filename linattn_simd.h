@@ -711,7 +711,7 @@ LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
-#if defined(__OPTIMIZE_SIZE__) || LINATTN__COUNT > 1
+#if LINATTN__TO_BE_SMALL || LINATTN__COUNT > 1
 #define LA_SMALL 1
 #else
 #define LA_SMALL 4
@@ -740,7 +740,7 @@ LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 #define LA_STEP (LINATTN__BOTH || LINATTN__HAS_COMPENSATED ? 128 : 16)
 /* Columns of a rule's tile: one alone would wait for each of its sums. Not where scalar code is
    what other sets fall back on, nor with clang for size, which unrolls no loop over them. */
-#if LINATTN__COUNT > 1 || (defined(__clang__) && defined(__OPTIMIZE_SIZE__))
+#if LINATTN__COUNT > 1 || (defined(__clang__) && LINATTN__TO_BE_SMALL)
 #define LA_GENERAL_VECS 1
 #else
 #define LA_GENERAL_VECS 4

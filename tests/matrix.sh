@@ -41,15 +41,32 @@ run_hostile hostile "$plain_compiler" "$plain" "${host_isas/scalar /}" \
     'golden exp verbs softmax nystrom laws recurrent half range random'
 [[ $host_isas == scalar ]] ||
     run_hostile hostile "$plain_compiler" "$plain" scalar 'golden exp softmax random'
-# Each of gcc's levels clears the upper halves of registers in its own way, of which calls from
-# outside are to see nothing.
-if [[ $compilers == *gcc* && $host_isas == *avx2* ]]; then
-    for level in O1 Os; do
-        library gcc-c99-$level gcc "-std=c99 -$level"
-        run_hostile hostile-gcc-$level gcc gcc-c99-$level "${host_isas/scalar /}" \
+# For size tiles stay in registers, too, or all takes three times as long: their loops are unrolled,
+# so that there are as many multiply-adds as in the plain library.
+multiply_adds() { objdump -d "$1" | grep -cE 'vfn?m(add|sub)[0-9]+ps .*%ymm'; }
+
+tiles_unrolled() { # VARIANT
+    local for_size for_speed
+    await "$work/lib/$1.o" "$work/lib/$plain.o"
+    for_size=$(multiply_adds "$work/lib/$1.o")
+    for_speed=$(multiply_adds "$work/lib/$plain.o")
+    echo "$for_size multiply-adds of vectors, $for_speed for speed"
+    ((10 * for_size > 8 * for_speed))
+}
+
+# Levels that the library has its own ways with: each of gcc's clears the upper halves of registers
+# in another, of which calls from outside are to see nothing.
+if [[ $host_isas == *avx2* ]]; then
+    for level in gcc-O1 gcc-Os clang-Os; do
+        cc=${level%-*}
+        [[ " $compilers " == *" $cc "* ]] || continue
+        library "$cc-c99-${level#*-}" "$cc" "-std=c99 -${level#*-}"
+        run_hostile "hostile-$level" "$cc" "$cc-c99-${level#*-}" "${host_isas/scalar /}" \
             'golden recurrent softmax'
+        [[ $level == *-O1 ]] || job "matrix / tiles of $level" tiles_unrolled "$cc-c99-${level#*-}"
     done
-    run_hostile hostile-gcc-O0 gcc gcc-c++11-O0 "${host_isas/scalar /}" golden
+    [[ " $compilers " != *' gcc '* ]] ||
+        run_hostile hostile-gcc-O0 gcc gcc-c++11-O0 "${host_isas/scalar /}" golden
 fi
 # Tuned for no processor, clang takes estimates for roots and quotients where it may. With AVX2 it
 # is the stage options' to show, in a library that has nothing else.
