@@ -6397,10 +6397,12 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__rule_threads(const linattn_
    (32,32) that take turns within L3 would lose a sixth, too. */
 static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *g)
 {
-    const size_t floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
-    const int beyond = s->n > LINATTN__FAR_FLOATS / (floats + 1);
-    size_t rows = 4, least;
-    if (!s->k || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0; /* 0: of one token */
+    size_t rows = 4, floats, least;
+    int beyond;
+    if (!s->k) return 0; /* nor are there strides of keys */
+    floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0); /* 0: of one token */
+    if (s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0;
+    beyond = s->n > LINATTN__FAR_FLOATS / (floats + 1);
     if (s->k_token > s->d) return beyond || s->m * s->dv >= 1024;
     if (g && g->per_feature) rows++;
     if (g && g->gate[LINATTN__READ].at) rows += 2;
