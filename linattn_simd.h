@@ -7759,6 +7759,7 @@ typedef struct la_once {
     int pairs; /* of panels: each is read while the one before is updated */
     uint16_t flagged[LA_RULE_FEW / 16]; /* rows to flush, */
     int late;                           /* and once they are read, too */
+    int rare;                           /* decays are such as la_once_rarely takes */
     size_t reach, tiles, wide;          /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
     float p_made[LA_RULE_FEW];
@@ -8166,10 +8167,9 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_each(la_once *o, float *low, 
         return 0;
     if (!o->rows_owe && scalars[LINATTN__ROWS] != 0.0f) return 0;
     o->a_step = !o->rows_owe;
-    if (!(o->rows_owe ? la_once_usual(o, low, kept, decay, share)
-                      : la_once_multiplied(o, kept, decay, share)) &&
-        !la_once_rarely(o, low, kept, decay, share))
-        return 0;
+    o->rare = !(o->rows_owe ? la_once_usual(o, low, kept, decay, share)
+                            : la_once_multiplied(o, kept, decay, share));
+    if (o->rare && !la_once_rarely(o, low, kept, decay, share)) return 0;
     if (o->kind == LA_DELTA) o->r = o->r_made;
     if (!o->rows_owe) return 1;
     scalars[LINATTN__OWED] = 0.0f;
@@ -8296,7 +8296,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     float gain = 1.0f;
     size_t f;
     int finite;
-    o->late = 0;
+    o->late = o->rare = 0;
     o->k = s->k + key * s->k_head;
     o->v = s->v + head * s->v_head;
     o->q = s->q ? s->q + key * s->q_head : o->k;
@@ -8324,7 +8324,8 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
         return 0;
     if (mlstm) la_once_mlstm(o, x, head, z);
     finite = LA_ONCE_COLUMNS(s, o)(o);
-    if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || !finite)) la_rule_padding(s, o->s);
+    /* a decay that is negative, or -0, is one that is rare, and makes -0 of what is beyond dv */
+    if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || o->rare || !finite)) la_rule_padding(s, o->s);
     return 1;
 }
 
