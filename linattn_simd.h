@@ -3939,8 +3939,8 @@ static LINATTN__NOINLINE void la_query_block(const linattn__span *s, la_scratch 
    another in L2, which else drops what was fetched before it is used. */
 LINATTN__INLINE size_t la_fewer(const linattn__span *s, size_t token, size_t few, size_t most)
 {
-    const int crowded =
-        LINATTN__FETCHES(s) && token % LINATTN__CROWDED == 0 && linattn__contended();
+    const int crowded = LA_W > 1 && LINATTN__FETCHES(s) && token % LINATTN__CROWDED == 0 &&
+                        linattn__contended(); /* scalar blocks may be of one token already */
     return crowded && few < most ? few : most;
 }
 
