@@ -2348,6 +2348,31 @@ static void decays_below_zero(void **state)
     }
 }
 
+/* Nor do they, or -0, leave a sign beyond the columns, which states have room for and queries do not
+   see: one token, as all others may have it again. */
+static void signs_beyond_columns(void **state)
+{
+    (void)state;
+    enum { M = 14 };
+    static const rule_form forms[] = {FORM_GATED_FEATURES, FORM_BONUS, FORM_GATED_DELTA_FEATURES,
+                                      FORM_GENERAL};
+    rng r = {53};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (size_t dv = 3; dv < LONG + 16; dv += 9) {
+            linattn_config config = {.dim_key = M, .dim_value = dv, .map = LINATTN_MAP_IDENTITY};
+            recurrence x = recurrence_new(config, forms[i], 1, &r);
+            size_t mark = pool_mark();
+            x.fixed = x.log = false;
+            x.in[IN_DECAY] = pool_floats(operand_floats(&x, IN_DECAY));
+            for (size_t f = 0; f < operand_floats(&x, IN_DECAY); f++)
+                x.in[IN_DECAY][f] = f % 3 == 0 ? -0.0f : f % 3 == 1 ? -0.75f : 0.5f;
+            recurred actual = recurrence_run(&x, NULL);
+            recurred expected = recurrence_run_on(&x, LINATTN_ISA_SCALAR);
+            if (!test_inexact()) check_same_recurred(&x, &actual, &expected, "signs");
+            pool_release(mark);
+        }
+}
+
 /* What their product loses is 0, not -0, which is what compilers may differ about. */
 static void low_parts_of_decays_below_zero(void **state)
 {
@@ -2458,6 +2483,7 @@ int main(void)
         TEST(exponents_after_resets),
         TEST(resets_by_logarithms),
         TEST(decays_below_zero),
+        TEST(signs_beyond_columns),
         TEST(low_parts_of_decays_below_zero),
         TEST(decays_beyond_floats),
         TEST(masked_in_one_head),
