@@ -1029,8 +1029,8 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__COUNT                                                                             \
     (LINATTN__HAS_AVX512 + LINATTN__HAS_AVX2 + LINATTN__HAS_NEON + LINATTN__HAS_RELAXED +          \
      LINATTN__HAS_SIMD128 + LINATTN__HAS_SSE2 + LINATTN__HAS_SCALAR)
-/* Is it to be small? Vectors are there for speed: with them only the compiler knows of -Os, which
-   Xcode gives to programs that are shipped. */
+/* Is it to be small? Vectors are there for speed, whatever the compiler is told: -Os is what Xcode
+   gives to programs that are shipped. */
 #if defined(__OPTIMIZE_SIZE__) && LINATTN__COUNT == LINATTN__HAS_SCALAR
 #define LINATTN__TO_BE_SMALL 1
 #else
