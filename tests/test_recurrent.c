@@ -2348,8 +2348,8 @@ static void decays_below_zero(void **state)
     }
 }
 
-/* Nor do they, or -0, leave a sign beyond the columns, which states have room for and queries do not
-   see: one token, as all others may have it again. */
+/* Nor do they, or -0, leave a sign beyond the columns, which states have room for and queries do
+   not see: one token, as others may clear it again. */
 static void signs_beyond_columns(void **state)
 {
     (void)state;
