@@ -57,6 +57,8 @@ tiles_unrolled() { # VARIANT
 # Levels that the library has its own ways with: each of gcc's clears the upper halves of registers
 # in another, of which calls from outside are to see nothing.
 if [[ $host_isas == *avx2* ]]; then
+    grep -qw xgetbv1 /proc/cpuinfo ||
+        report_not_run 'matrix / upper halves' 'this CPU does not say what is in use'
     for level in gcc-O1 gcc-Os clang-Os; do
         cc=${level%-*}
         [[ " $compilers " == *" $cc "* ]] || continue
