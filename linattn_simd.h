@@ -2305,14 +2305,16 @@ LINATTN__INLINE float la_unit_of(const float *x, size_t d, float by, float epsil
 {
     const la_vec least = la_set1(8.6736174e-19f); /* 2^-60: its square would be denormal */
     la_vec sum[LA_PANEL_VECS];
-    size_t f, j;
-    for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_zero();
+    size_t f;
+    LA_EACH_VEC for (f = 0; f < LA_PANEL_VECS; f++) sum[f] = la_zero();
     for (f = 0; f < d; f += LA_W) {
-        const la_vec y =
-            la_flush(la_mul(la_load_part(x + f, la_lanes_left(d, f)), la_set1(by)), least);
-        j = (f / LA_W) % LA_PANEL_VECS;
-        sum[j] = la_fma(y, y, sum[j]);
+        const size_t slot = LA_W > 1 ? 0 : f % 16;
+        const la_vec part = la_load_most(x + f, la_lanes_left(d, f));
+        const la_vec y = la_flush(la_mul(part, la_set1(by)), least);
+        sum[slot] = la_fma(y, y, sum[slot]);
+        la_turn(sum);
     }
+    for (; LA_W > 1 && f % 16 != 0; f += LA_W) la_turn(sum);
     return by / la_sqrt(la_sum16(sum) + epsilon);
 }
 
@@ -6308,6 +6310,7 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
                                           int keys)
 {
     linattn__params local = *b->s.params, *const p = &local; /* which no store can change */
+    const int linear = !(LINATTN__IS_EXP(p->map) || LINATTN__IS_ELU1(p->map) || b->power);
     size_t t, f;
     for (t = 0; t < b->count; t++, x += x_token, to += b->row) {
         float root = p->root, top = 0.0f;
@@ -6316,7 +6319,10 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
         if (p->source == LINATTN__UNIT) la_unit_root(x, b->s.d, &root);
         local.root = root;
 #endif
-        for (f = b->f0; f < b->f1; f += LA_W) {
+        f = b->f0;
+        for (; linear && b->f1 - f >= LA_W; f += LA_W)
+            la_store(to + (f - b->f0), la_plain(la_mul(la_load(x + f), la_set1(root)), p, LINATTN_MAP_RELU));
+        for (; f < b->f1; f += LA_W) {
             const int lanes = la_lanes_left(b->f1, f);
             const la_vec e = la_load(b->s.e + f), from = la_load_part(x + f, lanes);
             la_vec phi, n;
@@ -8419,7 +8425,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
 }
 
 /* The heads of a job from `head`, up to one that is for blocks: returns which. */
-LINATTN__COLD static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x,
+static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x,
                                                            size_t head)
 {
     const linattn__span *const s = x->span;
