@@ -2701,6 +2701,8 @@ LINATTN__INLINE void la_stage_vectors(const linattn__span *s, la_scratch *w, con
 }
 
 #if LA_CONSTANTS
+#define LA_STAGE_PAIR (LA_STAGE_VECS < 2 ? LA_STAGE_VECS : 2)
+
 /* Whole groups of LA_STAGE_VECS vectors. Returns where it stopped. */
 LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, const la_chunk *c,
                                      int keys)
@@ -2708,7 +2710,10 @@ LINATTN__INLINE size_t la_stage_wide(const linattn__span *s, la_scratch *w, cons
     const size_t step = LA_STAGE_VECS * LA_W, end = c->f0 + (c->f1 - c->f0) / step * step;
     size_t f = c->f0;
     switch (s->params->map) {
-    case LINATTN_MAP_IDENTITY: return f; /* its sums in two parts need the registers */
+    case LINATTN_MAP_IDENTITY: /* its sums in two parts need the registers */
+        for (; c->f1 - f >= LA_STAGE_PAIR * LA_W; f += LA_STAGE_PAIR * LA_W)
+            la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_IDENTITY, 0, LA_STAGE_PAIR);
+        return f;
     case LINATTN_MAP_ELU1:
         for (; f < end; f += step)
             la_stage_vectors(s, w, c, f, s->e + f, keys, LINATTN_MAP_ELU1, 0, LA_STAGE_VECS);
@@ -6321,7 +6326,8 @@ static LINATTN__NOINLINE void la_rule_map(la_rule *b, const float *x, size_t x_t
 #endif
         f = b->f0;
         for (; linear && b->f1 - f >= LA_W; f += LA_W)
-            la_store(to + (f - b->f0), la_plain(la_mul(la_load(x + f), la_set1(root)), p, LINATTN_MAP_RELU));
+            la_store(to + (f - b->f0),
+                     la_plain(la_mul(la_load(x + f), la_set1(root)), p, LINATTN_MAP_RELU));
         for (; f < b->f1; f += LA_W) {
             const int lanes = la_lanes_left(b->f1, f);
             const la_vec e = la_load(b->s.e + f), from = la_load_part(x + f, lanes);
@@ -8425,8 +8431,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
 }
 
 /* The heads of a job from `head`, up to one that is for blocks: returns which. */
-static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x,
-                                                           size_t head)
+static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_t head)
 {
     const linattn__span *const s = x->span;
     const linattn__params *const p = s->params;
@@ -12145,6 +12150,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SLEEF
 #undef LA_SINGLE_VECS
 #undef LA_SMALL
+#undef LA_STAGE_PAIR
 #undef LA_STAGE_VECS
 #undef LA_STEP
 #undef LA_STEP_UPDATE
