@@ -1869,8 +1869,10 @@ LINATTN__INLINE int linattn__masked(const float *key, size_t m)
 /* 0, 1 or 2 for the three, in this order, as the numbers of their sets are 1, 3 and 4. */
 #define LINATTN__SET() ((int)linattn__isa() >> 1)
 #define LINATTN__TAKES_AVX2(span) ((span)->set == 1)
+#define LINATTN__TAKES_VECTORS(span) ((span)->set > 0)
 #else
 #define LINATTN__TAKES_AVX2(span) ((void)(span), linattn__isa() == LINATTN__ISA_AVX2)
+#define LINATTN__TAKES_VECTORS(span) ((void)(span), linattn__isa() != LINATTN__ISA_SCALAR)
 #define LINATTN__DECLARE_COMMON(type, name) LINATTN__DECLARE(type, name)
 #define LINATTN__COMMON(name) LINATTN__KERNEL(name)
 #define LINATTN__DECLARE_ONE(type, name) LINATTN__DECLARE(type, name)
@@ -4563,12 +4565,13 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *
 }
 #endif
 
-/* Does this call go token by token? A decode step does, and sums in 16 bits, which are rounded at
-   every token. Then the kernel `step` takes all heads. */
+/* Does this call go token by token? A decode step does (in scalar code one that makes features does
+   not), and sums in 16 bits, which are rounded at every token. Then the kernel `step` takes all heads. */
 LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
 {
     return !LINATTN__HAS_PREFILL || LINATTN__ELEMENT(&w->span) ||
-           (w->span.n == 1 && linattn__is_direct(w->params.source) &&
+           (w->span.n == 1 &&
+            (linattn__is_direct(w->params.source) || LINATTN__TAKES_VECTORS(&w->span)) &&
             !(context && context->parallel_for && context->threads > 1));
 }
 
@@ -7497,10 +7500,12 @@ LINATTN__COLD static float linattn__tame(const float *x, size_t d, float root, f
 /* C(n + k - 1, k): monomials of degree k <= 8 in n variables, SIZE_MAX if that is too large. */
 static size_t linattn__monomials(size_t n, size_t k)
 {
+    const unsigned half = 4 * sizeof(size_t) - 2; /* bits: of factors that none is too large with */
     size_t count = 1, i;
     for (i = 0; i < k; i++) {
-        if (count > SIZE_MAX / 8 / (n + i)) return SIZE_MAX;
-        count = count * (n + i) / (i + 1);
+        if ((count | (n + i)) >> half && count > SIZE_MAX / 8 / (n + i)) return SIZE_MAX;
+        count *= n + i;
+        count = i < 2 ? count >> i : count / (i + 1); /* each step asks: few divisions */
     }
     return count;
 }
@@ -7624,8 +7629,14 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__plan(linattn__recipe *r, si
     s.unchanged = 0;
     left = linattn__locate(r, p, rank, &s);
     while (f0 < f1) {
+        linattn__segment *const to = r->segment + r->count++;
+        size_t i;
         s.length = (uint16_t)(left < f1 - f0 ? left : f1 - f0);
-        r->segment[r->count++] = s;
+        to->from = s.from; /* one by one: as a vector it would wait for all of them to be written */
+        to->length = s.length;
+        to->prefix = s.prefix;
+        to->unchanged = s.unchanged;
+        for (i = 0; i < s.prefix; i++) to->index[i] = s.index[i];
         if (s.from < r->begin) r->begin = s.from;
         if (s.from + s.length > r->end) r->end = s.from + s.length;
         f0 += s.length;
@@ -9596,6 +9607,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SET
 #undef LINATTN__TAKES_AVX2
+#undef LINATTN__TAKES_VECTORS
 #undef LINATTN__TAKE_UPDATE
 #undef LINATTN__SHARED
 #undef LINATTN__SMALL

@@ -560,6 +560,7 @@
 #define la_iterate LA_SHARED(iterate)
 #define la_kept_alike LA_SHARED(kept_alike)
 #define la_kept_signs LA_SHARED(kept_signs)
+#define la_made LA_SHARED(made)
 #define la_masked_tokens LA_SHARED(masked_tokens)
 #define la_most LA_SHARED(most)
 #define la_panels LA_SHARED(panels)
@@ -587,6 +588,7 @@
 #define la_rule_spend_rows LA_SHARED(rule_spend_rows)
 #define la_rule_spread LA_SHARED(rule_spread)
 #define la_scratch LA_SHARED(scratch)
+#define la_step_make LA_SHARED(step_make)
 #define la_step_others LA_SHARED(step_others)
 #define la_symmetric LA_SHARED(symmetric)
 #define la_take LA_SHARED(take)
@@ -3563,6 +3565,8 @@ static LINATTN__NOINLINE void la_take_reads(const la_tile *a, const la_place *x,
         la_query_tile(a, x, LA_QUERY_TALL, 1);
     else if (LA_QUERY_FEW > 1 && tile == LA_TILE(0, 1, LA_QUERY_FEW, LA_QUERY_VECS))
         la_query_tile(a, x, LA_QUERY_FEW, LA_QUERY_VECS);
+    else if (tile == LA_TILE(0, 1, 2, LA_SINGLE_VECS))
+        la_query_tile(a, x, 2, LA_SINGLE_VECS);
     else if (tile == LA_TILE(0, 1, 1, LA_SINGLE_VECS))
         la_query_tile(a, x, 1, LA_SINGLE_VECS);
     else if (tile == LA_TILE(0, 1, 1, LA_QUERY_VECS))
@@ -3580,11 +3584,12 @@ static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         t = la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
                     LA_TILE(0, 1, LA_QUERY_TOKENS, LA_QUERY_VECS), LA_QUERY_FEW, many);
-    /* one token would wait for each sum of two: twice as many */
+    /* one token, or two, would wait for each sum of two: twice as many */
     for (; many && t < a->end && begin < u; begin += LA_SINGLE_VECS) {
-        const size_t most = u - begin < LA_SINGLE_VECS ? LA_QUERY_VECS : LA_SINGLE_VECS;
+        const int few = u - begin < LA_SINGLE_VECS;
         (void)la_take(a, la_take_reads, 0, a->heads, t, a->end, begin * LA_W,
-                      LA_TILE(0, 1, 1, most), 1, 0);
+                      few ? LA_TILE(0, 1, 1, LA_QUERY_VECS) : LA_TILE(0, 1, 2, LA_SINGLE_VECS), 1,
+                      0);
     }
     for (; LA_QUERY_VECS > 1 && u < end; u++)
         (void)la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
@@ -4672,9 +4677,20 @@ static LINATTN__NOINLINE void la_half_copy(const la_half *x, size_t count, int b
 
 /* ---- Sums: one token ------------------------------------------------------------------------- */
 
+/* Does a step of this text make features, too? */
+#define LA_MAKES (LINATTN__HAS_FEATURES && LA_BLOCK > 1)
+
+#if LA_WALK && LA_MAKES
+/* What is mapped of a key and a query, where that is made, and what la_kept_signs keeps of both. */
+typedef struct la_made {
+    float row[2 * LA_ROW];
+    float kept[LA_BLOCK * LA_ROW / 12];
+} la_made;
+#endif
+
 #if LA_WALK
-/* A decode step, or the update or query of one token, of the maps that act on each coordinate:
-   everything a head needs in one go, with the bits of a block of one. */
+/* A decode step, or the update or query of one token: everything a head needs in one go, with the
+   bits of a block of one. */
 typedef struct la_token {
     /* phi(k), and before it z of a past that the norm divides by; phi(q), or the weights that stand
        for it */
@@ -4686,6 +4702,9 @@ typedef struct la_token {
     float top, scale, power; /* as in la_scratch */
 #if LINATTN__HAS_UNIT
     linattn__params own[2]; /* with the roots of the key and of the query */
+#endif
+#if LA_MAKES
+    la_made *made;
 #endif
 } la_token;
 
@@ -5232,6 +5251,28 @@ static LINATTN__NOINLINE void la_step_twice(const linattn__span *s, la_head *h, 
 }
 #endif
 
+#if LA_WALK && LA_MAKES
+/* What the map takes for features [f0, f1) of a key and of a query, if there are: made for both at
+   once, as what they are made with is large. h leads to where they were feature 0. */
+LINATTN__COLD static LINATTN__NOINLINE void la_step_make(const linattn__span *s, la_head *h,
+                                                         la_token *w, const float *key,
+                                                         const float *query, size_t f0, size_t f1)
+{
+    const uintptr_t of_key = (uintptr_t)key, of_query = (uintptr_t)query;
+    const int both = key && query, later = both && of_query < of_key;
+    const uintptr_t apart = !both ? 0 : later ? of_key - of_query : of_query - of_key;
+    const uintptr_t begin = f0 * sizeof(float);
+    float *const first = w->made->row, *const second = first + (both ? LA_ROW : 0);
+    la_chunk c;
+    c.f0 = f0;
+    c.f1 = f1;
+    c.count = both ? 2 : 1;
+    la_chunk_made(s, &c, key && !later ? key : query, apart / sizeof(float), first, w->made->kept);
+    if (key) h->key = (const float *)((uintptr_t)(later ? second : first) - begin);
+    if (query) h->query = (const float *)((uintptr_t)(later ? first : second) - begin);
+}
+#endif
+
 #if LA_COLD
 #if LINATTN__BOTH
 #define LA_STEP_UPDATE(call) (call)->update[(call)->set]
@@ -5240,15 +5281,22 @@ static LINATTN__NOINLINE void la_step_twice(const linattn__span *s, la_head *h, 
 #endif
 
 /* In parts, as scratch is small, and chunks of exponents and of a past are given. */
-LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_token *w)
+LINATTN__INLINE void la_step_parts(const linattn__span *s, la_head *h, la_token *w)
 {
     const size_t m = h->m, most = LA_W > 1 ? LA_STEP : m; /* a chunk is no more than a step */
     const int chunks = LINATTN__IS_EXP(h->map) || LINATTN__PAST(s);
     const size_t chunk = chunks ? linattn__chunk(m) : most;
+#if LA_MAKES && LA_W > 1
+    const int makes = !linattn__is_direct(s->params->source);
+    const float *const key = h->key, *const query = h->query;
+#endif
     size_t f0 = 0, f1, end = 0;
     do {
         if (LA_W > 1 || f0 == end) {
             end = m - f0 < chunk ? m : f0 + chunk;
+#if LA_MAKES && LA_W > 1
+            if (makes) la_step_make(s, h, w, key, query, f0, end);
+#endif
 #if LINATTN__HAS_EXP
             if (LINATTN__IS_EXP(h->map)) LA_HOT(s, step_chunk)(s, h, w, f0, end);
 #endif
@@ -5271,6 +5319,10 @@ LINATTN__INLINE void la_step_parts(const linattn__span *s, const la_head *h, la_
     } while (f0 < m);
     if (LA_W == 1 && h->key && h->dv % 16 != 0) la_clear_padding(s);
     if (h->query && !h->plain && !h->clamps) la_end_rows(s, &w->power, h->out, 1);
+#if LA_MAKES && LA_W > 1
+    h->key = key;
+    h->query = query;
+#endif
 }
 
 #if LA_W > 1 && LINATTN__HAS_PREFILL
@@ -5385,7 +5437,9 @@ LINATTN__INLINE size_t la_step_some(const linattn__span *s, la_head *h, la_token
 LINATTN__INLINE void la_step_token(const linattn__span *s, la_head *h, la_token *w)
 {
     size_t left = s->group, some;
-    if (h->key && !LINATTN__IS_SIGNED(h->map) && linattn__masked(h->key, h->m)) h->key = NULL;
+    if (h->key && !LINATTN__IS_SIGNED(h->map) && s->params->source != LINATTN__MONOMIALS &&
+        linattn__masked(h->key, s->d))
+        h->key = NULL;
     if (!h->query) left = h->key ? 1 : 0;
     for (; left > 0; left -= some) {
         some = la_step_some(s, h, w, left);
@@ -5450,9 +5504,15 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 {
     la_token w[LA_W > 1 && LINATTN__HAS_PREFILL ? 2 : 1];
     la_head h;
+#if LA_MAKES && LA_W > 1
+    la_made made;
+#endif
     size_t head;
 #if LA_W > 1 && LINATTN__HAS_PREFILL
     const int alone = la_step_alone(s);
+#endif
+#if LA_MAKES && LA_W > 1
+    w->made = &made;
 #endif
     h.stream = s->stream;
 #if LA_W > 1
@@ -10108,8 +10168,8 @@ LINATTN__INLINE void la_picked(const la_monomials *w, size_t from, size_t length
 }
 #else
 /* The lists of degrees from 2 to base: each from the one below, of the last only what is taken. Of
-   LA_LISTS tokens, there or not. Writes up to LA_W - 1 floats more. */
-static void la_lists(const linattn__recipe *r, float *list)
+   `count` tokens, there or not, an even number. Writes up to LA_W - 1 floats more. */
+static void la_lists(const linattn__recipe *r, float *list, size_t count)
 {
     size_t p, i, t, f;
     for (p = 2; p <= r->base; p++) {
@@ -10121,9 +10181,12 @@ static void la_lists(const linattn__recipe *r, float *list)
             for (f = 0; f < length; f += LA_W) {
                 const float *const from = list + r->list[p - 1] + first + f;
                 float *const own = list + to + f;
-                LINATTN__UNROLL for (t = 0; t < LA_LISTS; t++)
-                    la_store(own + t * LA_LIST_ROW, la_mul(la_load(from + t * LA_LIST_ROW),
-                                                           la_set1(list[t * LA_LIST_ROW + 1 + i])));
+                for (t = 0; t < count * LA_LIST_ROW; t += 2 * LA_LIST_ROW) {
+                    const la_vec by = la_set1(list[t + 1 + i]);
+                    const la_vec next = la_set1(list[t + LA_LIST_ROW + 1 + i]);
+                    la_store(own + t, la_mul(la_load(from + t), by));
+                    la_store(own + t + LA_LIST_ROW, la_mul(la_load(from + t + LA_LIST_ROW), next));
+                }
             }
         }
     }
@@ -10198,7 +10261,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     const float root = s->params->source_root;
     linattn__recipe r;
     la_monomials w;
-    size_t t, n, f, end;
+    size_t t, n, f, end, rows;
     int raw;
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
@@ -10221,9 +10284,12 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
             w.picked = la_pairs(&r, places);
     }
 #endif
-    /* what is not there is multiplied, too, and slow if it were denormal */
-    linattn__zeros(w.list, (LA_LISTS - 1) * w.row + end + LA_W);
-    for (t = 0; t < LA_LISTS; t++) w.product[0][t] = w.list[t * w.row] = 1.0f;
+    /* what is not there is multiplied, too, by twos or fours, and slow if it were denormal */
+    rows = count < LA_LISTS ? (count + 3) / 4 * 4 : LA_LISTS;
+    for (t = 0; t < rows; t++) {
+        linattn__zeros(w.list + t * w.row, end + LA_W);
+        w.product[0][t] = w.list[t * w.row] = 1.0f;
+    }
     for (f = 0; f < f1 - f0; f += LA_W)
         la_store(w.weight + f, la_load_part(weights + f, la_lanes_left(f1 - f0, f)));
     la_store(w.weight + f, la_zero());
@@ -10231,7 +10297,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
         n = count - t < LA_LISTS ? count - t : LA_LISTS;
         if (!raw) la_coordinates(&r, &w, x, x_token, n, root);
 #ifndef LA_PICK
-        if (!raw) la_lists(&r, w.list);
+        if (!raw) la_lists(&r, w.list, (n + 1) / 2 * 2);
 #endif
         la_segments(&r, &w, x, x_token, n, root, raw, y, y_row);
     }
@@ -11727,6 +11793,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_map_softmax
 #undef la_map_unit
 #undef la_map_vector
+#undef la_made
 #undef la_masked_tokens
 #undef la_mass
 #undef la_max
@@ -11982,6 +12049,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_finish
 #undef la_step_halves
 #undef la_step_heads
+#undef la_step_make
 #undef la_step_map
 #undef la_step_one
 #undef la_step_order
@@ -12071,6 +12139,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_OF
 #undef LA_HALF
 #undef LA_LANES
+#undef LA_MAKES
 #undef LA_VECTOR
 #undef LA_VECTORS
 #undef LA_WIDEST

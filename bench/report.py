@@ -705,7 +705,7 @@ def small_marks(results):
                      if row["share"]]
             rows += at_most(f"300 agents of two heads of 16, {what}: share of the plain loop's "
                             "time", found, 0.5)
-    rows += few_marks(results) + grouped_marks(results)
+    rows += few_marks(results) + grouped_marks(results) + made_marks(results)
     rows += at_most("AVX-512 against AVX2", ratios(results, "step", "avx512", "avx2"), 1.05)
     for isa in results.vector_isas:
         rows += at_most(f"-O2 against -O3, {isa}", ratios(results, "step", isa, f"{isa}-O3"), 1.05)
@@ -803,6 +803,23 @@ def grouped_table(results):
     return table(header, rows) if rows else []
 
 
+def made_rows(results):
+    return [row for row in results.find(kernel="made") if row["times"]]
+
+
+def made_marks(results):
+    found = [(row["times"], f"{row['map']} {shape_name((row['d'], row['dv']))} {row['by']}")
+             for row in made_rows(results)]
+    return at_most("one token whose features are made against one of 64 in a call", found, 2.5)
+
+
+def made_table(results):
+    rows = [[row["map"], shape_name((row["d"], row["dv"])), row["by"], time(row),
+             f"{row['times']:.2f}"] for row in made_rows(results)]
+    header = ["one token of one head", "shape", "by", "ns", "of 64 tokens in one call, each"]
+    return table(header, rows) if rows else []
+
+
 def checks_table(results):
     rows = [[row["kernel"].removeprefix("checks-"), row["by"], time(row)]
             for row in results.rows if row["kernel"].startswith("checks-") and row["ns"]]
@@ -835,6 +852,7 @@ def small_document(results):
         ("Decode step, update and query of one token", small_tables(results)),
         ("A few tokens in a call", few_table(results)),
         ("Query heads that share a key", grouped_table(results)),
+        ("Features that are made", made_table(results)),
         ("Many states", agents_table(results)),
         ("What the checks cost", checks_table(results)),
         ("Scalar code", scalar_table(results)),

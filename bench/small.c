@@ -111,6 +111,9 @@ static const verb few[] = {
 /* Query heads of one key. */
 static const verb grouped = {"grouped", "elu1", LINATTN_MAP_ELU1, causal, plain_step_grouped};
 
+/* A token whose features are made, without a plain loop. */
+static const verb made = {"made", NULL, LINATTN_MAP_ELU1, causal, NULL};
+
 /* What its checks cost, without a plain loop. */
 static const verb checks[] = {
     {"checks-causal", "elu1", LINATTN_MAP_ELU1, causal, NULL},
@@ -219,6 +222,27 @@ static const char *small_open_as(bench *b, size_t sequences)
 }
 
 static const char *small_open(bench *b) { return small_open_as(b, 1); }
+
+static const char *made_open(bench *b)
+{
+    const char *problem = small_open_as(b, 1);
+    small *x = b->data;
+    oracle_problem p;
+    if (problem) return problem;
+    x->n = 1;
+    p = bench_problem(b, &x->o, true);
+    causal(b);
+    b->error = oracle_error(&p, x->o.out.data, x->o.out.stride_token);
+    return NULL;
+}
+
+/* All tokens at once. */
+static void prefill(bench *b)
+{
+    const small *x = b->data;
+    bench_check(b->library->causal(x->states[0], x->o.q, x->o.k, x->o.v, x->o.out, b->n, NULL));
+}
+
 static const char *agents_open(bench *b) { return small_open_as(b, b->n); }
 
 /* ---- What is registered ---------------------------------------------------------------------- */
@@ -309,6 +333,36 @@ static void register_grouped(const selection *s)
         }
 }
 
+/* One token of maps whose features are made, against all in one call. */
+static void register_made(const selection *s)
+{
+    static const struct {
+        linattn_feature_map map;
+        size_t parameter;
+        shape shape;
+    } cases[] = {
+        {LINATTN_MAP_FAVOR, 64, {16, 16}},
+        {LINATTN_MAP_FAVOR, 256, {64, 64}},
+        {LINATTN_MAP_FAVOR_HYPERBOLIC, 128, {64, 64}},
+        {LINATTN_MAP_TAYLOR, 2, {16, 16}},
+        {LINATTN_MAP_TAYLOR, 2, {16, 64}},
+        {LINATTN_MAP_TAYLOR, 4, {8, 64}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int isa = LINATTN_ISA_SCALAR + 1; isa < LINATTN_ISA_COUNT; isa++) {
+            bench b = bench_of(&made, cases[i].shape, 1);
+            b.open = made_open;
+            b.base = prefill;
+            b.comparison = COMPARE_TIMES;
+            b.map = cases[i].map;
+            b.parameter = cases[i].parameter;
+            b.n = 64;
+            b.isa = (linattn_isa)isa;
+            if ((s->isas >> isa & 1u) && (s->maps >> b.map & 1u))
+                bench_add(&b, "made/%s/%s/%zux%zu/1/h1", bench_map(&b), bench_by(&b), b.d, b.dv);
+        }
+}
+
 /* 300 agents of two heads of 16. */
 static void register_agents(const selection *s)
 {
@@ -347,5 +401,6 @@ void register_small(const selection *s)
         add_step(s, bench_of(&checks[i], (shape){16, 16}, 1));
     register_few(s);
     register_grouped(s);
+    register_made(s);
     register_agents(s);
 }

@@ -147,6 +147,55 @@ static void decode_steps_of_one_panel(void **state)
             }
 }
 
+/* The features of a key and its query are made together, in the order in which the two lie, or of
+   one array: chunks of fewer than 128, of both signs of a projection, masked keys. */
+static void decode_steps_of_made_features(void **state)
+{
+    (void)state;
+    static const struct {
+        linattn_feature_map map;
+        size_t dim, features, degree, group;
+    } cases[] = {
+        {LINATTN_MAP_FAVOR, 5, 40, 0, 1},
+        {LINATTN_MAP_FAVOR, 17, 260, 0, 3},
+        {LINATTN_MAP_FAVOR_SIMPLIFIED, 8, 129, 0, 2},
+        {LINATTN_MAP_FAVOR_HYPERBOLIC, 6, 64, 0, 1},
+        {LINATTN_MAP_FAVOR_HYPERBOLIC, 16, 128, 0, 2},
+        {LINATTN_MAP_FAVOR_HYPERBOLIC, 7, 144, 0, 1}, /* more than are kept */
+        {LINATTN_MAP_FAVOR_HYPERBOLIC, 4, 37, 0, 1},
+        {LINATTN_MAP_TAYLOR, 16, 0, 2, 1},
+        {LINATTN_MAP_TAYLOR, 6, 0, 3, 4},
+        {LINATTN_MAP_TAYLOR, 200, 0, 1, 1},
+        {LINATTN_MAP_EXPDEF, 7, 0, 4, 2},
+    };
+    static const linattn_normaliser normalisers[] = {LINATTN_NORM_SUM, LINATTN_NORM_FEATURE,
+                                                     LINATTN_NORM_LENGTH, LINATTN_NORM_NONE};
+    rng r = {29};
+    for (size_t i = 0; i < 12 * COUNT_OF(cases); i++) {
+        size_t mark = pool_mark(), at = i / 12, order = i % 3, width = cases[at].dim;
+        linattn_config config = {.heads = 2 * cases[at].group,
+                                 .kv_heads = 2,
+                                 .dim_key = width,
+                                 .dim_value = 1 + rng_below(&r, 40),
+                                 .map = cases[at].map,
+                                 .normaliser = normalisers[i / 3 % 4],
+                                 .features = cases[at].features,
+                                 .degree = cases[at].degree};
+        problem p = problem_new(config, 9, 9, &r, 1);
+        size_t queries = 9 * query_width(&p), keys = 9 * key_width(&p);
+        float *both = pool_floats(queries + keys);
+        float *q = order == 0 ? both : both + keys, *k = order == 0 ? both + queries : both;
+        if (order == 2 && queries == keys) q = k;
+        memcpy(q, p.q, queries * sizeof *q);
+        memcpy(k, p.k, keys * sizeof *k);
+        p.q = q;
+        p.k = k;
+        for (size_t f = 0; f < width && i % 2; f++) k[4 * key_width(&p) + f] = -test_infinity;
+        decode_law(&p, &r);
+        pool_release(mark);
+    }
+}
+
 static void reversed_jobs_law(const problem *p, rng *r)
 {
     outcome expected = run_all(p, NULL);
@@ -1668,6 +1717,7 @@ int main(void)
         TEST(cuts),
         TEST(decode_steps),
         TEST(decode_steps_of_one_panel),
+        TEST(decode_steps_of_made_features),
         TEST(jobs_in_reverse),
         TEST(threads),
         TEST(work_is_shared_out),
