@@ -463,7 +463,8 @@ LINATTN__HERE linattn_output linattn_output_rows(float *data)
 /* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
    parallel_for must call job(arg, i) once for each i in [0, count), in any order, on any threads,
    and return when all have returned. count is at most `threads` (0 and 1 mean no threading): the
-   work is cut into that many equal parts. The result has the same bits with and without.
+   work is cut into that many equal parts. The result has the same bits with and without. Not called
+   where all takes about a microsecond: to share that out would take longer.
    `threads` above 1 without parallel_for is refused (NULL). */
 typedef void linattn_job(void *arg, size_t index);
 typedef struct linattn_context {
@@ -3863,6 +3864,11 @@ typedef struct linattn__outer {
 #ifndef LINATTN__CROWDED
 #define LINATTN__CROWDED 2048
 #endif
+/* So many floats of S are read in a microsecond, or in scalar code a 16th of them: to share out no
+   more than that would take longer. (Tests share out all.) */
+#ifndef LINATTN__SHARE_FLOATS
+#define LINATTN__SHARE_FLOATS 8192
+#endif
 #define LINATTN__FAR_FLOATS ((linattn__near() ? 3u : 4u) * LINATTN__FETCH_FLOATS) /* nor in L3 */
 #define LINATTN__FEATURES 128 /* mapped at a time */
 #define LINATTN__PANELS 4096  /* floats of a projection that the caller holds */
@@ -4323,6 +4329,44 @@ LINATTN__INLINE void linattn__use_keys(linattn__work *w, const linattn__operands
 #endif
 }
 
+/* One token of all heads of a span, or all tokens. */
+LINATTN__INLINE void linattn__step_heads(linattn__span *s)
+{
+#if LINATTN__HAS_HALF
+    if (s->elements) {
+        s->kernel = linattn__step_copy;
+        linattn__widened_heads(s, s->heads);
+        return;
+    }
+#endif
+    LINATTN__RUN_STEP(s);
+}
+
+#if !LINATTN__HAS_PREFILL
+/* Heads, shared out. */
+static void linattn__step_job(void *arg, size_t index)
+{
+    const linattn__work *w = (const linattn__work *)arg;
+    linattn__span s = w->span;
+    size_t head, end;
+    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
+    linattn__move_any(&s, head);
+    s.heads = end - head;
+    linattn__step_heads(&s);
+}
+#endif
+
+/* The context of a call, for so many sequences, that is worth sharing out, or NULL: there are no
+   threads, or so little to do that they would take longer to begin. */
+LINATTN__COLD static LINATTN__NOINLINE const linattn_context *
+linattn__worth(const linattn_context *context, const linattn__span *s, size_t sequences)
+{
+    const size_t least = LINATTN__SHARE_FLOATS / (LINATTN__TAKES_VECTORS(s) ? 1u : 16u);
+    const size_t floats = s->heads * s->group * s->m * s->dv;
+    const int alone = s->n < least && sequences < least && s->n * sequences * floats < least;
+    return linattn__threads(context, 2) < 2 || alone ? NULL : context;
+}
+
 #if LINATTN__HAS_PREFILL
 /* Are the operands of this call so many that they come from memory? Then blocks fetch values and
    outputs ahead, too, which saves a tenth and more from 16 MB on, and costs some percent at 4 MB:
@@ -4387,6 +4431,50 @@ static LINATTN__NOINLINE void linattn__run_parts(const linattn__work *w, size_t 
     }
 }
 
+/* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. What
+   a step moves on is put back, rather than that each takes a copy: that takes as long as a small
+   step. */
+LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *s)
+{
+    float *const z = s->z, *const e = s->e, *const rows = s->s, *const out = s->out;
+    const float *const k = s->k, *const v = s->v, *const q = s->q;
+    const uint64_t seen = s->seen;
+    const size_t n = s->n, lag = s->lag;
+    size_t t;
+    for (t = 0; t < n; t++) {
+        if (LINATTN__FETCHES(s) && n - t > 2) linattn__fetch_token(s, 0, t + 2);
+        linattn__cut(s, t, 1);
+        linattn__step_heads(s);
+        s->z = z;
+        s->e = e;
+        s->s = rows;
+        s->k = k;
+        s->v = v;
+        s->q = q;
+        s->out = out;
+        s->seen = seen;
+        s->lag = lag;
+    }
+    s->n = n;
+}
+
+/* The same as a kernel, whose span is its caller's. */
+LINATTN__COLD static void linattn__token_kernel(const linattn__span *s)
+{
+    linattn__span own = *s;
+    linattn__token_heads(&own);
+}
+
+/* Heads [head, end), token by token. */
+LINATTN__COLD static void linattn__run_together(const linattn__work *w, size_t head, size_t end)
+{
+    linattn__span s = w->span;
+    if (head == end) return;
+    linattn__move_any(&s, head);
+    s.heads = end - head;
+    linattn__token_heads(&s);
+}
+
 /* update and query. */
 LINATTN__COLD static void linattn__parts_job(void *arg, size_t index)
 {
@@ -4408,7 +4496,11 @@ LINATTN__COLD static void linattn__causal_job(void *arg, size_t index)
     const size_t m16 = linattn__round16(w->span.m);
     size_t head, end;
     linattn__share(w->whole, 1, index, w->jobs, &head, &end);
-    linattn__run_heads(w, head, end);
+    if (w->kernel == linattn__token_kernel &&
+        (w->span.n == 1 || (end - head) * w->span.head_floats <= 65536)) /* which stay in L2 */
+        linattn__run_together(w, head, end);
+    else
+        linattn__run_heads(w, head, end);
     for (head = w->whole; head < w->span.heads; head++) {
         float own[LINATTN__PRIVATE_FLOATS], *private_z = own;
         linattn__span s;
@@ -4453,6 +4545,24 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__causal_threads(linattn__wor
                       2 * m16 * sizeof(float));
 }
 
+/* Few tokens, shared out. Returns 0, and has done nothing, where keys alone are for more threads
+   than there are heads: blocks of rows are. */
+LINATTN__COLD static LINATTN__NOINLINE int linattn__few_threads(linattn__work *w,
+                                                                const linattn_context *context)
+{
+    const size_t heads = w->span.heads, jobs = linattn__threads(context, SIZE_MAX);
+    if (!w->span.q && jobs > heads) return 0;
+    w->kernel = linattn__token_kernel;
+    if (w->span.k && w->span.q) {
+        linattn__causal_threads(w, context);
+        return 1;
+    }
+    w->whole = heads;
+    w->jobs = jobs < heads ? jobs : heads;
+    linattn__run_jobs(linattn__causal_job, w, w->jobs, context);
+    return 1;
+}
+
 /* Heads alone if they share out evenly, else each in `jobs` parts. */
 LINATTN__COLD static void linattn__do_parts(linattn__work *w, size_t divisible,
                                             const linattn_context *context)
@@ -4465,68 +4575,7 @@ LINATTN__COLD static void linattn__do_parts(linattn__work *w, size_t divisible,
 
 #endif
 
-/* One token of all heads of a span, or all tokens. */
-LINATTN__INLINE void linattn__step_heads(linattn__span *s)
-{
-#if LINATTN__HAS_HALF
-    if (s->elements) {
-        s->kernel = linattn__step_copy;
-        linattn__widened_heads(s, s->heads);
-        return;
-    }
-#endif
-    LINATTN__RUN_STEP(s);
-}
-
-#if !LINATTN__HAS_PREFILL
-/* Heads, shared out. */
-static void linattn__step_job(void *arg, size_t index)
-{
-    const linattn__work *w = (const linattn__work *)arg;
-    linattn__span s = w->span;
-    size_t head, end;
-    linattn__share(w->span.heads, 1, index, w->jobs, &head, &end);
-    linattn__move_any(&s, head);
-    s.heads = end - head;
-    linattn__step_heads(&s);
-}
-#endif
-
 #if LINATTN__HAS_PREFILL
-/* The heads of a span, token by token: few of them, or such as sums in 16 bits are rounded at. What
-   a step moves on is put back, rather than that each takes a copy: that takes as long as a small
-   step. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__token_heads(linattn__span *s)
-{
-    float *const z = s->z, *const e = s->e, *const rows = s->s, *const out = s->out;
-    const float *const k = s->k, *const v = s->v, *const q = s->q;
-    const uint64_t seen = s->seen;
-    const size_t n = s->n, lag = s->lag;
-    size_t t;
-    for (t = 0; t < n; t++) {
-        if (LINATTN__FETCHES(s) && n - t > 2) linattn__fetch_token(s, 0, t + 2);
-        linattn__cut(s, t, 1);
-        linattn__step_heads(s);
-        s->z = z;
-        s->e = e;
-        s->s = rows;
-        s->k = k;
-        s->v = v;
-        s->q = q;
-        s->out = out;
-        s->seen = seen;
-        s->lag = lag;
-    }
-    s->n = n;
-}
-
-/* The same as a kernel, whose span is its caller's. */
-LINATTN__COLD static void linattn__token_kernel(const linattn__span *s)
-{
-    linattn__span own = *s;
-    linattn__token_heads(&own);
-}
-
 /* The queries of each head as if they were query heads of a token, which read S together. */
 LINATTN__COLD static LINATTN__NOINLINE void linattn__query_heads(const linattn__span *s)
 {
@@ -4566,32 +4615,35 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__half_tokens(linattn__work *
 #endif
 
 /* Does this call go token by token? A decode step does (in scalar code one that makes features does
-   not), and sums in 16 bits, which are rounded at every token. Then the kernel `step` takes all heads. */
-LINATTN__INLINE int linattn__is_step(const linattn__work *w, const linattn_context *context)
+   not), and sums in 16 bits, which are rounded at every token. Then the kernel `step` takes all
+   heads. */
+LINATTN__INLINE int linattn__is_step(const linattn__work *w)
 {
     return !LINATTN__HAS_PREFILL || LINATTN__ELEMENT(&w->span) ||
            (w->span.n == 1 &&
-            (linattn__is_direct(w->params.source) || LINATTN__TAKES_VECTORS(&w->span)) &&
-            !(context && context->parallel_for && context->threads > 1));
+            (linattn__is_direct(w->params.source) || LINATTN__TAKES_VECTORS(&w->span)));
 }
 
-static void linattn__do_step(linattn__work *w, const linattn_context *context)
+/* Does such a call. Returns 0, and has done nothing, where that is for blocks. */
+static int linattn__do_step(linattn__work *w, const linattn_context *context)
 {
 #if LINATTN__HAS_PREFILL && LINATTN__HAS_HALF
     if (w->span.element && (w->span.n > 1 || context)) {
         linattn__half_tokens(w, context);
-        return;
+        return 1;
     }
-#elif LINATTN__HAS_PREFILL
-    (void)context;
+#endif
+#if LINATTN__HAS_PREFILL
+    if (linattn__threads(context, 2) > 1) return linattn__few_threads(w, context);
 #else
     w->jobs = linattn__threads(context, w->span.heads);
     if (w->jobs > 1) {
         linattn__run_jobs(linattn__step_job, w, w->jobs, context);
-        return;
+        return 1;
     }
 #endif
     linattn__step_heads(&w->span);
+    return 1;
 }
 
 #if LINATTN__HAS_PREFILL
@@ -4632,7 +4684,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
             most = avx2 || (((all->dv - 1) & 8) == 0 && !large) ? 2 : 1;
     }
     if (all->n > most || !linattn__is_direct(w->params.source)) return 0;
-    if (context && context->parallel_for && context->threads > 1) return 0;
+    if (linattn__threads(context, 2) > 1) return linattn__few_threads(w, context);
     w->kernel = linattn__token_kernel;
     if (!all->k && all->group == 1 && !LINATTN__WIDENED(all) && !LINATTN__NO_BLOCKS(all))
         linattn__query_heads(all);
@@ -4645,10 +4697,7 @@ LINATTN__COLD static LINATTN__NOINLINE int linattn__few_tokens(linattn__work *w,
 
 LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_context *context)
 {
-    if (linattn__is_step(w, context)) {
-        linattn__do_step(w, context);
-        return;
-    }
+    if (linattn__is_step(w) && linattn__do_step(w, context)) return;
     if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__ONE(update));
     linattn__do_parts(w, (w->span.m + 15) / 16, context);
@@ -4656,10 +4705,7 @@ LINATTN__INLINE void linattn__update_tokens(linattn__work *w, const linattn_cont
 
 LINATTN__INLINE void linattn__causal_tokens(linattn__work *w, const linattn_context *context)
 {
-    if (linattn__is_step(w, context)) {
-        linattn__do_step(w, context);
-        return;
-    }
+    if (linattn__is_step(w) && linattn__do_step(w, context)) return;
     if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__ONE(causal));
     w->span.fetch = linattn__from_memory(&w->span);
@@ -4762,16 +4808,13 @@ static LINATTN__NOINLINE void linattn__do_update(linattn__work *w, const linattn
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__update_tokens, context);
 #else
-    linattn__do_step(w, context);
+    (void)linattn__do_step(w, context);
 #endif
 }
 
 static LINATTN__NOINLINE void linattn__do_query(linattn__work *w, const linattn_context *context)
 {
-    if (linattn__is_step(w, context)) {
-        linattn__do_step(w, context);
-        return;
-    }
+    if (linattn__is_step(w) && linattn__do_step(w, context)) return;
 #if LINATTN__HAS_PREFILL
     if (linattn__few_tokens(w, context)) return;
     linattn__use_kernel(w, LINATTN__ONE(query));
@@ -4799,7 +4842,7 @@ static LINATTN__NOINLINE void linattn__do_causal(linattn__work *w, const linattn
 #if LINATTN__HAS_PREFILL
     linattn__do_runs(w, linattn__causal_tokens, context);
 #else
-    linattn__do_step(w, context);
+    (void)linattn__do_step(w, context);
 #endif
 }
 
@@ -5158,7 +5201,7 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
     const int rules = verb & LINATTN__RULES;
     linattn__shape s;
     if (SIZE_MAX >> 31 >> 31 == 0 || !state || (uintptr_t)state % sizeof(float) != 0 ||
-        (context && context->threads > 1) || !linattn__usual_header(h, rules) ||
+        linattn__cannot_thread(context) || !linattn__usual_header(h, rules) ||
         !linattn__usual_sizes(h, &s, rules))
         return 0;
     s.shared_floats = s.window = 0;
@@ -5242,7 +5285,8 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
         if (status != LINATTN_OK || n == 0) return status;
     }
     if (verb == LINATTN__KEYS) LINATTN__TAKE_UPDATE(&w.span);
-    if (usual && n == 1)
+    if (context) context = linattn__worth(context, &w.span, 1);
+    if (usual && n == 1 && !context)
         LINATTN__RUN_STEP(&w.span);
     else
         linattn__do_verb(&w, verb, context);
@@ -5638,7 +5682,7 @@ LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__open_many(
         c->out = x.out.stride[LINATTN__SEQUENCE];
     }
     c->bytes = s.state_bytes;
-    if (linattn__is_step(&c->work, NULL) && !s.rule && !s.window && !LINATTN__PAST(&c->work.span) &&
+    if (linattn__is_step(&c->work) && !s.rule && !s.window && !LINATTN__PAST(&c->work.span) &&
         !LINATTN__ELEMENT(&c->work.span) && !LINATTN__WIDENED(&c->work.span))
         c->step = LINATTN__KERNEL(step);
     return LINATTN_OK;
@@ -5674,7 +5718,7 @@ static linattn_status linattn__call_many(linattn__crowd *c, const linattn_view *
     c->walks =
         linattn__drops() && c->n == 1 && (span->m > 16 || span->dv > 16) && !LINATTN__ELEMENT(span);
     if (c->n == 1 && c->distant && linattn__near()) span->stream = c->stream;
-    c->jobs = linattn__threads(context, c->count);
+    c->jobs = linattn__threads(linattn__worth(context, &c->work.span, c->count), c->count);
     linattn__run_jobs(linattn__crowd_job, c, c->jobs, context);
     linattn__leave(c->work.environment);
     return LINATTN_OK;
@@ -6603,6 +6647,7 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
         status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
         if (status != LINATTN_OK || n == 0) return status;
     }
+    if (context) context = linattn__worth(context, &w.span, 1);
     linattn__do_recurrent(&w, &gating, context);
     linattn__leave(w.environment);
     linattn__set_tokens(state, w.span.seen + n);
@@ -9610,6 +9655,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__TAKES_VECTORS
 #undef LINATTN__TAKE_UPDATE
 #undef LINATTN__SHARED
+#undef LINATTN__SHARE_FLOATS
 #undef LINATTN__SMALL
 #undef LINATTN__SOME_MAPS
 #undef LINATTN__SPENT

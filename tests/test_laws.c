@@ -263,6 +263,65 @@ static void work_is_shared_out(void **state)
     }
 }
 
+/* A few tokens of each verb, from a state that holds some: heads and columns for several jobs. */
+static void few_tokens_law(const problem *p, size_t n, const linattn_context *context)
+{
+    const size_t bytes = linattn_state_size(&p->config), floats = n * output_width(p);
+    void *begin = run_init(&p->config), *alone, *shared;
+    float *expected = pool_floats(floats), *actual = pool_floats(floats);
+    const linattn_view q = linattn_rows(p->q), k = linattn_rows(p->k), v = linattn_rows(p->v);
+    check_status(linattn_update(begin, k, v, p->n_k, NULL), LINATTN_OK, "%s", problem_name(p));
+    for (int verb = 0; verb < 3; verb++) {
+        static const char *const names[] = {"causal", "query", "update"};
+        for (int i = 0; i < 2; i++) {
+            void *const state = pool_copy(begin, bytes);
+            const linattn_output out = linattn_output_rows(i ? actual : expected);
+            const linattn_context *const threads = i ? context : NULL;
+            linattn_status status = LINATTN_OK;
+            *(i ? &shared : &alone) = state;
+            if (verb == 0) status = linattn_causal(state, q, k, v, out, n, threads);
+            if (verb == 1) status = linattn_query(state, q, out, n, threads);
+            if (verb == 2) status = linattn_update(state, k, v, n, threads);
+            check_status(status, LINATTN_OK, "%s, %s", names[verb], problem_name(p));
+        }
+        if (verb != 2)
+            check_same_floats(actual, expected, floats, output_width(p), "%s, %zu tokens, %s",
+                              names[verb], n, problem_name(p));
+        check_same_bytes(shared, alone, bytes, "%s, %zu tokens, %s", names[verb], n,
+                         problem_name(p));
+    }
+}
+
+static void steps_on_threads(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {
+        LINATTN_MAP_ELU1,    LINATTN_MAP_EXP,   LINATTN_MAP_IDENTITY,
+        LINATTN_MAP_SOFTMAX, LINATTN_MAP_FAVOR, LINATTN_MAP_TAYLOR,
+    };
+    static const size_t heads[] = {1, 2, 3, 7}, dims[][2] = {{16, 16}, {40, 100}, {64, 64}};
+    rng r = {31};
+    for (size_t i = 0; i < COUNT_OF(maps); i++)
+        for (size_t h = 0; h < COUNT_OF(heads); h++)
+            for (size_t d = 0; d < COUNT_OF(dims); d++) {
+                size_t mark = pool_mark(), group = 1 + rng_below(&r, 3);
+                counter count = {0, 0, 0};
+                linattn_context context = {parallel_counted, &count, 2 + rng_below(&r, 4)};
+                linattn_config config = {.heads = heads[h] * group,
+                                         .kv_heads = heads[h],
+                                         .dim_key = dims[d][0],
+                                         .dim_value = dims[d][1],
+                                         .map = maps[i]};
+                if (maps[i] == LINATTN_MAP_TAYLOR) config.dim_key = 10;
+                problem p = problem_new(config, 4, 4, &r, 1);
+                for (size_t n = 1; n <= 3; n++) few_tokens_law(&p, n, &context);
+                if (heads[h] > 1 && config.dim_value == 64)
+                    check(count.calls >= 9, "%zu calls of parallel_for, %s", count.calls,
+                          problem_name(&p));
+                pool_release(mark);
+            }
+}
+
 static void layouts_law(const problem *p, rng *r)
 {
     outcome expected = run_all(p, NULL);
@@ -1448,7 +1507,7 @@ static void many_are_shared_out(void **state)
 {
     (void)state;
     rng r = {35};
-    linattn_config config = {.dim_key = 4};
+    linattn_config config = {.heads = 3, .dim_key = 32}; /* enough to be worth it */
     for (size_t states = 1; states < 9; states++)
         for (size_t threads_given = 0; threads_given < 12; threads_given++)
             for (int verb = 0; verb < MANY_COUNT; verb++) {
@@ -1721,6 +1780,7 @@ int main(void)
         TEST(jobs_in_reverse),
         TEST(threads),
         TEST(work_is_shared_out),
+        TEST(steps_on_threads),
         TEST(layouts),
         TEST(operands_of_16_bits),
         TEST(conversion_in_parts),
