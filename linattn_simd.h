@@ -343,6 +343,8 @@
 #define la_step LA_NAME(step)
 #define la_step_both LA_NAME(step_both)
 #define la_step_chunk LA_NAME(step_chunk)
+#define la_step_eight LA_NAME(step_eight)
+#define la_step_end LA_NAME(step_end)
 #define la_step_finish LA_NAME(step_finish)
 #define la_step_map LA_NAME(step_map)
 #define la_step_order LA_NAME(step_order)
@@ -3514,7 +3516,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, const si
     size_t f, i, j;
     la_tile_begin(a, x, 0, o, T, NR);
     for (f = a->f1 - a->f0; f > 0; f--, q++, row += 16) {
-        la_vec s[LA_SINGLE_VECS];
+        la_vec s[8];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
@@ -3567,6 +3569,8 @@ static LINATTN__NOINLINE void la_take_reads(const la_tile *a, const la_place *x,
         la_query_tile(a, x, LA_QUERY_FEW, LA_QUERY_VECS);
     else if (tile == LA_TILE(0, 1, 2, LA_SINGLE_VECS))
         la_query_tile(a, x, 2, LA_SINGLE_VECS);
+    else if (LA_SINGLE_VECS > LA_QUERY_VECS && tile == LA_TILE(0, 1, 1, 8))
+        la_query_tile(a, x, 1, 8);
     else if (tile == LA_TILE(0, 1, 1, LA_SINGLE_VECS))
         la_query_tile(a, x, 1, LA_SINGLE_VECS);
     else if (tile == LA_TILE(0, 1, 1, LA_QUERY_VECS))
@@ -3580,16 +3584,17 @@ static LINATTN__NOINLINE void la_take_reads(const la_tile *a, const la_place *x,
 static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t end)
 {
     const int many = LA_SINGLE_VECS > LA_QUERY_VECS;
-    size_t begin = u, t = a->end;
+    size_t begin = u, t = a->end, vectors;
     for (; end - u >= LA_QUERY_VECS; u += LA_QUERY_VECS)
         t = la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
                     LA_TILE(0, 1, LA_QUERY_TOKENS, LA_QUERY_VECS), LA_QUERY_FEW, many);
-    /* one token, or two, would wait for each sum of two: twice as many */
-    for (; many && t < a->end && begin < u; begin += LA_SINGLE_VECS) {
-        const int few = u - begin < LA_SINGLE_VECS;
-        (void)la_take(a, la_take_reads, 0, a->heads, t, a->end, begin * LA_W,
-                      few ? LA_TILE(0, 1, 1, LA_QUERY_VECS) : LA_TILE(0, 1, 2, LA_SINGLE_VECS), 1,
-                      0);
+    /* one token, or two, would wait for each sum of so few: twice as many, or four times */
+    for (; many && t < a->end && begin < u; begin += vectors) {
+        unsigned tile = LA_TILE(0, 1, 2, LA_SINGLE_VECS);
+        if (u - begin < LA_SINGLE_VECS) tile = LA_TILE(0, 1, 1, LA_QUERY_VECS);
+        if (u - begin >= 8 && a->end - t == 1) tile = LA_TILE(0, 1, 1, 8);
+        vectors = LA_TILE_COLUMNS(tile) / LA_W;
+        (void)la_take(a, la_take_reads, 0, a->heads, t, a->end, begin * LA_W, tile, 1, 0);
     }
     for (; LA_QUERY_VECS > 1 && u < end; u++)
         (void)la_take(a, la_take_reads, 0, a->heads, a->begin, a->end, u * LA_W,
@@ -4971,6 +4976,18 @@ LINATTN__INLINE void la_step_walk(const la_head *h, const la_token *w, float *ro
     }
 }
 
+/* What is read of NR vectors of columns from u, with features up to f1. */
+LINATTN__INLINE void la_step_end(const la_head *h, const la_token *w, size_t f1, size_t u,
+                                 la_vec *o, int lanes, const size_t NR)
+{
+    size_t j;
+    if (f1 == h->m) {
+        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_mul(o[j], la_set1(w->scale));
+        if (h->clamps) LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_clamp(o[j]);
+    }
+    la_store_columns(h->out + u * LA_W, o, lanes, NR);
+}
+
 /* NR vectors of columns from u, of features [f0, f1). */
 LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0, size_t f1,
                                   size_t u, const int keys, const int queries, const size_t NR)
@@ -4999,12 +5016,27 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
         la_step_walk(h, w, row, count, v, o, keys, queries, 1, 0, NR);
     else
         la_step_walk(h, w, row, count, v, o, keys, queries, 0, 0, NR);
-    if (!queries) return;
-    if (f1 == m) {
-        LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_mul(o[j], la_set1(w->scale));
-        if (h->clamps) LINATTN__UNROLL for (j = 0; j < NR; j++) o[j] = la_clamp(o[j]);
+    if (queries) la_step_end(h, w, f1, u, o, lanes, NR);
+}
+
+/* Eight of them that are read and no more: of four each sum would wait for its last. */
+LINATTN__INLINE void la_step_eight(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                   size_t u)
+{
+    const int lanes = la_lanes_left(h->dv, (u + 7) * LA_W);
+    const size_t m = h->m;
+    const float *row = h->s + u / LA_PANEL_VECS * 16 * m + f0 * 16, *q = w->q;
+    const float *const end = q + (f1 - f0);
+    la_vec o[8];
+    size_t j;
+    LINATTN__UNROLL for (j = 0; j < 8; j++) o[j] = la_zero();
+    if (f0 > 0 || LA_BEGUN(h)) la_load_columns(o, h->out + u * LA_W, lanes, 8);
+    for (; q < end; q++, row += 16) {
+        const la_vec qf = la_set1(*q);
+        LINATTN__UNROLL for (j = 0; j < 8; j++) o[j] =
+            la_fma_hot(qf, la_load(row + la_offset(m, j)), o[j]);
     }
-    la_store_columns(h->out + u * LA_W, o, lanes, NR);
+    la_step_end(h, w, f1, u, o, lanes, 8);
 }
 
 /* All columns of this job. */
@@ -5022,6 +5054,7 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
 #endif
     do {
         end = last - u < h->wide ? last : u + h->wide;
+        for (; !keys && !h->stream && end - u >= 8; u += 8) la_step_eight(h, w, f0, f1, u);
         for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
         while (end - u >= 2) { /* narrow, all of them, else one: a loop that is none is smaller */
             la_step_tile(h, w, f0, f1, u, keys, queries, 2);
@@ -12046,6 +12079,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_alone
 #undef la_step_both
 #undef la_step_chunk
+#undef la_step_eight
+#undef la_step_end
 #undef la_step_finish
 #undef la_step_halves
 #undef la_step_heads
