@@ -4358,6 +4358,15 @@ static void linattn__step_job(void *arg, size_t index)
 
 /* The context of a call, for so many sequences, that is worth sharing out, or NULL: there are no
    threads, or so little to do that they would take longer to begin. */
+#if LINATTN__TO_BE_SMALL
+LINATTN__INLINE const linattn_context *linattn__worth(const linattn_context *context,
+                                                      const linattn__span *s, size_t sequences)
+{
+    (void)s;
+    (void)sequences;
+    return context;
+}
+#else
 LINATTN__COLD static LINATTN__NOINLINE const linattn_context *
 linattn__worth(const linattn_context *context, const linattn__span *s, size_t sequences)
 {
@@ -4366,6 +4375,7 @@ linattn__worth(const linattn_context *context, const linattn__span *s, size_t se
     const int alone = s->n < least && sequences < least && s->n * sequences * floats < least;
     return linattn__threads(context, 2) < 2 || alone ? NULL : context;
 }
+#endif
 
 #if LINATTN__HAS_PREFILL
 /* Are the operands of this call so many that they come from memory? Then blocks fetch values and
