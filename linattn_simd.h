@@ -333,6 +333,7 @@
 #define la_softmax LA_NAME(softmax)
 #define la_split LA_NAME(split)
 #define la_sqrt LA_NAME(sqrt)
+#define la_squares LA_NAME(squares)
 #define la_stage LA_NAME(stage)
 #define la_stage_begin LA_NAME(stage_begin)
 #define la_stage_end LA_NAME(stage_end)
@@ -10284,6 +10285,38 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
     }
 }
 
+/* So few tokens of so few coordinates that a plan of degree 2 takes longer than what it is for. */
+#define LA_SQUARES_TOKENS 2
+#define LA_SQUARES 64
+
+/* la_multiply of degree 2, for a token: 1, the coordinates, and each times those from it on. */
+LINATTN__INLINE void la_squares(const linattn__span *s, const float *x, size_t f0, size_t f1,
+                                float *y)
+{
+    const float *const weights = s->shared + (f0 - s->shared_begin);
+    const size_t d = s->d;
+    float list[1 + LA_SQUARES + 2 * LA_W];
+    size_t i, f, from = 0, length = 1;
+    list[0] = 1.0f;
+    for (f = 0; f < d; f += LA_W) {
+        const la_vec in = la_load_part(x + f, la_lanes_left(d, f));
+        la_store(list + 1 + f, la_mul(in, la_set1(s->params->source_root)));
+    }
+    la_store(list + 1 + d, la_zero());
+    for (i = 0; i < d + 2 && from < f1; i++) {
+        /* what part of the list is multiplied, and by what: 1 by itself, the coordinates by 1,
+           coordinate i - 2 and those behind it by that */
+        const float *const part = list + (i < 2 ? i : i - 1), by = *(i < 2 ? list : part);
+        const size_t end = from + length < f1 ? from + length : f1;
+        for (f = from > f0 ? from : f0; f < end; f += LA_W) {
+            const la_vec w = la_load_most(weights + (f - f0), la_lanes_left(f1, f));
+            la_store(y + (f - f0), la_mul(la_mul(la_load(part + (f - from)), la_set1(by)), w));
+        }
+        from += length;
+        length = i < 2 ? d : length - 1;
+    }
+}
+
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. Writes up to LA_W - 1 floats
    more. */
 LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s, const float *x,
@@ -10296,6 +10329,10 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     la_monomials w;
     size_t t, n, f, end, rows;
     int raw;
+    if (s->params->degree == 2 && s->d <= LA_SQUARES && count <= LA_SQUARES_TOKENS) {
+        for (t = 0; t < count; t++) la_squares(s, x + t * x_token, f0, f1, y + t * y_row);
+        return;
+    }
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
@@ -12068,6 +12105,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_split
 #undef la_sqrt
 #undef la_square
+#undef la_squares
 #undef la_stage
 #undef la_stage_begin
 #undef la_stage_end
@@ -12254,6 +12292,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_SLEEF
 #undef LA_SINGLE_VECS
 #undef LA_SMALL
+#undef LA_SQUARES
+#undef LA_SQUARES_TOKENS
 #undef LA_STAGE_PAIR
 #undef LA_STAGE_VECS
 #undef LA_STEP
