@@ -4773,11 +4773,12 @@ LINATTN__INLINE void la_step_phi(const la_head *h, size_t f, int lanes, la_vec e
 }
 
 #if LA_CONSTANTS
-/* The same of whole vectors of features from f0 on, of a map that is known, under a norm that does
-   not divide by z: in half the time. Returns where they end. */
+/* The same of whole vectors of features from f0 on, of a query and where `keys` of a key, of a map
+   that is known, under a norm that does not divide by z: in half the time. Returns where they
+   end. */
 LINATTN__INLINE size_t la_step_vectors(const la_head *h, la_token *w, size_t f0, size_t f1,
                                        la_vec *den, la_vec *lost, float top, const int map,
-                                       const int keys, const int queries)
+                                       const int keys)
 {
     const linattn__params *const of_key = LA_KEY_PARAMS(h), *const of_query = h->params;
     const float *const key = h->key, *const query = h->query;
@@ -4785,7 +4786,7 @@ LINATTN__INLINE size_t la_step_vectors(const la_head *h, la_token *w, size_t f0,
     size_t f = f0;
     for (; f1 - f >= LA_W; f += LA_W) {
         const la_vec e = la_load(to_e + f);
-        la_vec z = la_load(to_z + f), low = e;
+        la_vec z = la_load(to_z + f), low = e, q;
         if (keys) {
             const la_vec k = la_phi_key(of_key, key + f, LA_W, la_key_exponent(e), map);
             z = la_add_key(z, k, &low, map);
@@ -4793,29 +4794,26 @@ LINATTN__INLINE size_t la_step_vectors(const la_head *h, la_token *w, size_t f0,
             if (LINATTN__IS_SIGNED(map)) la_store(to_e + f, low);
             la_store(w->k + (f - f0), k);
         }
-        if (queries) {
-            const la_vec q = la_phi_query(of_query, query + f, LA_W, e, top, map);
-            la_store(w->q + (f - f0), la_weigh_query(q, z, low, den, lost, map, 0));
-            la_turn(den);
-            la_turn(lost);
-        }
+        q = la_phi_query(of_query, query + f, LA_W, e, top, map);
+        la_store(w->q + (f - f0), la_weigh_query(q, z, low, den, lost, map, 0));
+        la_turn(den);
+        la_turn(lost);
     }
     return f;
 }
 
 /* The same, of any map. */
 LINATTN__INLINE size_t la_step_whole(const la_head *h, la_token *w, size_t f0, size_t f1,
-                                     la_vec *den, la_vec *lost, float top, const int keys,
-                                     const int queries)
+                                     la_vec *den, la_vec *lost, float top, const int keys)
 {
     const int map = h->map;
     if (LINATTN__HAS_ELU1 && map == LINATTN_MAP_ELU1)
-        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_ELU1, keys, queries);
+        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_ELU1, keys);
     if (LINATTN__IS_EXP(map))
-        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_EXP, keys, queries);
+        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_EXP, keys);
     if (LINATTN__IS_SIGNED(map))
-        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_IDENTITY, keys, queries);
-    return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_RELU, keys, queries);
+        return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_IDENTITY, keys);
+    return la_step_vectors(h, w, f0, f1, den, lost, top, LINATTN_MAP_RELU, keys);
 }
 #endif
 
@@ -4837,14 +4835,10 @@ LINATTN__SHARED void la_step_map(const la_head *h, la_token *w, size_t f0, size_
     }
     f = f0;
 #if LA_CONSTANTS
-    if (!h->feature) {
-        if (!queries)
-            f = la_step_whole(h, w, f0, f1, den, lost, top, 1, 0);
-        else if (keys)
-            f = la_step_whole(h, w, f0, f1, den, lost, top, 1, 1);
-        else
-            f = la_step_whole(h, w, f0, f1, den, lost, top, 0, 1);
-    }
+    if (keys && queries && !h->feature)
+        f = la_step_whole(h, w, f0, f1, den, lost, top, 1);
+    else if (queries && !h->feature)
+        f = la_step_whole(h, w, f0, f1, den, lost, top, 0);
 #endif
     for (; f < f1; f += LA_W) {
         const int lanes = la_lanes_left(f1, f);
