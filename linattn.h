@@ -463,8 +463,9 @@ LINATTN__HERE linattn_output linattn_output_rows(float *data)
 /* How a call runs; NULL means in the calling thread. Zero the struct first: fields may be appended.
    parallel_for must call job(arg, i) once for each i in [0, count), in any order, on any threads,
    and return when all have returned. count is at most `threads` (0 and 1 mean no threading): the
-   work is cut into that many equal parts. The result has the same bits with and without. Not called
-   where all takes about a microsecond: to share that out would take longer.
+   work is cut into that many equal parts. The result has the same bits with and without. Where all
+   takes about a microsecond it is not called, but by scalar code compiled for size: to share that
+   out would take longer.
    `threads` above 1 without parallel_for is refused (NULL). */
 typedef void linattn_job(void *arg, size_t index);
 typedef struct linattn_context {

@@ -344,9 +344,9 @@
 #define la_step LA_NAME(step)
 #define la_step_both LA_NAME(step_both)
 #define la_step_chunk LA_NAME(step_chunk)
-#define la_step_eight LA_NAME(step_eight)
 #define la_step_end LA_NAME(step_end)
 #define la_step_finish LA_NAME(step_finish)
+#define la_step_lone LA_NAME(step_lone)
 #define la_step_map LA_NAME(step_map)
 #define la_step_order LA_NAME(step_order)
 #define la_step_padding LA_NAME(step_padding)
@@ -2076,7 +2076,8 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 /* ==== (B) The kernels ========================================================================= */
 
 #define LA_PANEL_VECS (16 / LA_W)                     /* vectors in a row of a panel */
-#define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that one token reads at a time */
+#define LA_SINGLE_VECS (LA_W > 1 ? 4 : LA_QUERY_VECS) /* that few tokens read at a time */
+#define LA_LONE_VECS 8                                /* and just one */
 #define LA_QUERIES (2 * LA_BLOCK - 1)                 /* query heads times tokens of a block */
 #define LA_MOST (LA_BLOCK > 1 ? 16 : 1)               /* lanes of those who share scratch */
 
@@ -3517,7 +3518,7 @@ LINATTN__INLINE void la_query_tile(const la_tile *a, const la_place *x, const si
     size_t f, i, j;
     la_tile_begin(a, x, 0, o, T, NR);
     for (f = a->f1 - a->f0; f > 0; f--, q++, row += 16) {
-        la_vec s[8];
+        la_vec s[LA_LONE_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) s[j] = la_load(row + la_offset(m, j));
         LINATTN__UNROLL for (i = 0; i < T; i++)
         {
@@ -3570,8 +3571,8 @@ static LINATTN__NOINLINE void la_take_reads(const la_tile *a, const la_place *x,
         la_query_tile(a, x, LA_QUERY_FEW, LA_QUERY_VECS);
     else if (tile == LA_TILE(0, 1, 2, LA_SINGLE_VECS))
         la_query_tile(a, x, 2, LA_SINGLE_VECS);
-    else if (LA_SINGLE_VECS > LA_QUERY_VECS && tile == LA_TILE(0, 1, 1, 8))
-        la_query_tile(a, x, 1, 8);
+    else if (LA_SINGLE_VECS > LA_QUERY_VECS && tile == LA_TILE(0, 1, 1, LA_LONE_VECS))
+        la_query_tile(a, x, 1, LA_LONE_VECS);
     else if (tile == LA_TILE(0, 1, 1, LA_SINGLE_VECS))
         la_query_tile(a, x, 1, LA_SINGLE_VECS);
     else if (tile == LA_TILE(0, 1, 1, LA_QUERY_VECS))
@@ -3593,7 +3594,7 @@ static LINATTN__NOINLINE void la_read_columns(const la_tile *a, size_t u, size_t
     for (; many && t < a->end && begin < u; begin += vectors) {
         unsigned tile = LA_TILE(0, 1, 2, LA_SINGLE_VECS);
         if (u - begin < LA_SINGLE_VECS) tile = LA_TILE(0, 1, 1, LA_QUERY_VECS);
-        if (u - begin >= 8 && a->end - t == 1) tile = LA_TILE(0, 1, 1, 8);
+        if (u - begin >= LA_LONE_VECS && a->end - t == 1) tile = LA_TILE(0, 1, 1, LA_LONE_VECS);
         vectors = LA_TILE_COLUMNS(tile) / LA_W;
         (void)la_take(a, la_take_reads, 0, a->heads, t, a->end, begin * LA_W, tile, 1, 0);
     }
@@ -4687,7 +4688,8 @@ static LINATTN__NOINLINE void la_half_copy(const la_half *x, size_t count, int b
 #define LA_MAKES (LINATTN__HAS_FEATURES && LA_BLOCK > 1)
 
 #if LA_WALK && LA_MAKES
-/* What is mapped of a key and a query, where that is made, and what la_kept_signs keeps of both. */
+/* What is mapped of a key and a query, where that is made, and what la_kept_signs keeps of both, or
+   of a query alone: by its least numbers of tokens no more than this. */
 typedef struct la_made {
     float row[2 * LA_ROW];
     float kept[LA_BLOCK * LA_ROW / 12];
@@ -5014,24 +5016,24 @@ LINATTN__INLINE void la_step_tile(const la_head *h, const la_token *w, size_t f0
     if (queries) la_step_end(h, w, f1, u, o, lanes, NR);
 }
 
-/* Eight of them that are read and no more: of four each sum would wait for its last. */
-LINATTN__INLINE void la_step_eight(const la_head *h, const la_token *w, size_t f0, size_t f1,
-                                   size_t u)
+/* LA_LONE_VECS of them that are read and no more: of four each sum would wait for its last. */
+LINATTN__INLINE void la_step_lone(const la_head *h, const la_token *w, size_t f0, size_t f1,
+                                  size_t u)
 {
-    const int lanes = la_lanes_left(h->dv, (u + 7) * LA_W);
+    const int lanes = la_lanes_left(h->dv, (u + LA_LONE_VECS - 1) * LA_W);
     const size_t m = h->m;
     const float *row = h->s + u / LA_PANEL_VECS * 16 * m + f0 * 16, *q = w->q;
     const float *const end = q + (f1 - f0);
-    la_vec o[8];
+    la_vec o[LA_LONE_VECS];
     size_t j;
-    LINATTN__UNROLL for (j = 0; j < 8; j++) o[j] = la_zero();
-    if (f0 > 0 || LA_BEGUN(h)) la_load_columns(o, h->out + u * LA_W, lanes, 8);
+    LINATTN__UNROLL for (j = 0; j < LA_LONE_VECS; j++) o[j] = la_zero();
+    if (f0 > 0 || LA_BEGUN(h)) la_load_columns(o, h->out + u * LA_W, lanes, LA_LONE_VECS);
     for (; q < end; q++, row += 16) {
         const la_vec qf = la_set1(*q);
-        LINATTN__UNROLL for (j = 0; j < 8; j++) o[j] =
+        LINATTN__UNROLL for (j = 0; j < LA_LONE_VECS; j++) o[j] =
             la_fma_hot(qf, la_load(row + la_offset(m, j)), o[j]);
     }
-    la_step_end(h, w, f1, u, o, lanes, 8);
+    la_step_end(h, w, f1, u, o, lanes, LA_LONE_VECS);
 }
 
 /* All columns of this job. */
@@ -5049,7 +5051,8 @@ LINATTN__INLINE void la_step_rows(const la_head *h, const la_token *w, size_t f0
 #endif
     do {
         end = last - u < h->wide ? last : u + h->wide;
-        for (; !keys && !h->stream && end - u >= 8; u += 8) la_step_eight(h, w, f0, f1, u);
+        for (; !keys && !h->stream && end - u >= LA_LONE_VECS; u += LA_LONE_VECS)
+            la_step_lone(h, w, f0, f1, u);
         for (; !narrow && end - u >= 4; u += 4) la_step_tile(h, w, f0, f1, u, keys, queries, 4);
         while (end - u >= 2) { /* narrow, all of them, else one: a loop that is none is smaller */
             la_step_tile(h, w, f0, f1, u, keys, queries, 2);
@@ -12111,11 +12114,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_step_alone
 #undef la_step_both
 #undef la_step_chunk
-#undef la_step_eight
 #undef la_step_end
 #undef la_step_finish
 #undef la_step_halves
 #undef la_step_heads
+#undef la_step_lone
 #undef la_step_make
 #undef la_step_map
 #undef la_step_one
@@ -12261,6 +12264,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LISTS
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
+#undef LA_LONE_VECS
 #undef LA_OP
 #undef LA_OWED_ROWS
 #undef LA_PAIR_ROW

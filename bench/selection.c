@@ -36,12 +36,6 @@ static bool in_sets(const selection *s, linattn_isa isa, linattn_feature_map map
 }
 
 /* Maps with a parameter, and the shapes that a sample has of each. */
-typedef struct method {
-    linattn_feature_map map;
-    size_t parameter;
-    shape shape;
-} method;
-
 static const method methods[] = {
     {LINATTN_MAP_FAVOR, 256, {64, 64}},
     {LINATTN_MAP_FAVOR, 128, {32, 32}},

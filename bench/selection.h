@@ -9,6 +9,13 @@ typedef struct shape {
     size_t d, dv; /* lengths of a key and of a value */
 } shape;
 
+/* A map with its parameter, and a shape of it. */
+typedef struct method {
+    linattn_feature_map map;
+    size_t parameter;
+    shape shape;
+} method;
+
 typedef struct selection {
     bool full;  /* all maps, shapes and lengths, else a sample */
     bool check; /* a wrong result is a failure */

@@ -336,11 +336,7 @@ static void register_grouped(const selection *s)
 /* One token of maps whose features are made, against all in one call. */
 static void register_made(const selection *s)
 {
-    static const struct {
-        linattn_feature_map map;
-        size_t parameter;
-        shape shape;
-    } cases[] = {
+    static const method cases[] = {
         {LINATTN_MAP_FAVOR, 64, {16, 16}},
         {LINATTN_MAP_FAVOR, 256, {64, 64}},
         {LINATTN_MAP_FAVOR_HYPERBOLIC, 128, {64, 64}},
