@@ -7908,6 +7908,7 @@ typedef struct linattn__exact_scratch {
     size_t i0, lanes;              /* its queries */
     size_t row;                    /* lanes, with those that repeat the last one */
     size_t tile, tiles;            /* of those that share keys, and how many they are */
+    size_t share, share_end;       /* its part of the keys of a group, which it fetches */
     size_t ahead;                  /* so many keys later is fetched meanwhile, if not 0; */
     size_t coming, groups;         /* or so many queries, by so many groups of keys */
     linattn__nexts next_k, next_v; /* where they are few */
@@ -7932,10 +7933,14 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
     if (x->window && stop - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
         stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
     while (j < stop && c < LINATTN__EXACT_KEYS) {
-        const float *const key = linattn__beyond(x->k, j * token, element);
-        index[c] = j;
-        if (!linattn__lowest(key, 0, element) || !linattn__masked_row(key, x->d, element)) c++;
-        j++;
+        const size_t end =
+            j < low && sinks < stop ? sinks : stop; /* behind the sinks keys are left out */
+        const float *key = linattn__beyond(x->k, j * token, element);
+        for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
+            index[c] = j;
+            c += !linattn__lowest(key, 0, element) || !linattn__masked_row(key, x->d, element);
+            key = linattn__beyond(key, token, element);
+        }
         if (j >= sinks && j < low) j = low;
     }
     *count = c;
@@ -8066,12 +8071,11 @@ static LINATTN__NOINLINE void linattn__exact_range(const linattn__exact *x,
     w->end = end < x->n_k ? end : x->n_k;
 }
 
-/* Fetches the tile's share of `rows` rows of keys and values from r on. */
-LINATTN__COLD static LINATTN__NOINLINE void linattn__exact_fetch(const linattn__exact *x,
-                                                                 const linattn__exact_scratch *w,
-                                                                 size_t r, size_t rows)
+/* Fetches the tile's share of a group of keys, which begins with r, and of their values. */
+LINATTN__COLD static LINATTN__NOINLINE void
+linattn__exact_fetch(const linattn__exact *x, const linattn__exact_scratch *w, size_t r)
 {
-    const size_t begin = r + w->tile * rows / w->tiles, end = r + (w->tile + 1) * rows / w->tiles;
+    const size_t begin = r + w->share, end = r + w->share_end;
     const float *from = x->k;
     size_t token = x->k_token, dim = x->d, f;
     int element = x->k_element, values;

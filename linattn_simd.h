@@ -390,6 +390,7 @@
 #define la_upheld LA_NAME(upheld)
 #define la_values LA_NAME(values)
 #define la_weigh LA_NAME(weigh)
+#define la_weigh_vectors LA_NAME(weigh_vectors)
 #define la_weigh_query LA_NAME(weigh_query)
 #define la_weighed LA_NAME(weighed)
 #define la_wide LA_NAME(wide)
@@ -10431,12 +10432,15 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
 static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn__exact_scratch *w,
                                           size_t j, size_t count, const float **k)
 {
+    const int packed = LINATTN__IS_HALF(x->k_element);
+    const size_t *const index = w->index + j, token = packed ? x->d : x->k_token;
+    const float *const key = packed ? w->k + j * token : x->k + *index * token;
     size_t r;
-    if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead, LA_UPDATE_ROWS);
+    if (w->ahead) linattn__exact_fetch(x, w, *index + w->ahead);
     if (LA_W > 1 && w->coming) linattn__exact_coming(x, w, j / LA_UPDATE_ROWS);
-    for (r = 0; r < LA_UPDATE_ROWS; r++, j += j + 1 < count) {
-        k[r] = x->k + w->index[j] * x->k_token;
-        if (LINATTN__IS_HALF(x->k_element)) k[r] = w->k + j * x->d;
+    for (r = 0; r < LA_UPDATE_ROWS; r++) {
+        const size_t on = r < count - j ? r : count - j - 1;
+        k[r] = key + (packed ? on : index[on] - *index) * token;
     }
 }
 
@@ -10562,45 +10566,77 @@ LINATTN__INLINE la_vec la_seen(la_vec limit, la_vec order, la_vec late, la_vec a
 
 /* Scores become weights e^(score - maximum); where a maximum rises, what was gathered shrinks. Keys
    that not all lanes see: their weight is -1 there. */
+LINATTN__INLINE void la_weigh_vectors(const linattn__exact *x, linattn__exact_scratch *w,
+                                      const linattn__exact_part *part, size_t u, const int masked,
+                                      const size_t NU)
+{
+    const size_t row = LA_EXACT_ROW(w), begin = part->begin, end = part->end;
+    const float *const orders = w->order, *const lates = w->late;
+    float *const p = w->p + u * LA_W;
+    const la_vec limit = la_load(w->limit + u * LA_W);
+    la_vec top[LA_EXACT_VECS], sum[LA_EXACT_VECS];
+    size_t i, j, c;
+    LINATTN__UNROLL for (i = 0; i < NU; i++)
+    {
+        top[i] = la_load(w->maximum + (u + i) * LA_W);
+        sum[i] = la_load(w->den + (u + i) * LA_W);
+    }
+    for (j = begin; j < end; j++) {
+        LINATTN__UNROLL for (i = 0; i < NU; i++)
+        {
+            la_vec y = la_load(p + j * row + i * LA_W);
+            if (masked)
+                y = la_seen(limit, la_set1(orders[j]), la_set1(lates[j]), y,
+                            la_load(w->maximum + (u + i) * LA_W));
+            top[i] = la_max(top[i], y);
+        }
+    }
+    LINATTN__UNROLL for (i = 0; i < NU; i++)
+    {
+        float *const before = w->maximum + (u + i) * LA_W;
+        if (la_any(la_gt(top[i], la_load(before)))) {
+            float tops[LA_W], by[LA_W];
+            la_vec shrink;
+            la_store(tops, top[i]);
+            la_exact_shrink(before, tops, by);
+            shrink = la_load(by);
+            sum[i] = la_mul(sum[i], shrink);
+            for (c = 0; c < x->dv; c++) {
+                float *const o = w->o + c * row + (u + i) * LA_W;
+                la_store(o, la_mul(la_load(o), shrink));
+            }
+            la_store(before, top[i]);
+        }
+    }
+    for (j = begin; j < end; j++) {
+        LINATTN__UNROLL for (i = 0; i < NU; i++)
+        {
+            float *const at = p + j * row + i * LA_W;
+            la_vec y = la_exp_negative(la_sub(la_load(at), top[i]));
+            if (masked)
+                y = la_seen(limit, la_set1(orders[j]), la_set1(lates[j]), y, la_set1(-1.0f));
+            la_store(at, y);
+            sum[i] = la_add(sum[i], masked ? la_max(la_zero(), y) : y);
+        }
+    }
+    LINATTN__UNROLL for (i = 0; i < NU; i++) la_store(w->den + (u + i) * LA_W, sum[i]);
+}
+
 static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
                                        const linattn__exact_part *part)
 {
-    const size_t row = LA_EXACT_ROW(w), begin = part->begin, end = part->end;
     const size_t behind = (size_t)part->vector + part->vectors;
     const int masked = part->masked;
-    size_t j, u, c;
-    for (u = part->vector; u < behind; u++) {
-        float *const p = w->p + u * LA_W;
-        const la_vec before = la_load(w->maximum + u * LA_W);
-        const la_vec limit = la_load(w->limit + u * LA_W);
-        la_vec top = before, sum = la_load(w->den + u * LA_W);
-        for (j = begin; j < end; j++) {
-            const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
-            la_vec y = la_load(p + j * row);
-            if (masked) y = la_seen(limit, order, late, y, before);
-            top = la_max(top, y);
-        }
-        if (la_any(la_gt(top, before))) {
-            float tops[LA_W], by[LA_W];
-            la_vec shrink;
-            la_store(tops, top);
-            la_exact_shrink(w->maximum + u * LA_W, tops, by);
-            shrink = la_load(by);
-            sum = la_mul(sum, shrink);
-            for (c = 0; c < x->dv; c++) {
-                float *const o = w->o + c * row + u * LA_W;
-                la_store(o, la_mul(la_load(o), shrink));
-            }
-            la_store(w->maximum + u * LA_W, top);
-        }
-        for (j = begin; j < end; j++) {
-            const la_vec order = la_set1(w->order[j]), late = la_set1(w->late[j]);
-            la_vec y = la_exp_negative(la_sub(la_load(p + j * row), top));
-            if (masked) y = la_seen(limit, order, late, y, la_set1(-1.0f));
-            la_store(p + j * row, y);
-            sum = la_add(sum, masked ? la_max(la_zero(), y) : y);
-        }
-        la_store(w->den + u * LA_W, sum);
+    size_t u = part->vector;
+    if (LA_W == 8 && !masked) /* by twos a fiftieth less than by ones */
+        for (; u + 1 < behind; u += 2) la_weigh_vectors(x, w, part, u, 0, 2);
+    for (; u < behind; u++) {
+        if (LA_W == 1)
+            la_weigh_vectors(x, w, part, u, masked, 1);
+        else if (masked)
+            la_weigh_vectors(x, w, part, u, 1, 1);
+        else
+            la_weigh_vectors(x, w, part, u, 0, 1);
     }
 }
 
@@ -10687,8 +10723,10 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
    [query][column]. The sums are those of the tiles. Q and P have as many rows as tiles of queries
    take, and rows of Q and of packed keys are fours long. */
 #define LA_FEW (LA_W / 2)
-#define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4) /* in a tile */
-#define LA_FEW_VECS (LA_W < 16 ? 2 : 4)   /* of columns, for so many queries */
+#define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4)    /* in a tile */
+#define LA_FEW_TOGETHER (LA_W == 16 ? 4 : 2) /* in a tile of outputs */
+#define LA_FEW_VECS (LA_W < 8 ? 2 : 4)       /* of columns, for so many queries */
+#define LA_FEW_REST (LA_W < 16 ? 2 : 1)
 /* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
    enough for no FMA unit to wait */
 #define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
@@ -10931,27 +10969,28 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
     }
 }
 
-/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which an only one has
-   `part`: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values may
+/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which only two may have
+   fewer: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values may
    be of 16 bits if `half`. One query leaves out keys that it does not see: their weights are
    negative. */
 LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
                                    const la_few_rows *v, size_t l, size_t c0, const int half,
                                    const size_t NQ, const size_t NR)
 {
-    const int part = NR > 1 ? LA_W : la_lanes_left(x->dv, c0);
+    const int first = NR > 2 ? LA_W : la_lanes_left(x->dv, c0);
+    const int last = NR > 2 ? LA_W : x->dv - c0 > LA_W ? la_lanes_left(x->dv, c0 + LA_W) : 0;
     const int element = half ? LINATTN__TYPE(v->element) : (int)LINATTN_F32;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
-    la_vec acc[LA_FEW_QUERIES * 4];
-    float sum[LA_FEW_QUERIES];
+    la_vec acc[LA_FEW_TOGETHER * 4];
+    float sum[LA_FEW_TOGETHER];
     const size_t nexts = v->next ? v->next->count : 0;
     size_t j, r, i, n, at = c0;
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
     {
         sum[i] = w->den[l + i];
         LINATTN__UNROLL for (r = 0; r < NR; r++) acc[i * NR + r] =
-            la_load_part(o + i * x->dv + r * LA_W, part);
+            la_load_part(o + i * x->dv + r * LA_W, r ? last : first);
     }
     for (j = 0; j < count; j++, at += v->token) {
         la_vec y[LA_FEW_ALONE];
@@ -10961,7 +11000,7 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
         }
         if (NQ == 1 && p[j] < 0.0f) continue;
         LINATTN__UNROLL for (r = 0; r < NR; r++) y[r] =
-            la_elements(v->at, at + r * LA_W, part, element);
+            la_elements(v->at, at + r * LA_W, r ? last : first, element);
         LINATTN__UNROLL for (i = 0; i < NQ; i++)
         {
             const float weight = p[i * LINATTN__EXACT_KEYS + j];
@@ -10973,8 +11012,8 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
     {
         if (c0 == 0) w->den[l + i] = sum[i];
-        LINATTN__UNROLL for (r = 0; r < NR; r++)
-            la_store_part(o + i * x->dv + r * LA_W, acc[i * NR + r], part);
+        LINATTN__UNROLL for (r = 0; r < NR; r++) if (!r || last)
+            la_store_part(o + i * x->dv + r * LA_W, acc[i * NR + r], r ? last : first);
     }
 }
 
@@ -10984,30 +11023,30 @@ static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, linattn__e
     const size_t most = many ? LA_FEW_VECS : 4;
     size_t c, vectors;
     for (c = 0; c < x->dv; c += vectors * LA_W) {
-        vectors = x->dv - c >= most * LA_W ? most : 1;
+        vectors = x->dv - c >= most * LA_W ? most : LA_FEW_REST;
         if (LA_FEW_ALONE > 4 && !many && x->dv - c >= LA_FEW_ALONE * LA_W) vectors = LA_FEW_ALONE;
-        if (many && vectors > 1)
-            la_few_values(x, w, count, v, l, c, 0, LA_FEW_QUERIES, LA_FEW_VECS);
+        if (many && vectors > 2)
+            la_few_values(x, w, count, v, l, c, 0, LA_FEW_TOGETHER, LA_FEW_VECS);
         else if (many)
-            la_few_values(x, w, count, v, l, c, 0, LA_FEW_QUERIES, 1);
+            la_few_values(x, w, count, v, l, c, 0, LA_FEW_TOGETHER, LA_FEW_REST);
 #if LA_FEW_ALONE > 4
         else if (vectors > 4 && LINATTN__IS_HALF(v->element))
             la_few_values(x, w, count, v, l, c, 1, 1, LA_FEW_ALONE);
         else if (vectors > 4)
             la_few_values(x, w, count, v, l, c, 0, 1, LA_FEW_ALONE);
 #endif
-        else if (vectors > 1)
+        else if (vectors > 2)
             la_few_values(x, w, count, v, l, c, 1, 1, 4);
         else
-            la_few_values(x, w, count, v, l, c, 1, 1, 1);
+            la_few_values(x, w, count, v, l, c, 1, 1, LA_FEW_REST);
     }
 }
 
 /* As la_exact_keys. */
 static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size_t count)
 {
-    const size_t rows = w->lanes % LA_FEW_QUERIES == 3 ? w->lanes + 1 : w->lanes, *const index =
-                                                                                      w->index;
+    const size_t more = LA_FEW_TOGETHER > 2 && w->lanes % LA_FEW_TOGETHER == 3;
+    const size_t rows = w->lanes + more, *const index = w->index;
     float ahead[LINATTN__EXACT_KEYS];
     linattn__exact_seen seen;
     la_few_rows v;
@@ -11030,9 +11069,9 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
     }
     for (l = 0; l < rows; l++) la_few_weigh(x, w, count, l, masked);
     for (l = 0; l < rows; v.next = NULL) {
-        const int many = !masked && rows - l >= LA_FEW_QUERIES;
+        const int many = !masked && rows - l >= LA_FEW_TOGETHER;
         la_few_outputs(x, w, count, &v, l, many);
-        l += many ? LA_FEW_QUERIES : 1;
+        l += many ? LA_FEW_TOGETHER : 1;
     }
 }
 
@@ -11116,6 +11155,10 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
     if ((x->end - x->begin) * (x->d + x->dv) < LINATTN__EXACT_NEAR) coming = 0;
     for (i = 0; i < tiles; i++) {
         linattn__exact_begin(x, w + i, row);
+        w[i].tile = i;
+        w[i].tiles = tiles;
+        w[i].share = i * LA_UPDATE_ROWS / tiles;
+        w[i].share_end = (i + 1) * LA_UPDATE_ROWS / tiles;
         la_exact_queries(x, w + i);
         /* what no query of a vector sees is capped beside what some do, and is to be a number */
         if (x->cap > 0.0f) linattn__zeros(w[i].p, LINATTN__EXACT_KEYS * row);
@@ -11135,8 +11178,6 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
             la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, NULL, w->k);
         a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
-            w[i].tile = i;
-            w[i].tiles = tiles;
             w[i].ahead = ahead;
             w[i].coming = j < end ? 0 : coming;
             w[i].groups = (count + LA_UPDATE_ROWS - 1) / LA_UPDATE_ROWS;
@@ -12188,6 +12229,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_values
 #undef la_visible
 #undef la_weigh
+#undef la_weigh_vectors
 #undef la_weigh_query
 #undef la_weighed
 #undef la_wide
@@ -12250,6 +12292,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FEW_ALONE
 #undef LA_FEW_KEYS
 #undef LA_FEW_QUERIES
+#undef LA_FEW_REST
+#undef LA_FEW_TOGETHER
 #undef LA_FEW_VECS
 #undef LA_FOURS
 #undef LA_GATED_TOKENS
