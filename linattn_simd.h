@@ -452,6 +452,7 @@
 #define la_rule_afresh LA_COMMON(rule_afresh)
 #define la_rule_after LA_COMMON(rule_after)
 #define la_rule_alike LA_COMMON(rule_alike)
+#define la_rule_are_few LA_COMMON(rule_are_few)
 #define la_rule_begin LA_COMMON(rule_begin)
 #define la_rule_block LA_COMMON(rule_block)
 #define la_rule_chunk LA_COMMON(rule_chunk)
@@ -501,6 +502,8 @@
 #define la_rule_read LA_COMMON(rule_read)
 #define la_rule_scale LA_COMMON(rule_scale)
 #define la_rule_settle LA_COMMON(rule_settle)
+#define la_rule_single LA_COMMON(rule_single)
+#define la_rule_singles LA_COMMON(rule_singles)
 #define la_rule_spend LA_COMMON(rule_spend)
 #define la_rule_spends LA_COMMON(rule_spends)
 #define la_rule_split LA_COMMON(rule_split)
@@ -8566,12 +8569,24 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
     return head;
 }
 
-/* Is it one token of few rows, without exponents of features, with each head as a whole? Of those
-   with denominators mLSTM's are taken. */
+/* Are tokens of these heads, if there are several, few and small enough to go one by one? Blocks of
+   two take up to twice as long, blocks of four a fifth longer; those of the delta rules are better. */
+LINATTN__INLINE int la_rule_are_few(const linattn__recurrence *x)
+{
+    const linattn__span *const s = x->span;
+    const int delta = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA;
+    const size_t floats = s->m * s->dv, tokens = delta ? 2 : 4;
+    const size_t most = s->n > 2 || (delta && !x->gates->per_feature) ? 1024 : 4096;
+    if (s->n == 1) return 1;
+    return s->n <= tokens && floats <= most && floats * (x->head_end - x->head) <= 32768;
+}
+
+/* Are these tokens of few rows, without exponents of features, with each head as a whole, that go
+   one by one? Of those with denominators mLSTM's are taken. */
 LINATTN__INLINE int la_rule_is_once(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
-    return s->n == 1 && s->m <= LA_RULE_FEW && s->k && s->group == 1 && !x->own &&
+    return s->m <= LA_RULE_FEW && s->k && s->group == 1 && !x->own && la_rule_are_few(x) &&
            s->params->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(s->params->map) &&
            !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) && x->begin == 0 && x->end == s->dv;
 }
@@ -9074,15 +9089,53 @@ static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t
         }
 }
 
-static void la_recurrent(const linattn__recurrence *x)
+#if LA_W > 1
+/* One token of heads as a whole. */
+static LINATTN__NOINLINE void la_rule_single(const linattn__recurrence *x)
 {
     size_t head = x->head;
-#if LA_W > 1
-    const int once = la_rule_is_once(x);
-    for (; once && (head = la_rule_once(x, head)) < x->head_end; head++)
-        la_rule_heads(x, head, head + 1);
+    for (; (head = la_rule_once(x, head)) < x->head_end; head++) la_rule_heads(x, head, head + 1);
+}
+
+/* Few tokens one by one: a block of them would take longer to begin than they do. */
+static LINATTN__NOINLINE void la_rule_singles(const linattn__recurrence *x)
+{
+    linattn__recurrence y = *x;
+    linattn__span s = *x->span;
+    linattn__gating g = *x->gates;
+    const size_t n = s.n;
+    size_t t = 0;
+    int i;
+    s.n = 1;
+    y.span = &s;
+    y.gates = &g;
+    for (;;) {
+        la_rule_single(&y);
+        if (++t == n) return;
+        s.k += s.k_token;
+        s.v += s.v_token;
+        if (s.q) {
+            s.q += s.q_token;
+            s.out += s.out_token;
+        }
+        s.seen++;
+        for (i = 0; i < g.count; i++) g.gate[g.given[i]].at += g.gate[g.given[i]].token;
+    }
+}
 #endif
-    if (head < x->head_end) la_rule_heads(x, head, x->head_end);
+
+static void la_recurrent(const linattn__recurrence *x)
+{
+#if LA_W > 1
+    if (la_rule_is_once(x)) {
+        if (x->span->n == 1)
+            la_rule_single(x);
+        else
+            la_rule_singles(x);
+        return;
+    }
+#endif
+    la_rule_heads(x, x->head, x->head_end);
 }
 #endif
 #endif
@@ -12009,6 +12062,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_afresh
 #undef la_rule_after
 #undef la_rule_alike
+#undef la_rule_are_few
 #undef la_rule_begin
 #undef la_rule_block
 #undef la_rule_chunk
@@ -12084,6 +12138,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_several
 #undef la_rule_size
 #undef la_rule_span
+#undef la_rule_single
+#undef la_rule_singles
 #undef la_rule_spend
 #undef la_rule_spend_rows
 #undef la_rule_spends
