@@ -3012,6 +3012,18 @@ static linattn__refusal linattn__too_large(const linattn__shape *s)
     return LINATTN__REFUSED_LARGE_HEADS;
 }
 
+#if LINATTN__HAS_FEATURES
+/* Are the bits of all numbers, but for their signs, at most these? Of NaN they are not. */
+LINATTN__WARM static LINATTN__NOINLINE int linattn__all_at_most(const float *x, size_t count,
+                                                                uint32_t most)
+{
+    uint32_t more = 0;
+    size_t i;
+    for (i = 0; i < count; i++) more |= most - (linattn__to_bits(x[i]) & 0x7fffffffu);
+    return more >> 31 == 0;
+}
+#endif
+
 /* A config, checked whole, the numbers of its projection included. */
 LINATTN__COLD static linattn_status linattn__check_config(const linattn_config *c,
                                                           linattn__shape *s)
@@ -3021,12 +3033,10 @@ LINATTN__COLD static linattn_status linattn__check_config(const linattn_config *
     if (s->state_bytes == 0) return linattn__refuse(s, linattn__too_large(s), LINATTN_ERROR_SIZE);
 #if LINATTN__HAS_FEATURES
     if (s->source == LINATTN__PROJECTED) {
-        size_t i;
         if (!c->projection)
             return linattn__refuse(s, LINATTN__REFUSED_NO_PROJECTION, LINATTN_ERROR_NULL);
-        for (i = 0; i < s->features * s->d; i++)
-            if ((linattn__to_bits(c->projection[i]) & 0x7fffffffu) > LINATTN__MAX_PROJECTION)
-                return linattn__refuse(s, LINATTN__REFUSED_PROJECTION, LINATTN_ERROR_CONFIG);
+        if (!linattn__all_at_most(c->projection, s->features * s->d, LINATTN__MAX_PROJECTION))
+            return linattn__refuse(s, LINATTN__REFUSED_PROJECTION, LINATTN_ERROR_CONFIG);
     }
 #endif
     return LINATTN_OK;
@@ -7739,9 +7749,26 @@ static int linattn__put(float *at, float value, int write)
     return linattn__to_bits(*at) == linattn__to_bits(value);
 }
 
+/* `d` numbers of the projection, with the other sign if `minus`, go 16 apart, or are compared with
+   what is there. Those so small that their products might be denormal count as 0. As many as a
+   projection has, in each call of linattn_bidirectional. */
+LINATTN__WARM static LINATTN__NOINLINE int linattn__put_row(const float *row, size_t d, int minus,
+                                                            float *to, int write)
+{
+    const uint32_t least = linattn__to_bits(1e-18f), sign = minus ? 0x80000000u : 0;
+    uint32_t differ = 0;
+    size_t i;
+    for (i = 0; i < d; i++) {
+        uint32_t x = linattn__to_bits(row[i]);
+        x = (x & 0x7fffffffu) < least ? 0 : x ^ sign;
+        if (write) to[i * 16] = linattn__from_bits(x);
+        differ |= x ^ linattn__to_bits(to[i * 16]);
+    }
+    return differ == 0;
+}
+
 /* The projection in panels [m / 16][d][16], the second half of the hyperbolic form with the other
-   sign. Numbers so small that their products might be denormal count as 0. Returns 0 where, not
-   writing, a number differs. */
+   sign. Returns 0 where, not writing, a number differs. */
 LINATTN__COLD static int linattn__put_projection(const linattn_config *c, const linattn__shape *s,
                                                  float *shared, int write)
 {
@@ -7750,12 +7777,8 @@ LINATTN__COLD static int linattn__put_projection(const linattn_config *c, const 
     for (f = 0; f < linattn__round16(s->m); f++) {
         float *const to = shared + f / 16 * 16 * s->d + f % 16;
         const float *const row = c->projection + f % s->features * s->d;
-        for (i = 0; i < s->d; i++) {
-            float x = f < s->m ? row[i] : 0.0f;
-            if (x < 1e-18f && x > -1e-18f) x = 0.0f;
-            if (f >= s->features) x = 0.0f - x;
-            same &= linattn__put(to + i * 16, x, write);
-        }
+        if (f < s->m) same &= linattn__put_row(row, s->d, f >= s->features, to, write);
+        for (i = 0; f >= s->m && i < s->d; i++) same &= linattn__put(to + i * 16, 0.0f, write);
     }
     return same;
 }
