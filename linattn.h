@@ -6017,7 +6017,7 @@ linattn_bidirectional(const linattn_config *config, linattn_view q, size_t n_q, 
 #define LINATTN__KEPT_LOW 7         /* of KEPT_FACTOR, with a past */
 #define LINATTN__OWED 8             /* 0, or S is what is stored times this, 1 to 64: decays that */
 #define LINATTN__OWED_MOST 64.0f    /* all rows share go there, and into S as it leaves that */
-#define LINATTN__OWED_MLSTM 8.0f    /* from where its factors, around 1, go up and down */
+#define LINATTN__OWED_MLSTM 8.0f    /* mLSTM, where its factors, around 1, have gone beyond that */
 #define LINATTN__ROWS 9             /* not 0: rows owe decays of their own, where sums have no */
 #define LINATTN__ROWS_MOST 65536.0f /* denominators: in place of low parts, 0 or 1 to this; where */
 #define LINATTN__ROWS_COLUMNS 64    /* values have so many: shorter ones save less than rows cost */

@@ -6168,8 +6168,8 @@ static LINATTN__NOINLINE void la_rule_powers(float *x, size_t count)
     for (i = 0; i < count; i += LA_W) la_store(x + i, la_exp_full(la_load(x + i)));
 }
 
-/* Each of `count` x = p 2^n with p in [.7, 1.42): of e^x, or of x itself, where p is [1, 2). x is
-   then p; n is -inf for nothing. */
+/* Each of `count` x = p 2^n with p in [.7, 1.42): of e^x, or of x itself, where p is [.75, 1.5). x
+   is then p; n is -inf for nothing. */
 static LINATTN__NOINLINE void la_rule_split(float *x, float *n, size_t count, int logs)
 {
     linattn__params p;
@@ -6188,11 +6188,13 @@ static LINATTN__NOINLINE void la_rule_split(float *x, float *n, size_t count, in
         const uint32_t none = 0xff800000u; /* the bits of -inf: up to there 0 or less */
         const int nothing = bits == 0 || (bits >= 0x80000000u && bits <= none);
         const int denormal = bits - 1 < 0x007fffffu; /* that many times 2^-149 */
+        uint32_t half;
         if (denormal) bits = linattn__to_bits((float)bits);
-        n[i] = (float)((int)(bits >> 23 & 0xff) - (denormal ? 127 + 149 : 127));
+        half = bits & 0x00400000u; /* of [1.5, 2) */
+        n[i] = (float)((int)(bits >> 23 & 0xff) + (half != 0) - (denormal ? 127 + 149 : 127));
         if (nothing) n[i] = -LINATTN__INF;
         if (x[i] <= LINATTN__FLT_MAX) /* neither inf nor NaN */
-            x[i] = linattn__from_bits((bits & 0x007fffffu) | 0x3f800000u);
+            x[i] = linattn__from_bits((bits & 0x007fffffu) | (0x3f800000u - 2 * half));
     }
 }
 
@@ -6292,7 +6294,7 @@ LINATTN__INLINE float la_rule_owe(float *owed, float by, int mlstm)
     const float due = *owed * by;
     *owed = due;
     if (due >= 1.0f && due <= LINATTN__OWED_MOST) return 1.0f;
-    *owed = mlstm ? LINATTN__OWED_MLSTM : LINATTN__OWED_MOST;
+    *owed = mlstm && !(due < 1.0f) ? LINATTN__OWED_MLSTM : LINATTN__OWED_MOST;
     return due / *owed;
 }
 
