@@ -577,8 +577,8 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
    of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query, but that
    windows are welcome here: the last `window` keys, the query's own among them, without ever
    subtracting. Cost: 4 m dim_value flops per token and head, favor 4 m dim_key more; a window, of
-   whatever length, about 2.5 times as much (with normaliser feature, the identity and odd degrees
-   some tens of times: these read out token by token). Single steps of a window are not even: every
+   whatever length, about 2.5 times as much (with normaliser feature, and with sum under the
+   identity, unit and odd degrees, some tens of times: these read out token by token). Single steps of a window are not even: every
    32nd one ends a sum, and once in `window` tokens, about, all its sums are added up from the last
    one on. One head of (64,64), where a step takes .6 us and .8 on average: every 32nd 4 us, the
    worst 6, 19 and 130 us with windows of 256, 1024 and 4096. */
@@ -9326,7 +9326,7 @@ LINATTN__DECLARE_COLD(void, band_keep,
 LINATTN__DECLARE_EACH(size_t, band_settle,
                       (const linattn__span *, linattn__span *, const linattn__band_parts *,
                        const struct linattn__chunk_scalar *, uint64_t, int))
-LINATTN__DECLARE_EACH(void, band_mask,
+LINATTN__DECLARE_EACH(int, band_mask,
                       (const linattn__span *, struct linattn__scratch_scalar *, float *, size_t,
                        size_t, size_t, size_t))
 #endif

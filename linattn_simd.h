@@ -565,6 +565,7 @@
 #define la_inverse LA_SHARED(inverse)
 #define la_inverse_end LA_SHARED(inverse_end)
 #define la_iterate LA_SHARED(iterate)
+#define la_is_beyond LA_SHARED(is_beyond)
 #define la_kept_alike LA_SHARED(kept_alike)
 #define la_kept_signs LA_SHARED(kept_signs)
 #define la_made LA_SHARED(made)
@@ -9223,7 +9224,7 @@ static LINATTN__NOINLINE void la_keep_keys(const linattn__span *s, const float *
 LINATTN__INLINE void la_map_columns(const linattn__span *sum, float *k, const la_chunk *c)
 {
     const linattn__params local = *sum->params, *p = &local; /* which no store can change */
-    /* elu1's are kept: what is not exp is a maximum, as relu */
+    /* elu1's are kept: what is not exp is a maximum, as relu or, with no floor, the identity */
     const int map = LINATTN__IS_EXP(p->map) ? LINATTN_MAP_EXP : LINATTN_MAP_RELU;
     const size_t row = c->k.row;
     size_t f, t;
@@ -9348,10 +9349,11 @@ static LINATTN__NOINLINE void la_put_values(const linattn__span *s, const linatt
 
 #if LA_WALK
 /* The maps whose denominators need z itself are read out token by token, from a state that holds
-   just the window. */
+   just the window: those of the signed maps cancel, which sums of scores would not bear. */
 LINATTN__INLINE int la_always_apart(const linattn__params *p)
 {
-    return p->norm == LINATTN_NORM_FEATURE || LINATTN__IS_SIGNED(p->map);
+    return p->norm == LINATTN_NORM_FEATURE ||
+           (p->norm == LINATTN_NORM_SUM && LINATTN__IS_SIGNED(p->map));
 }
 
 /* How many of the tokens from `key` on that are kept, before `end` and at most 16, are all masked
@@ -9452,9 +9454,9 @@ static LINATTN__NOINLINE void la_band_end(const linattn__span *s, const linattn_
     la_part_clear(s, b->prefix);
 }
 
-/* The read-out of token t, query by query from a state of its own. */
+/* The read-out of token t for `heads` query heads from g on, from a state of its own. */
 static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linattn__band_parts *b,
-                                            size_t t)
+                                            size_t t, size_t g, size_t heads)
 {
     const uint64_t i = s->seen + t, begin = i - i % LINATTN__BAND;
     uint64_t first, end = linattn__left_keys(s, i, &first);
@@ -9466,8 +9468,9 @@ static LINATTN__NOINLINE void la_band_apart(const linattn__span *s, const linatt
     x.seen = la_visible(s, t);
     x.band = NULL;
     x.window = 0;
-    x.q = s->q + (t - s->lag) * s->q_token;
-    x.out = s->out + (t - s->lag) * s->out_token;
+    x.q = s->q + (t - s->lag) * s->q_token + g * s->q_head;
+    x.out = s->out + (t - s->lag) * s->out_token + g * s->out_head;
+    x.group = heads;
     x.n = 1;
     x.fetch = 0;
     la_query(&x);
@@ -9635,12 +9638,13 @@ LINATTN__COLD static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_s
 #endif
 
 /* Scores of keys that a token does not see become 0, as far as values are read for its block; the
-   others enter the denominators. */
-static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w, float *scores,
-                                           size_t t0, size_t count, size_t heads, size_t column)
+   others enter the denominators. Returns whether a lane of these is not finite. */
+static LINATTN__NOINLINE int la_band_mask(const linattn__span *s, la_scratch *w, float *scores,
+                                          size_t t0, size_t count, size_t heads, size_t column)
 {
     const uint64_t i = s->seen + t0;
     const size_t own = s->band->left * LINATTN__BAND + (size_t)(i % LINATTN__BAND);
+    la_vec beyond = la_zero();
     size_t g, t, j;
     for (t = 0; t < count; t++) {
         const size_t first = linattn__first_column(s, i + t), end = own + t + 1;
@@ -9658,12 +9662,26 @@ static LINATTN__NOINLINE void la_band_mask(const linattn__span *s, la_scratch *w
                 la_turn(sum);
             }
             for (; j % 16 != 0; j += LA_W) la_turn(sum);
-            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(den + j * LA_W, sum[j]);
+            LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+            {
+                la_store(den + j * LA_W, sum[j]);
+                beyond = la_add(beyond, la_sub(sum[j], sum[j])); /* 0, or NaN */
+            }
         }
     }
+    return la_any(la_unordered(beyond));
 }
 
 #if LA_WALK
+/* Is a lane of a denominator not finite? Scores may be beyond floats where their products with small
+   values are not. */
+LINATTN__COLD static int la_is_beyond(const float *den)
+{
+    size_t i = 0;
+    while (i < 16 && (linattn__to_bits(den[i]) & 0x7fffffffu) < 0x7f800000u) i++;
+    return i < 16;
+}
+
 /* A block of tokens within 16 that stand together, which query; `keys` says whether their keys are
    to be added. */
 LINATTN__COLD static LINATTN__NOINLINE void
@@ -9681,6 +9699,7 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     float *const sums = sum->s, *const k = LA_BLOCK > 1 ? w->k : w->q;
     la_tile a;
     la_chunk c;
+    int beyond;
     size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
     if (LA_WIDEST(s) && count == 1 && wide == 48) { /* what one token reads at a time */
@@ -9707,6 +9726,7 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     c.columns = column + wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
     linattn__zeros(w->den, count * heads * 16);
+    if (LINATTN__IS_SIGNED(p->map)) linattn__zeros(w->lost, count * heads * 16);
     for (c.f0 = 0; c.f0 < s->m; c.f0 = c.f1) {
         c.f1 = s->m - c.f0 < step ? s->m : c.f0 + step;
         c.first = c.f0 == 0;
@@ -9724,7 +9744,7 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
             la_band_run(sum, w, scores, &c, &a, column, wide, q);
         }
     }
-    LA_OF(s, band_mask)(s, w, scores, t0, count, heads, column);
+    beyond = LA_OF(s, band_mask)(s, w, scores, t0, count, heads, column);
     c.t = 0;
     c.end = count;
     for (g = 0; g < heads; g++) {
@@ -9748,6 +9768,11 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     sum->m = m;
     for (g = 0; g < heads; g++)
         LA_OF(s, end_rows)(s, w->power + g * count, a.out + g * s->out_head, count);
+    for (g = 0; beyond && !LINATTN__IS_EXP(p->map) && g < heads * count; g++)
+        if (la_is_beyond(w->den + g * 16)) {
+            la_band_apart(s, b, t0 + g % count, g0 + g / count, 1);
+            la_part_clear(s, b->spare); /* whichever came last */
+        }
     sum->column_end = columns;
 }
 #endif
@@ -9818,7 +9843,7 @@ static void la_band_tokens(const linattn__span *s, linattn__span *sum, const lin
     size_t t;
     LA_OF(s, band_keep)(s, b, t0, count, own, masked);
     if (la_always_apart(s->params)) {
-        for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t);
+        for (t = 0; t < count && t0 >= s->lag; t++) la_band_apart(s, b, t0 + t, 0, s->group);
         return;
     }
     if (masked) la_clear_columns(sum, own, count);
@@ -11927,6 +11952,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_inverse
 #undef la_inverse_end
 #undef la_invert
+#undef la_is_beyond
 #undef la_is_small
 #undef la_iterate
 #undef la_join_high

@@ -120,6 +120,36 @@ static void decode_steps(void **state)
     for_all_problems(3, 10, decode_law);
 }
 
+/* Under a window a score that is beyond floats has its query read out by other means: each of a
+   group for itself, whatever is asked for with it. */
+static void windows_with_scores_beyond_floats(void **state)
+{
+    (void)state;
+    static const linattn_feature_map maps[] = {LINATTN_MAP_ELU1, LINATTN_MAP_RELU,
+                                               LINATTN_MAP_IDENTITY};
+    rng r = {29};
+    for (size_t i = 0; i < (test_quick() ? 4 : 16) * COUNT_OF(maps); i++) {
+        size_t mark = pool_mark(), group = 1 + rng_below(&r, 20);
+        linattn_config config = {.heads = group,
+                                 .kv_heads = 1,
+                                 .dim_key = 1 + rng_below(&r, 20),
+                                 .dim_value = 1 + rng_below(&r, 20),
+                                 .map = maps[i % COUNT_OF(maps)],
+                                 .normaliser = i % 2 ? LINATTN_NORM_NONE : LINATTN_NORM_LENGTH,
+                                 .window = window_draw(&r, 60)};
+        problem p = problem_new(config, 100, 100, &r, 1);
+        for (size_t row = 0; row < 100 * group; row++)
+            for (size_t f = 0; row % 5 == 0 && f < config.dim_key; f++)
+                p.q[row * config.dim_key + f] *= 1e20f;
+        for (size_t e = 0; e < 100 * config.dim_key; e++) p.k[e] *= 1e20f;
+        for (size_t e = 0; e < 100 * config.dim_value; e++) p.v[e] *= 1e-10f;
+        isa_law(&p, &r);
+        cuts_law(&p, &r);
+        decode_law(&p, &r);
+        pool_release(mark);
+    }
+}
+
 /* Heads that fit in one panel have kernels of their own, one for each number of vectors; those of
    the identity make the factors of eight query heads at once: 2 to 21 are some, all, and more. */
 static void decode_steps_of_one_panel(void **state)
@@ -1775,6 +1805,7 @@ int main(void)
         TEST(instruction_sets),
         TEST(cuts),
         TEST(decode_steps),
+        TEST(windows_with_scores_beyond_floats),
         TEST(decode_steps_of_one_panel),
         TEST(decode_steps_of_made_features),
         TEST(jobs_in_reverse),

@@ -583,6 +583,33 @@ static void sums_near_the_largest_float(void **state)
             }
 }
 
+/* Products of some queries and keys beyond the largest float, with values so small that the sums are
+   not: windows multiply scores by values. */
+static void scores_beyond_the_largest_float(void **state)
+{
+    (void)state;
+    rng r = {26};
+    for (size_t i = 0; i < (test_quick() ? 2 : 8) * COUNT_OF(polynomial); i++)
+        for (int normaliser = LINATTN_NORM_FEATURE; normaliser < LINATTN_NORM_COUNT; normaliser++) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = 3,
+                                     .kv_heads = 1,
+                                     .dim_key = 1 + rng_below(&r, 20),
+                                     .dim_value = 1 + rng_below(&r, 20),
+                                     .map = polynomial[i % COUNT_OF(polynomial)],
+                                     .normaliser = (linattn_normaliser)normaliser,
+                                     .window = rng_below(&r, 4) ? window_draw(&r, 60) : 0};
+            problem p = problem_new(config, 120, 120, &r, 1);
+            for (size_t row = 0; row < 120 * 3; row++)
+                for (size_t f = 0; rng_below(&r, 2) && f < config.dim_key; f++)
+                    p.q[row * config.dim_key + f] *= 1e20f;
+            for (size_t e = 0; e < 120 * config.dim_key; e++) p.k[e] *= 1e20f;
+            for (size_t e = 0; e < 120 * config.dim_value; e++) p.v[e] *= 1e-10f;
+            check_both(&p, &p, rounding_linear(&p));
+            pool_release(mark);
+        }
+}
+
 /* The unit map takes the norm of any finite vector. */
 static void vectors_of_any_length(void **state)
 {
@@ -770,6 +797,7 @@ int main(void)
         TEST(quotients_that_cancel_stay_finite),
         TEST(grouped_quotients_that_cancel_stay_finite),
         TEST(sums_near_the_largest_float),
+        TEST(scores_beyond_the_largest_float),
         TEST(vectors_of_any_length),
         TEST(sums_of_monomials_near_the_largest_float),
         TEST(quotients_of_monomials_stay_finite),
