@@ -7951,18 +7951,19 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
 {
     const size_t token = x->k_token, sinks = x->sinks, low = w->low;
     const int element = x->k_element;
+    const size_t step = token * (LINATTN__IS_HALF(element) ? 2 : sizeof(float));
     size_t *const index = w->index, c = 0, stop = w->end;
     if (j >= sinks && j < low) j = low;
     if (x->window && stop - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
         stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
     while (j < stop && c < LINATTN__EXACT_KEYS) {
-        const size_t end =
-            j < low && sinks < stop ? sinks : stop; /* behind the sinks keys are left out */
-        const float *key = linattn__beyond(x->k, j * token, element);
-        for (; j < end && c < LINATTN__EXACT_KEYS; j++) {
+        /* behind the sinks keys are left out */
+        const size_t end = j < low && sinks < stop ? sinks : stop;
+        uintptr_t at = (uintptr_t)linattn__beyond(x->k, j * token, element);
+        for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
+            const float *const key = (const float *)at;
             index[c] = j;
             c += !linattn__lowest(key, 0, element) || !linattn__masked_row(key, x->d, element);
-            key = linattn__beyond(key, token, element);
         }
         if (j >= sinks && j < low) j = low;
     }
