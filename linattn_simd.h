@@ -8573,7 +8573,7 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
 }
 
 /* Are tokens of these heads, if there are several, few and small enough to go one by one? Blocks of
-   two take up to twice as long, blocks of four a fifth longer; those of the delta rules are better. */
+   two take up to twice as long, blocks of four a fifth longer; those of the delta rules less. */
 LINATTN__INLINE int la_rule_are_few(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
@@ -9673,8 +9673,8 @@ static LINATTN__NOINLINE int la_band_mask(const linattn__span *s, la_scratch *w,
 }
 
 #if LA_WALK
-/* Is a lane of a denominator not finite? Scores may be beyond floats where their products with small
-   values are not. */
+/* Is a lane of a denominator not finite? Scores may be beyond floats where their products with
+   small values are not. */
 LINATTN__COLD static int la_is_beyond(const float *den)
 {
     size_t i = 0;

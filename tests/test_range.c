@@ -583,8 +583,8 @@ static void sums_near_the_largest_float(void **state)
             }
 }
 
-/* Products of some queries and keys beyond the largest float, with values so small that the sums are
-   not: windows multiply scores by values. */
+/* Products of some queries and keys beyond the largest float, with values so small that the sums
+   are not: windows multiply scores by values. */
 static void scores_beyond_the_largest_float(void **state)
 {
     (void)state;
