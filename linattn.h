@@ -7959,7 +7959,8 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
     while (j < stop && c < LINATTN__EXACT_KEYS) {
         /* behind the sinks keys are left out */
         const size_t end = j < low && sinks < stop ? sinks : stop;
-        uintptr_t at = (uintptr_t)linattn__beyond(x->k, j * token, element);
+        const float *const from = linattn__beyond(x->k, j * token, element);
+        uintptr_t at = (uintptr_t)from;
         for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
             const float *const key = (const float *)at;
             index[c] = j;
