@@ -12,19 +12,19 @@
 static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x18bf3440bb31f695);
 static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
 static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
-static const uint64_t EXPECTED_WINDOWS = UINT64_C(0xd16eba09e8cdd89a);
+static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x7c0175edc2e6206c);
 static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
-static const uint64_t EXPECTED_RULES = UINT64_C(0xC4A7DB6E305A74EE);
+static const uint64_t EXPECTED_RULES = UINT64_C(0xf7d21b8597b66cb6);
 static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0xd0986e362ab7e47a);
-static const uint64_t EXPECTED_HALVES = UINT64_C(0xaa7382b8357f39d1);
+static const uint64_t EXPECTED_HALVES = UINT64_C(0xf0cce9a7e05ca69e);
 static const uint64_t EXPECTED_COMPENSATED_RULES = UINT64_C(0xe4dde34c988cd1d9);
-static const uint64_t EXPECTED_COMPENSATED_EXPONENTS = UINT64_C(0x6c38176c9599987a);
+static const uint64_t EXPECTED_COMPENSATED_EXPONENTS = UINT64_C(0x158923e377797026);
 static const uint64_t EXPECTED_EXACT = UINT64_C(0x666392ec3df0d2ae);
 static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
 /* Those of quick tests, where a part of the runs that take longest has to do. */
-static const uint64_t EXPECTED_QUICK_WINDOWS = UINT64_C(0x3fa449f2ddc4b6e9);
+static const uint64_t EXPECTED_QUICK_WINDOWS = UINT64_C(0x9e8b51fefb337855);
 static const uint64_t EXPECTED_QUICK_COMPENSATED = UINT64_C(0x1b140ad007e50d69);
 static const uint64_t EXPECTED_QUICK_EXACT = UINT64_C(0x6dd4654c5865873c);
 
