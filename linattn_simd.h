@@ -10702,6 +10702,7 @@ LINATTN__INLINE void la_weigh_vectors(const linattn__exact *x, linattn__exact_sc
     LINATTN__UNROLL for (i = 0; i < NU; i++) la_store(w->den + (u + i) * LA_W, sum[i]);
 }
 
+/* All vectors of a part. */
 static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_scratch *w,
                                        const linattn__exact_part *part)
 {
@@ -10806,7 +10807,7 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4)    /* in a tile */
 #define LA_FEW_TOGETHER (LA_W == 16 ? 4 : 2) /* in a tile of outputs */
 #define LA_FEW_VECS (LA_W < 8 ? 2 : 4)       /* of columns, for so many queries */
-#define LA_FEW_REST (LA_W < 16 ? 2 : 1)
+#define LA_FEW_REST (LA_W < 16 ? 2 : 1)      /* of what is left of a row */
 /* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
    enough for no FMA unit to wait */
 #define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
@@ -11049,9 +11050,9 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
     }
 }
 
-/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which only two may have
-   fewer: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values may
-   be of 16 bits if `half`. One query leaves out keys that it does not see: their weights are
+/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, where one or two may be
+   partial: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values
+   may be of 16 bits if `half`. One query leaves out keys that it does not see: their weights are
    negative. */
 LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scratch *w, size_t count,
                                    const la_few_rows *v, size_t l, size_t c0, const int half,

@@ -600,9 +600,10 @@ static void scores_beyond_the_largest_float(void **state)
                                      .normaliser = (linattn_normaliser)normaliser,
                                      .window = rng_below(&r, 4) ? window_draw(&r, 60) : 0};
             problem p = problem_new(config, 120, 120, &r, 1);
-            for (size_t row = 0; row < 120 * 3; row++)
-                for (size_t f = 0; rng_below(&r, 2) && f < config.dim_key; f++)
-                    p.q[row * config.dim_key + f] *= 1e20f;
+            for (size_t row = 0; row < 120 * 3; row++) {
+                float size = rng_below(&r, 2) ? 1e20f : 1;
+                for (size_t f = 0; f < config.dim_key; f++) p.q[row * config.dim_key + f] *= size;
+            }
             for (size_t e = 0; e < 120 * config.dim_key; e++) p.k[e] *= 1e20f;
             for (size_t e = 0; e < 120 * config.dim_value; e++) p.v[e] *= 1e-10f;
             check_both(&p, &p, rounding_linear(&p));
