@@ -7372,17 +7372,19 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
         la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
 
+/* Of rows of NR vectors that are not to be multiplied, are two vectors multiplied by 1 all the same?
+   On Intel's processors rows of the delta rule of four vectors of 512 bits, whose arithmetic takes
+   six cycles, take 8.5 without, 7.4 with two and 8 with all; rows of three 6.2, 5.7 and 6. */
+#define LA_ONES(kind, NR) (LA_W == 16 && (kind) == LA_DELTA && (NR) > 2)
+
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
-   multiplies; o and next gather q S and r S. Without decay some vectors are multiplied by 1 all the
-   same, where a store waits for two fused multiply-adds to leave it a port of the registers: on
-   Intel's processors rows of four vectors of 512 bits take 9.4 cycles without, 8 with all. */
+   multiplies; o and next gather q S and r S; one: what compilers do not know to be 1. */
 LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int scales,
                                  const float *k, const float *q, const float *p, const float *r,
                                  const la_vec *v, const la_vec *c, la_vec *o, la_vec *next,
-                                 const int kind, const size_t NR)
+                                 la_vec one, const int kind, const size_t NR)
 {
     const int reads = kind == LA_DELTA || kind == LA_GENERAL;
-    const int some = kind == LA_DELTA && LA_W == 16 && NR == 4;
     const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
     la_vec x[4];
     size_t j;
@@ -7394,9 +7396,8 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int
     if (scales) {
         const la_vec af = la_set1(*a);
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
-    } else if (some) {
-        const la_vec one = la_set1(1.0f);
-        LINATTN__UNROLL for (j = 0; j < 3; j++) x[j] = la_mul(one, x[j]);
+    } else if (LA_ONES(kind, NR)) {
+        LINATTN__UNROLL for (j = 0; j < 2; j++) x[j] = la_mul(one, x[j]);
     }
     if (kind == LA_GENERAL) {
         const la_vec pf = la_set1(p[f]);
@@ -7437,17 +7438,20 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     const float *const p = kind == LA_GENERAL ? b->p.at + t * b->p.row : k;
     const float *const r = reads ? b->r.at + reader * b->r.row : k;
     const float *a = b->a.at + t * b->a.row;
-    float *row = la_column(&b->s, u) + b->f0 * 16, *at[4];
+    float *row = la_column(&b->s, u) + b->f0 * 16, *at[4], by = 1.0f;
     size_t f = 0, j;
+    la_vec one;
+    if (LA_ONES(kind, NR)) LINATTN__OPAQUE(by);
+    one = la_set1(by);
 #if LA_W == 16
     if (NR % 2 == 0 && reads) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + la_offset(m, j);
         for (;;) {
-            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
+            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, one, kind, NR);
             if (++f == count) return;
             a += a_step;
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
-            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
+            la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, one, kind, NR);
             if (++f == count) return;
             a += a_step;
             LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] += 16;
@@ -7463,7 +7467,7 @@ LINATTN__INLINE void la_rule_rows(const la_rule *b, size_t t, size_t reader, siz
     for (; f < count; f++, row += 16) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) at[j] = row + (j == 1 ? second : la_offset(m, j));
         if (LA_W == 16) LINATTN__OPAQUE(scales); /* or compilers have two loops */
-        la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, kind, NR);
+        la_rule_row(at, f, a, scales, k, q, p, r, v, c, o, next, one, kind, NR);
         a += a_step;
     }
 }
@@ -8573,13 +8577,16 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
 }
 
 /* Are tokens of these heads, if there are several, few and small enough to go one by one? Blocks of
-   two take up to twice as long, blocks of four a fifth longer; those of the delta rules less. */
+   two take up to twice as long, blocks of four a fifth longer; those of the delta rules less, and
+   those that AVX-512 takes. */
 LINATTN__INLINE int la_rule_are_few(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
     const int delta = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA;
+    const int wide = LA_LANES(s) == 16;
     const size_t floats = s->m * s->dv, tokens = delta ? 2 : 4;
-    const size_t most = s->n > 2 || (delta && !x->gates->per_feature) ? 1024 : 4096;
+    size_t most = s->n > 2 || wide || (delta && !x->gates->per_feature) ? 1024 : 4096;
+    if (wide && s->n > 3) most = 512;
     if (s->n == 1) return 1;
     return s->n <= tokens && floats <= most && floats * (x->head_end - x->head) <= 32768;
 }
@@ -12394,6 +12401,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
 #undef LA_LONE_VECS
+#undef LA_ONES
 #undef LA_OP
 #undef LA_OWED_ROWS
 #undef LA_PAIR_ROW
