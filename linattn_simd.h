@@ -10716,7 +10716,7 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
     const size_t behind = (size_t)part->vector + part->vectors;
     const int masked = part->masked;
     size_t u = part->vector;
-    if (LA_W == 8 && !masked) /* by twos a fiftieth less than by ones */
+    if (LA_W >= 8 && !masked) /* by twos a fiftieth less than by ones */
         for (; u + 1 < behind; u += 2) la_weigh_vectors(x, w, part, u, 0, 2);
     for (; u < behind; u++) {
         if (LA_W == 1)
