@@ -8937,6 +8937,8 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     b->beyond = 0;
     if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
+    /* rows that are weighed share L1 with what is made: 16 tokens take up to a tenth longer */
+    if (b->each && LA_LANES(s) == 16 && s->m <= 64 && b->most > 8) b->most = 8;
     if (b->most > 3 && LA_LANES(s) == 8) b->most -= b->most % 3; /* as AVX2 takes them */
 }
 
