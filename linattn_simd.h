@@ -7372,9 +7372,9 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
         la_rule_flush(b, t, u * LA_W, (u + NR) * LA_W, b->kind != LA_GENERAL);
 }
 
-/* Of rows of NR vectors that are not to be multiplied, are two vectors multiplied by 1 all the same?
-   On Intel's processors rows of the delta rule of four vectors of 512 bits, whose arithmetic takes
-   six cycles, take 8.5 without, 7.4 with two and 8 with all; rows of three 6.2, 5.7 and 6. */
+/* Of rows of NR vectors that are not to be multiplied, are two multiplied by 1 all the same? On
+   Intel's processors rows of the delta rule of four vectors of 512 bits, whose arithmetic takes six
+   cycles, take 8.5 without, 7.4 with two and 8 with all; rows of three 6.2, 5.7 and 6. */
 #define LA_ONES(kind, NR) (LA_W == 16 && (kind) == LA_DELTA && (NR) > 2)
 
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
