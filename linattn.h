@@ -1315,6 +1315,14 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FETCH_NEAR(p) ((void)(p))
 #endif
 
+/* Scratch that begins where a line of the cache does: vectors of 64 bytes that lie across two take
+   up to a tenth of the time. Not on Windows, where gcc does not align the stack so. */
+#if LINATTN__GNU && LINATTN__COUNT > LINATTN__HAS_SCALAR && !defined(_WIN32)
+#define LINATTN__LINED __attribute__((aligned(64)))
+#else
+#define LINATTN__LINED
+#endif
+
 /* For a function that only fetches: compilers would else see no effect, and leave out its calls. */
 #if LINATTN__GNU
 #define LINATTN__EFFECT() __asm__ __volatile__("")
@@ -2287,6 +2295,13 @@ LINATTN__HOT size_t linattn__plus(size_t a, size_t b)
 }
 
 LINATTN__INLINE size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
+
+/* Where the next line of the cache begins, as LINATTN__LINED, whatever the compiler: up to a fifth
+   of a recurrence's time. */
+LINATTN__INLINE float *linattn__next_line(float *p)
+{
+    return p + (64 - (uintptr_t)p % 64) % 64 / sizeof(float);
+}
 
 static void linattn__copy(void *dst, const void *src, size_t bytes)
 {
@@ -9636,6 +9651,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__KEYS
 #undef LINATTN__KEY_MIN
 #undef LINATTN__LEVEL
+#undef LINATTN__LINED
 #undef LINATTN__LN2
 #undef LINATTN__LOG2E
 #undef LINATTN__LOWER

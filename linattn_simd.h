@@ -3975,7 +3975,7 @@ LINATTN__INLINE size_t la_fewer(const linattn__span *s, size_t token, size_t few
 static LINATTN__NOINLINE void la_query(const linattn__span *s)
 {
     const size_t most = la_fewer(s, s->q_token, LA_BLOCK / 4, la_most(s));
-    la_scratch w;
+    LINATTN__LINED la_scratch w;
     size_t t, g;
     for (g = 0; g < s->group; g++)
         for (t = 0; t < s->n; t += most)
@@ -4009,7 +4009,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_masked_tokens(const linattn__span
 
 LINATTN__SMALL static void la_causal(const linattn__span *s)
 {
-    la_scratch w;
+    LINATTN__LINED la_scratch w;
     /* Keys and queries have half of scratch each; or the queries of a group all that its few keys
        leave. Tokens come as tiles divide them: two where sixteen query heads share a key. */
     const size_t most_alone = la_most(s);
@@ -4314,7 +4314,7 @@ static LINATTN__NOINLINE void la_update_block(const linattn__span *s, size_t t0,
     const size_t part = signs ? LA_PART / 2 : LA_PART, keys = t0 * s->k_token;
     /* of the last part, or little would be left; what is made into scratch needs room beside it */
     const size_t most = s->params->source == LINATTN__DIRECT ? LA_PART_ROW : part;
-    float scratch[LA_PART_TOKENS * LA_PART_ROW];
+    LINATTN__LINED float scratch[LA_PART_TOKENS * LA_PART_ROW];
     la_chunk c;
     size_t f, step;
     c.t0 = t0;
@@ -5538,7 +5538,7 @@ LINATTN__INLINE void la_step_one(const linattn__span *s, la_head *h, la_token *w
 /* Tokens one by one; just one where there are other kernels. */
 static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
 {
-    la_token w[LA_W > 1 && LINATTN__HAS_PREFILL ? 2 : 1];
+    LINATTN__LINED la_token w[LA_W > 1 && LINATTN__HAS_PREFILL ? 2 : 1];
     la_head h;
 #if LA_MAKES && LA_W > 1
     la_made made;
@@ -6083,7 +6083,7 @@ LINATTN__COLD static void la_fold(const linattn__span *s)
 #define LA_RULE_WIDE (LA_W > 1 || LINATTN__BOTH) /* what sets share has room for vectors */
 #define LA_RULE_TOKENS (LA_RULE_WIDE ? 32 : 2)
 #define LA_RULE_ROWS (LA_RULE_WIDE ? 512 : 96)
-#define LA_RULE_FLOATS (LA_W > 1 ? 8192 : 384)
+#define LA_RULE_FLOATS (LA_W > 1 ? 8192 + 16 : 384) /* 16: to where a line of the cache begins */
 #define LA_RULE_GROUPS (LA_RULE_ROWS / 16)
 #define LA_OWED_ROWS 32                    /* which pay what they owe together */
 #define LA_DECAY_ROWS (LA_W > 1 ? 64 : 16) /* whose decays are made together, token by token */
@@ -7866,7 +7866,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
         x.ahead = (const char *)((uintptr_t)x.ahead + b->s.ahead);
 #if LA_W > 1
         if (b->count >= LA_WIDE_TOKENS) { /* by way of floats: rows are lines of the cache */
-            x.rows = (char *)room + (64 - (uintptr_t)room % 64) % 64;
+            x.rows = (char *)linattn__next_line(room);
             if (x.panel) x.panel = 64 * count;
             LA_HOT(&b->s, half_copy)(&x, count, 0);
         }
@@ -8537,7 +8537,7 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
 {
     const linattn__span *const s = x->span;
     const linattn__params *const p = s->params;
-    la_once o;
+    LINATTN__LINED la_once o;
     o.m = s->m;
     o.dv = s->dv;
     o.scale = o.rest = p->rest;
@@ -8937,8 +8937,6 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     b->beyond = 0;
     if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
-    /* rows that are weighed share L1 with what is made: 16 tokens take up to a tenth longer */
-    if (b->each && LA_LANES(s) == 16 && s->m <= 64 && b->most > 8) b->most = 8;
     if (b->most > 3 && LA_LANES(s) == 8) b->most -= b->most % 3; /* as AVX2 takes them */
 }
 
@@ -9085,7 +9083,7 @@ static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t
     la_tokens w;
     la_rule b;
     size_t t, turn = n;
-    la_rule_open(&b, x, &w, made);
+    la_rule_open(&b, x, &w, LA_W > 1 ? linattn__next_line(made) : made);
     if (end - head > 1)
         turn = linattn__turn(x->span, LINATTN__TURN > b.most ? LINATTN__TURN / b.most * b.most
                                                              : LINATTN__TURN);
@@ -9830,10 +9828,11 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
                                             int masked)
 {
     const size_t chunk = LA_BLOCK / count;
-    la_scratch w;
+    LINATTN__LINED la_scratch w;
     size_t g;
 #if LA_BLOCK > 1
-    float scores[LA_BLOCK * LA_ROW]; /* [query head][token][key], LA_ROW apart as tiles want them */
+    /* [query head][token][key], LA_ROW apart as tiles want them */
+    LINATTN__LINED float scores[LA_BLOCK * LA_ROW];
 #else
     float *const scores = w.k; /* of one token; its key is mapped in w.q */
 #endif
