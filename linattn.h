@@ -476,12 +476,14 @@ typedef struct linattn_context {
 
 /* ---- State ---------------------------------------------------------------------------------- */
 
-/* A state is a flat block of bytes without pointers, aligned to 4 bytes at least (64 is
-   fastest): copying the bytes saves, clones or rewinds a sequence. All instruction sets share
-   one layout. It holds the config, the token count and, per key/value head, z[m], m exponents of
-   the exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16
-   columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes.
-   favor: and one copy of the projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
+/* A state is a flat block of bytes without pointers, aligned to 4 bytes at least: copying the bytes
+   saves, clones or rewinds a sequence. Aligned to 64 it is fastest: where malloc puts it, 16 bytes
+   behind the begin of a line of the cache, decode steps and delta rules take up to 1.45 times as
+   long, other prefills 1.1 (Intel's Emerald Rapids). All instruction sets share one layout. It
+   holds the config, the token count and, per key/value head, z[m], m exponents of the exponential
+   maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16 columns. Memory:
+   about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. favor: and one copy of the
+   projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 

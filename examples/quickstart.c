@@ -24,8 +24,10 @@ int main(void)
 {
     linattn_config config = {.heads = HEADS, .dim_key = DIM};
     size_t bytes = linattn_state_size(&config), others = PROMPT + DRAFT;
-    void *state = malloc(bytes), *saved = malloc(bytes);
-    if (!state || !saved || linattn_state_init(&config, state, bytes) != LINATTN_OK) {
+    /* states are fastest where a line of the cache begins, as no memory from malloc does */
+    char *memory = malloc(2 * bytes + 63);
+    char *state = memory + (64 - (uintptr_t)memory % 64) % 64, *saved = state + bytes;
+    if (!memory || linattn_state_init(&config, state, bytes) != LINATTN_OK) {
         return 1;
     }
     for (size_t i = 0; i < ALL * ROW; i++) { /* in place of a model's queries, keys and values */
@@ -44,7 +46,6 @@ int main(void)
     int same = memcmp(state, saved, bytes) == 0 &&
                memcmp(out + others * ROW, again + others * ROW, DRAFT * ROW * sizeof *out) == 0;
     puts(same ? "the same bits" : "the bits differ");
-    free(state);
-    free(saved);
+    free(memory);
     return !same || fclose(stdout) != 0;
 }
