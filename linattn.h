@@ -2298,13 +2298,6 @@ LINATTN__HOT size_t linattn__plus(size_t a, size_t b)
 
 LINATTN__INLINE size_t linattn__round16(size_t x) { return (x + 15) / 16 * 16; }
 
-/* Where the next line of the cache begins, as LINATTN__LINED, whatever the compiler: up to a fifth
-   of a recurrence's time. */
-LINATTN__INLINE float *linattn__next_line(float *p)
-{
-    return p + (64 - (uintptr_t)p % 64) % 64 / sizeof(float);
-}
-
 static void linattn__copy(void *dst, const void *src, size_t bytes)
 {
 #ifdef LINATTN_FREESTANDING
@@ -2328,7 +2321,7 @@ static LINATTN__NOINLINE void linattn__zeros(float *to, size_t count)
 #endif
 }
 
-/* Workspaces may lie anywhere: what is used starts at the next multiple of 64. */
+/* Workspaces may lie anywhere, and scratch: what is used starts at the next multiple of 64. */
 #define LINATTN__ALIGNMENT 64
 
 static void *linattn__align(void *workspace)

@@ -7866,7 +7866,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
         x.ahead = (const char *)((uintptr_t)x.ahead + b->s.ahead);
 #if LA_W > 1
         if (b->count >= LA_WIDE_TOKENS) { /* by way of floats: rows are lines of the cache */
-            x.rows = (char *)linattn__next_line(room);
+            x.rows = (char *)linattn__align(room);
             if (x.panel) x.panel = 64 * count;
             LA_HOT(&b->s, half_copy)(&x, count, 0);
         }
@@ -9083,7 +9083,7 @@ static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t
     la_tokens w;
     la_rule b;
     size_t t, turn = n;
-    la_rule_open(&b, x, &w, LA_W > 1 ? linattn__next_line(made) : made);
+    la_rule_open(&b, x, &w, LA_W > 1 ? (float *)linattn__align(made) : made);
     if (end - head > 1)
         turn = linattn__turn(x->span, LINATTN__TURN > b.most ? LINATTN__TURN / b.most * b.most
                                                              : LINATTN__TURN);
