@@ -477,13 +477,13 @@ typedef struct linattn_context {
 /* ---- State ---------------------------------------------------------------------------------- */
 
 /* A state is a flat block of bytes without pointers, aligned to 4 bytes at least: copying the bytes
-   saves, clones or rewinds a sequence. Aligned to 64 it is fastest: where malloc puts it, 16 bytes
-   behind the begin of a line of the cache, decode steps and delta rules take up to 1.45 times as
-   long, other prefills 1.1 (Intel's Emerald Rapids). All instruction sets share one layout. It
-   holds the config, the token count and, per key/value head, z[m], m exponents of the exponential
-   maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16 columns. Memory:
-   about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. favor: and one copy of the
-   projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
+   saves, clones or rewinds a sequence. Aligned to 64 it is fastest: 16 bytes behind the begin of a
+   line of the cache, where glibc's malloc puts what is large, decode steps and delta rules take up
+   to 1.45 times as long, other prefills 1.15 (Intel's Emerald Rapids). All instruction sets share
+   one layout. It holds the config, the token count and, per key/value head, z[m], m exponents of
+   the exponential maps (or low parts of the identity's z), and S[m][dim_value] in panels of 16
+   columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. favor: and one copy
+   of the projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
    dim_value + m * dim_value / 32) floats per key/value head. */
 
@@ -1317,9 +1317,10 @@ LINATTN_API const char *linattn_isa_name(linattn_isa isa);
 #define LINATTN__FETCH_NEAR(p) ((void)(p))
 #endif
 
-/* Scratch that begins where a line of the cache does: vectors of 64 bytes that lie across two take
-   up to a tenth of the time. Not on Windows, where gcc does not align the stack so. */
-#if LINATTN__GNU && LINATTN__COUNT > LINATTN__HAS_SCALAR && !defined(_WIN32)
+/* Scratch that begins where a line of the cache does: where vectors of 64 bytes lie across two of
+   them, calls take up to a tenth longer. Not on Windows, where gcc does not align the stack so;
+   rules, which take up to a fifth longer, see to it themselves, by linattn__align. */
+#if LINATTN__GNU && LINATTN__COUNT > LINATTN__HAS_SCALAR && !defined(_WIN32) && !defined(__CYGWIN__)
 #define LINATTN__LINED __attribute__((aligned(64)))
 #else
 #define LINATTN__LINED

@@ -24,7 +24,7 @@ int main(void)
 {
     linattn_config config = {.heads = HEADS, .dim_key = DIM};
     size_t bytes = linattn_state_size(&config), others = PROMPT + DRAFT;
-    /* states are fastest where a line of the cache begins, as no memory from malloc does */
+    /* states are fastest where a line of the cache begins, which is not where malloc puts them */
     char *memory = malloc(2 * bytes + 63);
     char *state = memory + (64 - (uintptr_t)memory % 64) % 64, *saved = state + bytes;
     if (!memory || linattn_state_init(&config, state, bytes) != LINATTN_OK) {
