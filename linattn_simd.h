@@ -5578,7 +5578,8 @@ static LINATTN__NOINLINE void la_step_heads(linattn__span *s)
     h.ahead = s->ahead;
 #if LINATTN__BOTH
     h.set = s->set; /* sums in f16 take Zen 4 an eighth to a fifth less by AVX2 */
-    if (h.set > 1 && h.element == LINATTN_F16 && linattn__halved()) h.set = 1;
+    if (h.set > 1 && linattn__halved() && (h.element == LINATTN_F16 || linattn__narrow(s->dv)))
+        h.set = 1;
 #endif
     h.raise = h.lower = 1.0f;
     if (LINATTN__RAISES(h.element, h.map)) {
@@ -7805,7 +7806,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_ha
         x->kind = LA_READ;
         x->q = b->r.at;
         x->step /= 2; /* half of what is to be fetched now, half later */
-        LA_HOT(&b->s, half_token)(x, count);
+        LA_HOT(b, half_token)(x, count);
         x->ahead += x->step * count;
         x->had = x->o;
     }
@@ -7833,12 +7834,12 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_half(const la_rule *b, la_ha
         x->scale = b->last ? b->w->scale + t : NULL;
         if (b->kind == LA_BEFORE) { /* reads, then writes */
             x->kind = LA_READ;
-            LA_HOT(&b->s, half_token)(x, count);
+            LA_HOT(b, half_token)(x, count);
             x->kind = LA_WRITE;
             x->out = NULL;
             x->goes_on = 1;
         }
-        LA_HOT(&b->s, half_token)(x, count);
+        LA_HOT(b, half_token)(x, count);
         x->goes_on = 0;
         x->had = x->next;
         x->ahead = x->rows;
@@ -7858,7 +7859,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
     size_t c, width;
     la_half x;
     x.bf = b->s.element == LINATTN_BF16;
-    x.width = width = LA_HALF_WIDTH(&b->s);
+    x.width = width = LA_HALF_WIDTH(b);
     if (count * width > LA_RULE_ROWS * 16)
         width = 16; /* panels side by side, while there is room */
     for (c = b->s.column_begin; c < end; c += width) {
@@ -7868,12 +7869,12 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_halves(const la_rule *b)
         if (b->count >= LA_WIDE_TOKENS) { /* by way of floats: rows are lines of the cache */
             x.rows = (char *)linattn__align(room);
             if (x.panel) x.panel = 64 * count;
-            LA_HOT(&b->s, half_copy)(&x, count, 0);
+            LA_HOT(b, half_copy)(&x, count, 0);
         }
 #endif
         la_rule_half(b, &x);
 #if LA_W > 1
-        if (b->kind != LA_READ && x.rows != x.halves) LA_HOT(&b->s, half_copy)(&x, count, 1);
+        if (b->kind != LA_READ && x.rows != x.halves) LA_HOT(b, half_copy)(&x, count, 1);
 #endif
     }
 }
@@ -7989,8 +7990,10 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     const float *const k = o->k, *const q = o->q, *const r = o->r, *const p = o->p, *a = o->a;
     const size_t a_step = o->a_step, reach = o->reach, tiles = o->tiles;
     const int stream = o->stream;
-    /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended */
-    const int scales = apart || LA_W == 16 || a_step || *a != 1.0f;
+    /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended. On
+       Zen 4 it does not, where arithmetic takes as long as stores, and rows 1.2 times as long. */
+    const int always = apart || (LA_W == 16 && !linattn__halved());
+    const int scales = always || a_step || *a != 1.0f;
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < m; f++, row += 16, a += a_step) {
@@ -8064,7 +8067,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, float *row, const float *valu
         LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_fma(due, had[j], v[j]);
     }
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_mul(gain, v[j]);
-    if (LA_W == 16 && NR > 1) /* registers for all kinds in one */
+    if (LA_W == 16 && NR > 1 && kind != LA_BEFORE) /* registers for all the others in one */
         la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
     else if (kind == LA_BEFORE)
         la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, NR);
@@ -8561,7 +8564,7 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
     o.pairs = LA_LANES(s) == 16 && linattn__halved() && o.kind >= LA_DELTA && s->dv > 48 &&
               (s->stream || (s->m > 64 && s->dv > 64));
     o.stream = s->stream || o.pairs;
-    o.wide = s->stream && linattn__halved() ? 32 : 64;
+    o.wide = linattn__halved() ? 32 : 64;
     o.reach = 0;
     o.tiles = linattn__tiles_ahead(s);
     if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
@@ -8902,8 +8905,9 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
        take half a vector's time less where the last half is empty. */
     b->set = b->s.set;
     if (b->s.set > 1 && linattn__halved() &&
-        (b->kind == LA_DELTA ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
-                             : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
+        (LINATTN__ELEMENT(x->span) ? linattn__narrow(b->s.dv)
+         : b->kind == LA_DELTA     ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
+                               : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
         b->set = 1;
 #endif
 }
