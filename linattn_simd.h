@@ -8907,7 +8907,7 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     if (b->s.set > 1 && linattn__halved() &&
         (LINATTN__ELEMENT(x->span) ? linattn__narrow(b->s.dv)
          : b->kind == LA_DELTA     ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
-                               : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
+                                   : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
         b->set = 1;
 #endif
 }
