@@ -5505,8 +5505,9 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
         }
     } else if (lanes == 16 && linattn__halved()) {
 #if LINATTN__BOTH
-        /* Zen 4 updates small heads that nothing reads a twentieth faster by halves of lines. */
-        if (!s->q && m * s->dv <= 1024) s->set = 1;
+        /* Zen 4 updates heads in L1 that nothing reads up to a tenth faster by halves of lines, and
+           as much faster what leaves half a tile. */
+        if ((!s->q || linattn__narrow(s->dv)) && s->heads * m * s->dv <= 8192) s->set = 1;
 #endif
         if (LA_SAME_PLACE(m, 64) && LA_LANES(s) == 16) h->wide = 1;
     }
@@ -7988,8 +7989,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
     /* none of it is loaded again behind stores, which might be to anything */
     const float *const k = o->k, *const q = o->q, *const r = o->r, *const p = o->p, *a = o->a;
-    const size_t a_step = o->a_step, reach = o->reach, tiles = o->tiles;
-    const int stream = o->stream;
+    const size_t a_step = o->a_step, reach = o->reach, tiles = o->stream ? o->tiles : 0;
     /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended. On
        Zen 4 it does not, where arithmetic takes as long as stores, and rows 1.2 times as long. */
     const int always = apart || (LA_W == 16 && !linattn__halved());
@@ -7998,7 +7998,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     size_t f, j;
     for (f = 0; f < m; f++, row += 16, a += a_step) {
         const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
-        if (stream) la_fetch_next(row + skipped, m, reach, NR == LA_PANEL_VECS && reach, tiles, NR);
+        if (tiles) la_fetch_next(row + skipped, m, reach, NR == LA_PANEL_VECS && reach, tiles, NR);
         if (next) { /* before stores: rows of both tiles may differ in nothing but high bits */
             const la_vec rf = la_set1(r[f]);
             LINATTN__UNROLL for (j = 0; j < NR; j++) next[j] =
@@ -8067,7 +8067,7 @@ LINATTN__INLINE int la_once_tile(const la_once *o, float *row, const float *valu
         LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_fma(due, had[j], v[j]);
     }
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_mul(gain, v[j]);
-    if (LA_W == 16 && NR > 1 && kind != LA_BEFORE) /* registers for all the others in one */
+    if (LA_W == 16 && NR > 1 && (paired || kind != LA_BEFORE)) /* registers for most in one */
         la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
     else if (kind == LA_BEFORE)
         la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, NR);
