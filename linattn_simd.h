@@ -4544,12 +4544,12 @@ LINATTN__INLINE void la_half_put_any(char *row, size_t panel, la_vec *y, int bf,
 }
 
 /* A tile for one token: its rows are written, and read by the query and by the next key. */
-LINATTN__INLINE void la_half_rows(la_half *x, size_t count, const int wide)
+LINATTN__INLINE void la_half_rows(la_half *x, size_t count, const int kind, const int bf,
+                                  const int wide)
 {
     const size_t bytes = wide ? sizeof(float) : sizeof(uint16_t), panel = x->panel;
     const size_t a_step = x->a_step, step = x->step;
-    const int general = x->kind == LA_GENERAL, scales = x->kind != LA_PLAIN_DELTA;
-    const int reads = x->reads, bf = x->bf;
+    const int general = kind == LA_GENERAL, scales = kind != LA_PLAIN_DELTA, reads = x->reads;
     const float *const k = x->k, *const q = x->q, *const p = x->p, *const r = x->r, *a = x->a;
     const char *ahead = x->ahead;
     char *row = x->rows;
@@ -4614,7 +4614,7 @@ static LINATTN__NOINLINE void la_half_wide(la_half *x, size_t count)
     if (x->kind == LA_READ)
         la_half_read(x, count, 1);
     else
-        la_half_rows(x, count, 1);
+        la_half_rows(x, count, x->kind, x->bf, 1);
 }
 #endif
 
@@ -4660,8 +4660,12 @@ static LINATTN__NOINLINE void la_half_token(la_half *x, size_t count)
 #endif
         if (x->kind == LA_READ)
         la_half_read(x, count, 0);
+    else if (LA_W == 1 || x->bf || x->kind == LA_GENERAL)
+        la_half_rows(x, count, x->kind, x->bf, 0);
+    else if (x->kind == LA_PLAIN_DELTA) /* f16, which has less arithmetic, is bound by branches */
+        la_half_rows(x, count, LA_PLAIN_DELTA, 0, 0);
     else
-        la_half_rows(x, count, 0);
+        la_half_rows(x, count, LA_WRITE, 0, 0);
     if (x->out) la_half_finish(x);
 }
 
@@ -8877,6 +8881,7 @@ LINATTN__INLINE void la_rule_span(linattn__span *s, const linattn__recurrence *x
 LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
 {
     const linattn__params *const p = x->span->params;
+    const int half = LINATTN__ELEMENT(x->span);
     int i, plain;
     b->rule = x->rule;
     b->reads = x->rule == LINATTN_RULE_DELTA || x->rule == LINATTN_RULE_GATED_DELTA ||
@@ -8885,7 +8890,7 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
     b->per_feature = x->gates && x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     b->normal =
         p->norm == LINATTN_NORM_SUM || LINATTN__IS_EXP(p->map) || x->rule == LINATTN_RULE_MLSTM;
-    plain = !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !LINATTN__ELEMENT(x->span);
+    plain = !LINATTN__IS_EXP(p->map) && !LINATTN__PAST(x->span) && !half;
     b->owes = plain && !b->per_feature && !b->before && x->rule != LINATTN_RULE_GENERAL;
     b->each = plain && b->per_feature && !b->normal && x->span->dv >= LINATTN__ROWS_COLUMNS;
     b->reading = plain && !b->normal && x->rule != LINATTN_RULE_DELTA;
@@ -8902,12 +8907,13 @@ LINATTN__INLINE void la_rule_kind(la_rule *b, const linattn__recurrence *x)
 #if LINATTN__BOTH
     /* Zen 4 takes the last columns of the delta rules by AVX-512 a fifth more slowly than by AVX2,
        and all of them where stores of 512 bits clash; whole tiles as fast. Rules that do not read
-       take half a vector's time less where the last half is empty. */
+       take half a vector's time less where the last half is empty, and by AVX2 an eighth less in
+       f16. */
     b->set = b->s.set;
     if (b->s.set > 1 && linattn__halved() &&
-        (LINATTN__ELEMENT(x->span) ? linattn__narrow(b->s.dv)
-         : b->kind == LA_DELTA     ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
-                                   : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
+        (half ? linattn__narrow(b->s.dv) || (half == LINATTN_F16 && b->kind == LA_WRITE)
+         : b->kind == LA_DELTA ? b->s.dv % 32 != 0 || LA_SAME_PLACE(b->s.m, 64)
+                               : b->kind == LA_WRITE && b->s.dv > 16 && (b->s.dv - 1) % 16 < 8))
         b->set = 1;
 #endif
 }
