@@ -8947,6 +8947,10 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     b->beyond = 0;
     if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
+    if (b->each && LA_LANES(s) == 16) { /* up to a tenth less where another thread shares L1 */
+        const size_t few = s->m <= 64 ? 8 : 12;
+        if (b->most > few) b->most = few;
+    }
     if (b->most > 3 && LA_LANES(s) == 8) b->most -= b->most % 3; /* as AVX2 takes them */
 }
 
