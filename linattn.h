@@ -2269,13 +2269,17 @@ static void linattn__leave(linattn__environment before)
     const int isa = linattn__isa();
     if (isa == LINATTN_ISA_AVX2 || isa == LINATTN_ISA_AVX512) __asm__ __volatile__("vzeroupper");
 #endif
+    uint32_t now = before;
 #if LINATTN__X64
-    LINATTN__FP_SET(before);
-#else
-    uint32_t now = 0;
+    /* AMD's processors write faster than they read: a tenth of a call at (4,4). Intel's begin no
+       arithmetic before what was written is there, which is a tenth of a call at (16,16). */
+    if (!linattn__intel()) {
+        LINATTN__FP_SET(before);
+        return;
+    }
+#endif
     LINATTN__FP_GET(now);
     if (before != now) LINATTN__FP_SET(before);
-#endif
 }
 #undef LINATTN__FP_IEEE
 #endif
@@ -5140,16 +5144,15 @@ LINATTN__INLINE size_t linattn__usual_block(linattn__place *at, size_t n, size_t
     return token;
 }
 
-/* What the span of such a state has of its operands, whose places are those of the first token.
-   Says whether they are such, and lie apart. */
+/* What the span of such a state has of its operands, whose places are those of the first token:
+   `to` is that of the output, or the state's. Says whether they are such, and lie apart. */
 LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const linattn_view *q,
                                             const linattn_view *k, const linattn_view *v,
                                             const linattn_output *out, size_t n,
-                                            const linattn__shape *x, const void *state)
+                                            const linattn__shape *x, const linattn__place block,
+                                            linattn__place *to)
 {
-    linattn__place block, at_q, at_k, at_v, to;
-    block.begin = (uintptr_t)state;
-    block.end = block.begin + x->state_bytes;
+    linattn__place at_q, at_k, at_v;
     at_k = at_v = block; /* unless there are keys */
     s->n = n;
     s->q_token = s->k_token = s->v_token = s->out_token = 0;
@@ -5174,14 +5177,15 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
         s->q = q->data;
         s->out = out->data;
         s->q_head = linattn__usual_rows(&at_q, q->data, q->stride_head, more, x->d);
-        s->out_head = linattn__usual_rows(&to, out->data, out->stride_head, more, x->dv);
-        if (s->out_head < x->dv || !linattn__places_apart(to, block) ||
-            !linattn__places_apart(to, at_q) || !linattn__places_apart(to, at_k) ||
-            !linattn__places_apart(to, at_v) || !linattn__places_apart(at_q, block))
+        s->out_head = linattn__usual_rows(to, out->data, out->stride_head, more, x->dv);
+        if (s->out_head < x->dv || !linattn__places_apart(*to, block) ||
+            !linattn__places_apart(*to, at_q) || !linattn__places_apart(*to, at_k) ||
+            !linattn__places_apart(*to, at_v) || !linattn__places_apart(at_q, block))
             return 0;
     } else {
         s->q = NULL;
         s->out = NULL;
+        *to = block;
     }
     return 1;
 }
@@ -5189,30 +5193,30 @@ LINATTN__INLINE int linattn__usual_operands(linattn__span *s, int verb, const li
 /* The same of the tokens that follow. */
 LINATTN__COLD static LINATTN__NOINLINE int
 linattn__usual_tokens(linattn__span *s, int verb, const linattn_view *q, const linattn_view *k,
-                      const linattn_view *v, const linattn_output *out, const linattn__place *state)
+                      const linattn_view *v, const linattn_output *out, linattn__place state,
+                      linattn__place *to)
 {
     const size_t n = s->n, d = s->d, dv = s->dv, heads = s->heads * s->group;
-    linattn__place at_q, at_k, at_v, to;
-    at_k = at_v = *state;
+    linattn__place at_q, at_k, at_v;
+    at_k = at_v = state;
     if (verb & LINATTN__KEYS) {
         if ((k->stride_token | v->stride_token) >= LINATTN__USUAL) return 0;
         at_k.begin = (uintptr_t)s->k;
         at_v.begin = (uintptr_t)s->v;
         s->k_token = linattn__usual_block(&at_k, n, k->stride_token, s->k_head, s->heads, d);
         s->v_token = linattn__usual_block(&at_v, n, v->stride_token, s->v_head, s->heads, dv);
-        if (!linattn__places_apart(at_k, *state) || !linattn__places_apart(at_v, *state)) return 0;
+        if (!linattn__places_apart(at_k, state) || !linattn__places_apart(at_v, state)) return 0;
     }
     if (!(verb & LINATTN__QUERIES)) return 1;
     if ((q->stride_token | out->stride_token) >= LINATTN__USUAL) return 0;
     at_q.begin = (uintptr_t)s->q;
-    to.begin = (uintptr_t)s->out;
     s->q_token = linattn__usual_block(&at_q, n, q->stride_token, s->q_head, heads, d);
-    s->out_token = linattn__usual_block(&to, n, out->stride_token, s->out_head, heads, dv);
+    s->out_token = linattn__usual_block(to, n, out->stride_token, s->out_head, heads, dv);
     if (s->out_token < heads * s->out_head && (s->out_head < n * s->out_token || s->out_token < dv))
         return 0;
-    return linattn__places_apart(to, *state) && linattn__places_apart(to, at_q) &&
-           linattn__places_apart(to, at_k) && linattn__places_apart(to, at_v) &&
-           linattn__places_apart(at_q, *state);
+    return linattn__places_apart(*to, state) && linattn__places_apart(*to, at_q) &&
+           linattn__places_apart(*to, at_k) && linattn__places_apart(*to, at_v) &&
+           linattn__places_apart(at_q, state);
 }
 
 /* Where the scale is none of those that most states have. */
@@ -5223,11 +5227,12 @@ LINATTN__COLD static LINATTN__NOINLINE void linattn__usual_root(const void *stat
     if (linattn__read_state(state, &s) == LINATTN_OK) linattn__read_params(&s, p);
 }
 
-/* As linattn__read_params, in less code and time where the sum has a scale of 1. */
+/* As linattn__read_params, in less code and time where the scale is 1, and a rule's map is not one
+   that goes with it in a form of its own. */
 LINATTN__INLINE void linattn__usual_params(const linattn__header *h, linattn__shape *s, int rules,
                                            linattn__params *p)
 {
-    if (!rules && h->scale == 0x3f800000u) {
+    if (h->scale == 0x3f800000u && (!rules || h->map < LINATTN_MAP_EXP)) {
         const int softmax = LINATTN__HAS_SOFTMAX && h->map == LINATTN_MAP_SOFTMAX;
         p->softmax = softmax;
         p->map = softmax ? LINATTN_MAP_EXP : (int)h->map;
@@ -5249,15 +5254,17 @@ LINATTN__INLINE void linattn__usual_params(const linattn__header *h, linattn__sh
     if (!rules || linattn__set_params(s, p)) linattn__usual_root(h, p);
 }
 
-/* Checks a call, and has its span, which for one token a step takes as it is. Inline in each verb,
-   which saves a sixth of one token of a small head. */
+/* Checks a call, and has its span, which for one token a step takes as it is; of rules also what is
+   written: the state, and the output, if there is one. Inline in each verb, which saves a sixth of
+   one token of a small head. */
 LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const linattn_view *q,
                                         const linattn_view *k, const linattn_view *v,
                                         const linattn_output *out, size_t n, const int verb,
-                                        const linattn_context *context)
+                                        const linattn_context *context, linattn__place *written)
 {
     const linattn__header *const h = (const linattn__header *)state;
     const int rules = verb & LINATTN__RULES;
+    linattn__place block, to;
     linattn__shape s;
     if (SIZE_MAX >> 31 >> 31 == 0 || !state || (uintptr_t)state % sizeof(float) != 0 ||
         linattn__cannot_thread(context) || !linattn__usual_header(h, rules) ||
@@ -5274,12 +5281,17 @@ LINATTN__INLINE int linattn__open_usual(void *state, linattn__work *w, const lin
     linattn__start_span(w, &s, linattn__seen(state), state);
     if (s.state_bytes / sizeof(float) > LINATTN__FETCH_FLOATS && n == 1)
         w->span.stream = linattn__stream_of(s.state_bytes / sizeof(float));
-    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, state)) return 0;
+    block.begin = (uintptr_t)state;
+    block.end = block.begin + s.state_bytes;
+    if (!linattn__usual_operands(&w->span, verb, q, k, v, out, n, &s, block, &to)) return 0;
     if (n > 1) {
-        linattn__place block;
-        block.begin = (uintptr_t)state;
-        block.end = block.begin + s.state_bytes;
-        if (!linattn__usual_tokens(&w->span, verb, q, k, v, out, &block)) return 0;
+        linattn__place all = to; /* those of one token stay in registers */
+        if (!linattn__usual_tokens(&w->span, verb, q, k, v, out, block, &all)) return 0;
+        to.end = all.end;
+    }
+    if (rules) {
+        written[0] = block;
+        written[1] = to;
     }
     w->environment = linattn__enter();
     linattn__usual_params(h, &s, rules, &w->params);
@@ -5337,7 +5349,7 @@ LINATTN__INLINE linattn_status linattn__call(void *state, const int verb, const 
     linattn__work w;
     int usual = 0;
 #if !LINATTN__TO_BE_SMALL
-    usual = linattn__open_usual(state, &w, q, k, v, out, n, verb, context);
+    usual = linattn__open_usual(state, &w, q, k, v, out, n, verb, context, NULL);
 #endif
     if (!usual) {
         const linattn_status status = linattn__open_any(state, &w, q, k, v, out, n, verb, context);
@@ -6270,39 +6282,33 @@ static linattn_status linattn__check_gates(int rule, int norm, const linattn_gat
     return LINATTN_OK;
 }
 
-/* What memory the given gates take, one after the other. Where `clear` is not NULL they are taken
-   as in linattn__open_usual, and are to lie apart from the two places there. */
-typedef struct linattn__gates_read {
-    linattn__extent e[LINATTN__GATES];
-    const struct linattn__place *clear;
-} linattn__gates_read;
-
-#if !LINATTN__TO_BE_SMALL
-static int linattn__usual_gate(linattn__gate *gate, const linattn_view *view, size_t n,
-                               size_t heads, size_t dim, const struct linattn__place *clear);
+/* No gates yet. */
+LINATTN__INLINE void linattn__start_gates(const linattn_gates *g, linattn__gating *to)
+{
+    int i;
+    for (i = 0; i < LINATTN__GATES; i++) to->gate[i].at = NULL;
+    to->count = 0;
+#if LINATTN__HAS_HALF
+    to->wide = 0;
 #endif
+    to->per_feature = g->decay_per_feature != 0;
+    to->logs = g->decay_log != 0;
+}
 
+/* What memory the given gates take goes to e, one after the other. */
 static LINATTN__NOINLINE linattn_status linattn__read_gate(linattn__gating *to, int which,
                                                            const linattn_view *view,
                                                            size_t sequences, size_t n, size_t heads,
-                                                           size_t dim, linattn__gates_read *read)
+                                                           size_t dim, linattn__extent *e)
 {
     linattn__gate *const gate = to->gate + which;
-    linattn__extent *const extent = read->e + to->count;
-    linattn_status status;
+    linattn__extent *const extent = e + to->count;
+    const linattn_status status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->at = view->data;
 #if LINATTN__HAS_HALF
     gate->dim = dim;
-    gate->element = LINATTN_F32;
 #endif
     to->given[to->count++] = which;
-#if !LINATTN__TO_BE_SMALL
-    if (read->clear) {
-        if (linattn__usual_gate(gate, view, n, heads, dim, read->clear)) return LINATTN_OK;
-        return LINATTN_ERROR_OVERLAP;
-    }
-#endif
-    status = linattn__read_view(extent, view, sequences, n, heads, dim);
     gate->token = extent->stride[LINATTN__TOKEN];
     gate->head = heads > 1 ? extent->stride[LINATTN__HEAD] : 0; /* all heads may share one */
     gate->sequence = extent->stride[LINATTN__SEQUENCE];
@@ -6317,36 +6323,27 @@ static LINATTN__NOINLINE linattn_status linattn__read_gate(linattn__gating *to, 
 static LINATTN__NOINLINE linattn_status linattn__read_gates(const linattn__shape *s,
                                                             const linattn_gates *g,
                                                             size_t sequences, size_t n,
-                                                            linattn__gates_read *read,
-                                                            linattn__gating *to)
+                                                            linattn__extent *e, linattn__gating *to)
 {
     const size_t kv = s->kv_heads, some = n ? 1 : 0; /* without tokens nothing is read */
     linattn_status status = LINATTN_OK;
-    int i;
-    for (i = 0; i < LINATTN__GATES; i++) to->gate[i].at = NULL;
-    to->count = 0;
-#if LINATTN__HAS_HALF
-    to->wide = 0;
-#endif
-    to->per_feature = g->decay_per_feature != 0;
-    to->logs = g->decay_log != 0;
+    linattn__start_gates(g, to);
     if (g->decay.data)
-        status =
-            linattn__read_gate(to, LINATTN__DECAY, &g->decay, g->decay_fixed ? 1 : sequences,
-                               g->decay_fixed ? some : n, kv, to->per_feature ? s->d : 1, read);
+        status = linattn__read_gate(to, LINATTN__DECAY, &g->decay, g->decay_fixed ? 1 : sequences,
+                                    g->decay_fixed ? some : n, kv, to->per_feature ? s->d : 1, e);
     if (status == LINATTN_OK && g->beta.data)
         status = linattn__read_gate(to, LINATTN__BETA, &g->beta, sequences, n,
-                                    g->beta_shared ? 1 : kv, 1, read);
+                                    g->beta_shared ? 1 : kv, 1, e);
     if (status == LINATTN_OK && g->read.data)
         status = linattn__read_gate(to, LINATTN__READ, &g->read, sequences, n,
-                                    linattn__key_heads(s), s->d, read);
+                                    linattn__key_heads(s), s->d, e);
     if (status == LINATTN_OK && g->write.data)
         status = linattn__read_gate(to, LINATTN__WRITE, &g->write, sequences, n,
-                                    linattn__key_heads(s), s->d, read);
+                                    linattn__key_heads(s), s->d, e);
     if (status == LINATTN_OK && g->bonus.data)
-        status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, read);
+        status = linattn__read_gate(to, LINATTN__BONUS, &g->bonus, 1, some, kv, s->d, e);
     if (status == LINATTN_OK && g->input.data)
-        status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, read);
+        status = linattn__read_gate(to, LINATTN__INPUT, &g->input, sequences, n, kv, 1, e);
 #if LINATTN__HAS_HALF
     if (status == LINATTN_OK && to->wide > 0 &&
         (s->group + 1) * s->d + s->dv + to->wide > LINATTN__WIDE)
@@ -6508,8 +6505,8 @@ static int linattn__rule_fetches(const linattn__span *s, const linattn__gating *
     size_t rows = 4, floats, least;
     int beyond;
     if (!s->k) return 0; /* nor are there strides of keys */
-    floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0); /* 0: of one token */
-    if (s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0;
+    floats = s->k_token + s->v_token + (s->q ? s->q_token + s->out_token : 0);
+    if (floats == 0 || s->n <= LINATTN__FETCH_FLOATS / 4 / (floats + 1)) return 0;
     beyond = s->n > LINATTN__FAR_FLOATS / (floats + 1);
     if (s->k_token > s->d) return beyond || s->m * s->dv >= 1024;
     if (g && g->per_feature) rows++;
@@ -6608,38 +6605,90 @@ LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
     const int verb = linattn__rule_verb(q, out);
     linattn__shape s;
     linattn__operands x;
-    linattn__gates_read read;
+    linattn__extent e[LINATTN__GATES];
     linattn_status status = linattn__read_state(state, &s);
-    read.clear = NULL;
     if (status == LINATTN_OK) status = linattn__check_gates(s.rule, s.norm, gates);
     if (status == LINATTN_OK) status = linattn__read_operands(&s, verb, 1, q, n, k, v, n, out, &x);
-    if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, &read, gating);
+    if (status == LINATTN_OK) status = linattn__read_gates(&s, gates, 1, n, e, gating);
     if (status != LINATTN_OK) return status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
     if (!linattn__operands_apart(&x, verb, state, s.state_bytes) ||
-        !linattn__gates_apart(gating, read.e, state, s.state_bytes))
+        !linattn__gates_apart(gating, e, state, s.state_bytes))
         return LINATTN_ERROR_OVERLAP;
-    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, read.e, &x.out))
+    if ((verb & LINATTN__QUERIES) && !linattn__gates_clear(gating, e, &x.out))
         return LINATTN_ERROR_OVERLAP;
     if (n > 0) linattn__begin(w, &s, &x, verb, state);
     return LINATTN_OK;
 }
 
 #if !LINATTN__TO_BE_SMALL
-static LINATTN__NOINLINE int linattn__usual_gate(linattn__gate *gate, const linattn_view *view,
-                                                 size_t n, size_t heads, size_t dim,
-                                                 const linattn__place *clear)
+/* A call whose gates are read. */
+typedef struct linattn__usual {
+    linattn__gating *gating;
+    size_t n, kv_heads;
+    linattn__place written[2];
+} linattn__usual;
+
+/* Takes a gate as linattn__open_usual does operands, if nothing is written to where it lies. */
+static LINATTN__NOINLINE int linattn__usual_gate(const linattn__usual *x, int which,
+                                                 const linattn_view *view, size_t heads, size_t dim)
 {
+    linattn__gating *const to = x->gating;
+    linattn__gate *const gate = to->gate + which;
+    const size_t n = x->n;
     linattn__place at;
     size_t head;
-    if (view->element != LINATTN_F32 || (uintptr_t)view->data > UINTPTR_MAX / 2 ||
+    if (view->element != LINATTN_F32 || (uintptr_t)view->data - 1 > UINTPTR_MAX / 2 ||
         view->stride_head >= LINATTN__USUAL || (n > 1 && view->stride_token >= LINATTN__USUAL))
         return 0;
     head = linattn__usual_rows(&at, view->data, view->stride_head, heads - 1, dim);
+    gate->at = view->data;
     gate->token = 0;
     if (n > 1) gate->token = linattn__usual_block(&at, n, view->stride_token, head, heads, dim);
     gate->head = heads > 1 ? head : 0;
-    return linattn__places_apart(at, clear[0]) && linattn__places_apart(at, clear[1]);
+#if LINATTN__HAS_HALF
+    gate->dim = dim;
+    gate->element = LINATTN_F32;
+#endif
+    to->given[to->count++] = which;
+    return linattn__places_apart(at, x->written[0]) && linattn__places_apart(at, x->written[1]);
+}
+
+/* Those that a rule needs, and no others, as linattn__check_gates and linattn__read_gates have
+   them. */
+LINATTN__INLINE int linattn__usual_gates(const linattn__header *h, const linattn_gates *g,
+                                         linattn__usual *x)
+{
+    const float *const decay = g->decay.data, *const beta = g->beta.data,
+                       *const read = g->read.data;
+    const float *const write = g->write.data, *const bonus = g->bonus.data;
+    const float *const input = g->input.data;
+    const size_t n = x->n, kv = x->kv_heads, d = h->d;
+    linattn__start_gates(g, x->gating);
+    if (h->rule != LINATTN_RULE_DELTA) {
+        if (g->decay_fixed) x->n = 1;
+        if (!linattn__usual_gate(x, LINATTN__DECAY, &g->decay, kv, g->decay_per_feature ? d : 1))
+            return 0;
+        x->n = n;
+    } else if (decay) {
+        return 0;
+    }
+    if (h->rule == LINATTN_RULE_DELTA || h->rule == LINATTN_RULE_GATED_DELTA) {
+        if (read || write || bonus || input) return 0;
+        return linattn__usual_gate(x, LINATTN__BETA, &g->beta, g->beta_shared ? 1 : kv, 1);
+    }
+    if (beta) return 0;
+    if (h->rule == LINATTN_RULE_GENERAL)
+        return !bonus && !input && linattn__usual_gate(x, LINATTN__READ, &g->read, kv, d) &&
+               linattn__usual_gate(x, LINATTN__WRITE, &g->write, kv, d);
+    if (read || write) return 0;
+    if (h->rule == LINATTN_RULE_MLSTM)
+        return !bonus && !g->decay_per_feature &&
+               linattn__usual_gate(x, LINATTN__INPUT, &g->input, kv, 1);
+    if (input) return 0;
+    if (!bonus) return 1;
+    x->n = 1; /* for all tokens */
+    return h->norm != LINATTN_NORM_SUM && linattn__usual_gate(x, LINATTN__BONUS, &g->bonus, kv, d);
 }
 
 /* As linattn__open_usual. */
@@ -6651,29 +6700,13 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
 {
     const linattn__header *const h = (const linattn__header *)state;
     const int verb = linattn__rule_verb(q, out) | LINATTN__RULES;
-    const linattn__span *const span = &w->span;
-    linattn__gates_read read;
-    linattn__place clear[2];
-    linattn__shape s;
-    if (!linattn__open_usual(state, w, q, k, v, out, n, verb, context)) return 0;
-    s.kv_heads = h->kv_heads; /* not the span's: compilers would copy vectors of them */
-    s.group = span->group;
-    s.key_group = 1;
-    s.d = h->d;
-    s.dv = h->dv;
-    /* Without an output no more than the state is written. Not copied: that would be as a vector,
-       which waits for the two stores. */
-    clear[0].begin = clear[1].begin = (uintptr_t)state;
-    clear[0].end = clear[1].end = (uintptr_t)(span->z + s.kv_heads * span->head_floats);
-    if (span->q) {
-        clear[1].begin = (uintptr_t)span->out;
-        (void)linattn__usual_block(clear + 1, n, span->out_token, span->out_head,
-                                   s.kv_heads * s.group, s.dv);
-    }
-    read.clear = clear;
-    if (linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
-        linattn__read_gates(&s, gates, 1, n, &read, gating) == LINATTN_OK)
-        return 1;
+    linattn__usual x;
+    if (!gates || !linattn__open_usual(state, w, q, k, v, out, n, verb, context, x.written))
+        return 0;
+    x.gating = gating;
+    x.n = n;
+    x.kv_heads = h->kv_heads;
+    if (linattn__usual_gates(h, gates, &x)) return 1;
     linattn__leave(w->environment);
     return 0;
 }
@@ -6697,14 +6730,14 @@ LINATTN_API linattn_status linattn_recurrent(void *state, linattn_view q, linatt
 {
     linattn__work w;
     linattn__gating gating;
-    linattn_status status = linattn__find_header(state);
-    if (status != LINATTN_OK) return status;
-    if (((const linattn__header *)state)->rule == LINATTN_RULE_SUM)
-        return linattn__recurrent_sums(state, &q, &k, &v, gates, &out, n, context);
 #if !LINATTN__TO_BE_SMALL
     if (!linattn__usual_recurrent(state, &w, &q, &k, &v, &out, n, gates, context, &gating))
 #endif
     {
+        linattn_status status = linattn__find_header(state);
+        if (status != LINATTN_OK) return status;
+        if (((const linattn__header *)state)->rule == LINATTN_RULE_SUM)
+            return linattn__recurrent_sums(state, &q, &k, &v, gates, &out, n, context);
         status = linattn__open_recurrent(state, &q, &k, &v, gates, &out, n, context, &w, &gating);
         if (status != LINATTN_OK || n == 0) return status;
     }
@@ -6736,19 +6769,17 @@ static linattn_status linattn__open_many_gates(linattn__crowd *c, const linattn_
                                                const linattn_gates *gates,
                                                const linattn__extent *out)
 {
-    linattn__gates_read read;
+    linattn__extent e[LINATTN__GATES];
     size_t i;
     int g;
     linattn_status status = linattn__check_gates(s->rule, s->norm, gates);
-    read.clear = NULL;
-    if (status == LINATTN_OK)
-        status = linattn__read_gates(s, gates, c->count, c->n, &read, c->gating);
+    if (status == LINATTN_OK) status = linattn__read_gates(s, gates, c->count, c->n, e, c->gating);
     if (status != LINATTN_OK) return status;
-    if ((c->verb & LINATTN__QUERIES) && !linattn__gates_clear(c->gating, read.e, out))
+    if ((c->verb & LINATTN__QUERIES) && !linattn__gates_clear(c->gating, e, out))
         return LINATTN_ERROR_OVERLAP;
     for (i = 0; i < c->count; i++)
         for (g = 0; g < c->gating->count; g++)
-            if (!linattn__state_apart(read.e + g, c->states[i], s->state_bytes))
+            if (!linattn__state_apart(e + g, c->states[i], s->state_bytes))
                 return LINATTN_ERROR_OVERLAP;
     return LINATTN_OK;
 }

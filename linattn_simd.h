@@ -231,6 +231,7 @@
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
+#define la_once_bare LA_NAME(once_bare)
 #define la_once_columns LA_NAME(once_columns)
 #define la_once_pairs LA_NAME(once_pairs)
 #define la_once_read LA_NAME(once_read)
@@ -430,6 +431,7 @@
 #define la_norms LA_COMMON(norms)
 #define la_once LA_COMMON(once)
 #define la_once_decay LA_COMMON(once_decay)
+#define la_once_decays LA_COMMON(once_decays)
 #define la_once_each LA_COMMON(once_each)
 #define la_once_flush LA_COMMON(once_flush)
 #define la_once_gate LA_COMMON(once_gate)
@@ -440,6 +442,7 @@
 #define la_once_outputs LA_COMMON(once_outputs)
 #define la_once_powers LA_COMMON(once_powers)
 #define la_once_rarely LA_COMMON(once_rarely)
+#define la_once_tiles LA_COMMON(once_tiles)
 #define la_once_usual LA_COMMON(once_usual)
 #define la_once_values LA_COMMON(once_values)
 #define la_part_middle LA_COMMON(part_middle)
@@ -7969,7 +7972,9 @@ typedef struct la_once {
     uint16_t flagged[LA_RULE_FEW / 16]; /* rows to flush, */
     int late;                           /* and once they are read, too */
     int rare;                           /* decays are such as la_once_rarely takes */
-    size_t reach, tiles, wide;          /* as of la_fetch_next; columns at a time */
+    size_t begun, ready;                /* heads whose decays are known, if rows share them */
+    float decays[LA_W];
+    size_t reach, tiles, wide; /* as of la_fetch_next; columns at a time */
     float made[LA_RULE_FEW], k_made[LA_RULE_FEW], q_made[LA_RULE_FEW], r_made[LA_RULE_FEW];
     float p_made[LA_RULE_FEW];
 } la_once;
@@ -8031,6 +8036,43 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
     }
 }
 
+/* The same of rows that are near by, and all multiplied by one number or by none: half of the
+   instructions, which is what one token of a small state takes. */
+LINATTN__INLINE void la_once_bare(const la_once *o, float *row, const la_vec *v, la_vec *sum,
+                                  const la_vec *had, const int kind, const int scales,
+                                  const size_t NR)
+{
+    const size_t m = o->m;
+    const float *k = o->k, *q = o->q, *p = o->p, *const end = k + m;
+    const la_vec a = la_set1(*o->a);
+    la_vec x[4];
+    size_t j;
+    for (; k < end; k++, q++, row += 16) {
+        const la_vec kf = la_set1(*k);
+        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
+        if (kind == LA_BEFORE) {
+            const la_vec qf = la_set1(*q);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
+        }
+        if (scales) {
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(a, x[j]);
+        }
+        if (kind == LA_GENERAL) {
+            const la_vec pf = la_set1(*p++);
+            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, had[j], x[j]);
+        }
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            x[j] = la_fma_hot(kf, v[j], x[j]);
+            la_store(row + la_offset(m, j), x[j]);
+        }
+        if (kind != LA_BEFORE) {
+            const la_vec qf = la_set1(*q); /* behind stores, so that AVX-512 loads it as it adds */
+            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
+        }
+    }
+}
+
 /* What the key reads of a tile. */
 LINATTN__INLINE void la_once_read(const la_once *o, const float *row, la_vec *had, const size_t NR)
 {
@@ -8071,18 +8113,28 @@ LINATTN__INLINE int la_once_tile(const la_once *o, float *row, const float *valu
         LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_fma(due, had[j], v[j]);
     }
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_mul(gain, v[j]);
-    /* one loop has registers for all kinds but LA_BEFORE, which `paired` never is: compilers do not
-       see it, and keep its pointers in vector registers */
-    if (LA_W == 16 && NR > 1 && (paired || kind != LA_BEFORE))
+    if (!paired && !o->stream && !o->a_step) {
+        if (kind == LA_BEFORE)
+            la_once_bare(o, row, v, sum, had, LA_BEFORE, 1, NR);
+        else if (kind == LA_GENERAL)
+            la_once_bare(o, row, v, sum, had, LA_GENERAL, 1, NR);
+        else if (*o->a == 1.0f && !(LA_W == 8 && linattn__contended())) /* as of la_once_rows */
+            la_once_bare(o, row, v, sum, had, LA_WRITE, 0, NR);
+        else
+            la_once_bare(o, row, v, sum, had, LA_WRITE, 1, NR);
+    } else if (LA_W == 16 && (paired || kind != LA_BEFORE)) {
+        /* one loop has registers for all kinds but LA_BEFORE, which `paired` never is: compilers do
+           not see it, and keep its pointers in vector registers */
         la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
-    else if (kind == LA_BEFORE)
+    } else if (kind == LA_BEFORE) {
         la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, NR);
-    else if (kind == LA_GENERAL)
+    } else if (kind == LA_GENERAL) {
         la_once_rows(o, row, v, sum, had, next, LA_GENERAL, paired, NR == LA_PANEL_VECS, NR);
-    else if (LA_W == 8 && linattn__contended())
+    } else if (LA_W == 8 && linattn__contended()) {
         la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, NR);
-    else
+    } else {
         la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, NR);
+    }
     if (ends) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) x = la_add(x, la_sub(sum[j], sum[j]));
     }
@@ -8175,22 +8227,32 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_pairs(const la_once *o)
 #endif
 
 #if LA_COLD
-/* Decays that all rows share, if there are any; gain: of the value. Returns 0, and has changed
-   nothing of the state, where rows are to be flushed. */
-LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, const float *decay, float share,
-                                  float gain)
+/* Decays that all rows of a head share, if there are any, of as many heads from `head` on as a
+   vector has: before all else, as e^x is what takes longest. */
+LINATTN__INLINE void la_once_decays(la_once *o, const linattn__recurrence *x, size_t head)
 {
-    float left, kept, by = 1.0f, owed = linattn__owed(scalars);
-    if (decay) by = *decay;
-    if (decay && o->logs) {
-        la_store(o->made, la_exp_full(la_set1(by)));
-        by = o->made[0];
+    const linattn__gate *const gate = x->gates->gate + LINATTN__DECAY;
+    const size_t left = gate->head == 1 ? x->head_end - head : 1, heads = left < LA_W ? left : LA_W;
+    la_vec a = la_set1(1.0f);
+    o->begun = head;
+    o->ready = head + heads;
+    if (gate->at) {
+        const float *const at = gate->at + head * gate->head;
+        a = heads == 1 ? la_set1(*at) : la_load_part(at, (int)heads);
+        if (o->logs) a = la_exp_full(a);
     }
-    kept = scalars[LINATTN__KEPT] * by;
+    la_store(o->decays, a);
+}
+
+/* All rows decay by `by`. Returns 0, and has changed nothing of the state, where some are to be
+   flushed. */
+LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, float by, float share)
+{
+    float left, owed = linattn__owed(scalars), kept = scalars[LINATTN__KEPT] * by;
     if (o->owes) {
         o->due = owed * by;
         by = la_rule_owe(&owed, by, 0);
-        o->gain = gain / owed;
+        o->gain = o->gain / owed;
         o->scale = o->rest * owed;
     } else if (owed != 1.0f) {
         return 0;
@@ -8503,10 +8565,8 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     const size_t m16 = linattn__round16(o->m);
     const size_t key = x->key_group > 1 ? head / x->key_group : head;
     float *const z = s->z + head * s->head_floats, *const kept = z + 2 * m16;
-    const float share = o->kind >= LA_DELTA ? 0.96f : 1.0f, *decay = NULL;
+    const float share = o->kind >= LA_DELTA ? 0.96f : 1.0f;
     const int mlstm = x->rule == LINATTN_RULE_MLSTM;
-    float gain = 1.0f;
-    size_t f;
     int finite;
     o->late = o->rare = 0;
     o->k = s->k + key * s->k_head;
@@ -8516,9 +8576,7 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     o->s = z + (s->s - s->z);
     if (linattn__masked(o->k, o->m) || (o->kind >= LA_DELTA && la_rule_quiet(o->v, o->dv)))
         return 0;
-    if (g->gate[LINATTN__DECAY].at) decay = la_once_gate(g, LINATTN__DECAY, head);
-    if (o->kind == LA_DELTA) gain = *la_once_gate(g, LINATTN__BETA, head);
-    o->gain = gain;
+    o->gain = o->kind == LA_DELTA ? *la_once_gate(g, LINATTN__BETA, head) : 1.0f;
     if (o->map) la_once_map(s, o, z + m16);
     o->r = o->k;
     if (o->kind == LA_GENERAL) {
@@ -8527,18 +8585,40 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
     }
     if (o->kind == LA_BEFORE) {
         float lanes[16];
+        size_t f;
         for (f = 0; f < 16; f += LA_W) la_store(lanes + f, la_zero());
         la_rule_lanes(la_once_gate(g, LINATTN__BONUS, head), o->k, o->q, o->m, lanes);
         o->lead = la_denominator(lanes);
     }
-    if (!mlstm && (o->each ? !la_once_each(o, z + m16, kept, decay, share)
-                           : !la_once_decay(o, kept + 2 * m16, decay, share, gain)))
+    if (mlstm)
+        la_once_mlstm(o, x, head, z);
+    else if (o->each ? !la_once_each(o, z + m16, kept, la_once_gate(g, LINATTN__DECAY, head), share)
+                     : !la_once_decay(o, kept + 2 * m16, o->decays[head - o->begun], share))
         return 0;
-    if (mlstm) la_once_mlstm(o, x, head, z);
     finite = LA_ONCE_COLUMNS(s, o)(o);
     /* a decay that is negative, or -0, is one that is rare, and makes -0 of what is beyond dv */
     if (o->dv % 16 != 0 && (o->kind == LA_BEFORE || o->rare || !finite)) la_rule_padding(s, o->s);
     return 1;
+}
+
+/* How they go through S. */
+LINATTN__INLINE void la_once_tiles(la_once *o, const linattn__span *s)
+{
+    /* Zen 4 takes rows of two panels faster than of four: up to a fifth, from memory a tenth. What
+       does not stay in L1 until it is read again comes from L2 as slowly. */
+    o->pairs = LA_LANES(s) == 16 && linattn__halved() && o->kind >= LA_DELTA && s->dv > 48 &&
+               (s->stream || (s->m > 64 && s->dv > 64));
+    o->stream = s->stream || o->pairs;
+    o->wide = linattn__halved() ? 32 : 64;
+    o->reach = 0;
+    o->tiles = linattn__tiles_ahead(s);
+    if (linattn__near() && o->kind < LA_DELTA) { /* others come by twice */
+        if (s->stream > 1) {
+            o->reach = 32 * s->m;
+            o->wide = 16;
+        } else
+            o->stream = 0;
+    }
 }
 
 /* The heads of a job from `head`, up to one that is for blocks: returns which. */
@@ -8546,42 +8626,32 @@ static LINATTN__NOINLINE size_t la_rule_once(const linattn__recurrence *x, size_
 {
     const linattn__span *const s = x->span;
     const linattn__params *const p = s->params;
+    const int mlstm = x->rule == LINATTN_RULE_MLSTM;
     LINATTN__LINED la_once o;
+    o.logs = x->gates->logs;
+    o.each = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
+    o.begun = o.ready = 0;
+    if (!o.each && !mlstm) la_once_decays(&o, x, head);
     o.m = s->m;
     o.dv = s->dv;
     o.scale = o.rest = p->rest;
     o.due = 1.0f;
     o.kind = x->rule == LINATTN_RULE_GENERAL             ? LA_GENERAL
-             : x->rule == LINATTN_RULE_MLSTM             ? LA_WRITE
+             : mlstm                                     ? LA_WRITE
              : x->rule != LINATTN_RULE_GATED             ? LA_DELTA
              : x->gates->gate[LINATTN__BONUS].at != NULL ? LA_BEFORE
                                                          : LA_WRITE;
     o.keeps = x->rule == LINATTN_RULE_GATED;
-    o.logs = x->gates->logs;
-    o.each = x->gates->per_feature && x->gates->gate[LINATTN__DECAY].at;
     o.rows_owe = o.each && o.dv >= LINATTN__ROWS_COLUMNS;
     o.a_step = 0;
     o.owes = !o.each && o.kind != LA_BEFORE && o.kind != LA_GENERAL;
     o.a = o.made;
     o.p = NULL; /* but under GENERAL */
     o.signs = LINATTN__IS_SIGNED(p->map);
-    /* Zen 4 takes rows of two panels faster than of four: up to a fifth, from memory a tenth. What
-       does not stay in L1 until it is read again comes from L2 as slowly. */
-    o.pairs = LA_LANES(s) == 16 && linattn__halved() && o.kind >= LA_DELTA && s->dv > 48 &&
-              (s->stream || (s->m > 64 && s->dv > 64));
-    o.stream = s->stream || o.pairs;
-    o.wide = linattn__halved() ? 32 : 64;
-    o.reach = 0;
-    o.tiles = linattn__tiles_ahead(s);
-    if (linattn__near() && o.kind < LA_DELTA) { /* others come by twice */
-        if (s->stream > 1) {
-            o.reach = 32 * s->m;
-            o.wide = 16;
-        } else
-            o.stream = 0;
-    }
     o.map = !o.signs || p->source != LINATTN__DIRECT;
-    while (head < x->head_end && la_once_head(&o, x, head)) head++;
+    la_once_tiles(&o, s);
+    for (; head < x->head_end && la_once_head(&o, x, head); head++)
+        if (head + 1 == o.ready && head + 1 < x->head_end) la_once_decays(&o, x, head + 1);
     return head;
 }
 
@@ -8596,7 +8666,6 @@ LINATTN__INLINE int la_rule_are_few(const linattn__recurrence *x)
     const size_t floats = s->m * s->dv, tokens = delta ? 2 : 4;
     size_t most = s->n > 2 || wide || (delta && !x->gates->per_feature) ? 1024 : 4096;
     if (wide && s->n > 3) most = 512;
-    if (s->n == 1) return 1;
     return s->n <= tokens && floats <= most && floats * (x->head_end - x->head) <= 32768;
 }
 
@@ -8605,9 +8674,10 @@ LINATTN__INLINE int la_rule_are_few(const linattn__recurrence *x)
 LINATTN__INLINE int la_rule_is_once(const linattn__recurrence *x)
 {
     const linattn__span *const s = x->span;
-    return s->m <= LA_RULE_FEW && s->k && s->group == 1 && !x->own && la_rule_are_few(x) &&
-           s->params->norm == LINATTN_NORM_NONE && !LINATTN__IS_EXP(s->params->map) &&
-           !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) && x->begin == 0 && x->end == s->dv;
+    return s->m <= LA_RULE_FEW && s->k && s->group == 1 && !x->own &&
+           (s->n == 1 || la_rule_are_few(x)) && s->params->norm == LINATTN_NORM_NONE &&
+           !LINATTN__IS_EXP(s->params->map) && !LINATTN__PAST(s) && !LINATTN__ELEMENT(s) &&
+           x->begin == 0 && x->end == s->dv;
 }
 #endif
 #endif
@@ -9120,7 +9190,10 @@ static LINATTN__NOINLINE void la_rule_heads(const linattn__recurrence *x, size_t
 static LINATTN__NOINLINE void la_rule_single(const linattn__recurrence *x)
 {
     size_t head = x->head;
-    for (; (head = la_rule_once(x, head)) < x->head_end; head++) la_rule_heads(x, head, head + 1);
+    while (head < x->head_end && (head = la_rule_once(x, head)) < x->head_end) {
+        la_rule_heads(x, head, head + 1);
+        head++;
+    }
 }
 
 /* Few tokens one by one: a block of them would take longer to begin than they do. */
@@ -12034,8 +12107,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_once
 #undef la_once_alone
+#undef la_once_bare
 #undef la_once_columns
 #undef la_once_decay
+#undef la_once_decays
 #undef la_once_each
 #undef la_once_flush
 #undef la_once_gate
@@ -12050,6 +12125,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_once_read
 #undef la_once_rows
 #undef la_once_tile
+#undef la_once_tiles
 #undef la_once_usual
 #undef la_once_values
 #undef la_once_weigh
