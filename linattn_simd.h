@@ -334,6 +334,8 @@
 #define la_softmax LA_NAME(softmax)
 #define la_split LA_NAME(split)
 #define la_sqrt LA_NAME(sqrt)
+#define la_square_run LA_NAME(square_run)
+#define la_squared LA_NAME(squared)
 #define la_squares LA_NAME(squares)
 #define la_stage LA_NAME(stage)
 #define la_stage_begin LA_NAME(stage_begin)
@@ -10466,32 +10468,57 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
 #define LA_SQUARES_TOKENS 2
 #define LA_SQUARES 64
 
+/* Features [f0, f1) that a token and its map share out: where the next one goes, and its weight. */
+typedef struct la_squared {
+    const float *weights;
+    float *y;
+    size_t left; /* features that are still to be made */
+    size_t skip; /* that are not, before them */
+} la_squared;
+
+/* `length` features more, those of `part` times `by`. */
+LINATTN__INLINE void la_square_run(la_squared *to, const float *part, float by, size_t length)
+{
+    const la_vec times = la_set1(by);
+    size_t f;
+    if (to->skip >= length) {
+        to->skip -= length;
+        return;
+    }
+    part += to->skip;
+    length -= to->skip;
+    to->skip = 0;
+    if (length > to->left) length = to->left;
+    for (f = 0; f < length; f += LA_W) {
+        const size_t left = to->left - f;
+        const la_vec weight =
+            left >= LA_W ? la_load(to->weights + f) : la_load_part(to->weights + f, (int)left);
+        la_store(to->y + f, la_mul(la_mul(la_load(part + f), times), weight));
+    }
+    to->weights += length;
+    to->y += length;
+    to->left -= length;
+}
+
 /* la_multiply of degree 2, for a token: 1, the coordinates, and each times those from it on. */
 LINATTN__INLINE void la_squares(const linattn__span *s, const float *x, size_t f0, size_t f1,
                                 float *y)
 {
-    const float *const weights = s->shared + (f0 - s->shared_begin);
+    const la_vec root = la_set1(s->params->source_root);
     const size_t d = s->d;
     float list[1 + LA_SQUARES + 2 * LA_W];
-    size_t i, f, from = 0, length = 1;
+    la_squared to;
+    size_t i;
+    to.weights = s->shared + (f0 - s->shared_begin);
+    to.y = y;
+    to.left = f1 - f0;
+    to.skip = f0;
     list[0] = 1.0f;
-    for (f = 0; f < d; f += LA_W) {
-        const la_vec in = la_load_part(x + f, la_lanes_left(d, f));
-        la_store(list + 1 + f, la_mul(in, la_set1(s->params->source_root)));
-    }
+    for (i = 0; i < d; i += LA_W)
+        la_store(list + 1 + i, la_mul(la_load_part(x + i, la_lanes_left(d, i)), root));
     la_store(list + 1 + d, la_zero());
-    for (i = 0; i < d + 2 && from < f1; i++) {
-        /* what part of the list is multiplied, and by what: 1 by itself, the coordinates by 1,
-           coordinate i - 2 and those behind it by that */
-        const float *const part = list + (i < 2 ? i : i - 1), by = *(i < 2 ? list : part);
-        const size_t end = from + length < f1 ? from + length : f1;
-        for (f = from > f0 ? from : f0; f < end; f += LA_W) {
-            const la_vec w = la_load_most(weights + (f - f0), la_lanes_left(f1, f));
-            la_store(y + (f - f0), la_mul(la_mul(la_load(part + (f - from)), la_set1(by)), w));
-        }
-        from += length;
-        length = i < 2 ? d : length - 1;
-    }
+    la_square_run(&to, list, 1.0f, 1 + d); /* 1 by itself, and the coordinates by 1 */
+    for (i = 1; i <= d && to.left > 0; i++) la_square_run(&to, list + i, list[i], d + 1 - i);
 }
 
 /* y[t][f - f0] = the monomials of `count` tokens with their weights. Writes up to LA_W - 1 floats
@@ -12332,6 +12359,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_split
 #undef la_sqrt
 #undef la_square
+#undef la_square_run
+#undef la_squared
 #undef la_squares
 #undef la_stage
 #undef la_stage_begin
