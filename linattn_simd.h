@@ -8236,8 +8236,9 @@ LINATTN__WARM static LINATTN__NOINLINE int la_once_pairs(const la_once *o)
 LINATTN__INLINE void la_once_decays(la_once *o, const linattn__recurrence *x, size_t head)
 {
     const linattn__gate *const gate = x->gates->gate + LINATTN__DECAY;
-    const size_t left = gate->head == 1 ? x->head_end - head : 1, heads = left < LA_W ? left : LA_W;
+    size_t heads = gate->at && gate->head != 1 ? 1 : x->head_end - head;
     la_vec a = la_set1(1.0f);
+    if (heads > LA_W) heads = LA_W;
     o->begun = head;
     o->ready = head + heads;
     if (gate->at) {
