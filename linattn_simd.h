@@ -8610,9 +8610,14 @@ LINATTN__INLINE int la_once_head(la_once *o, const linattn__recurrence *x, size_
 LINATTN__INLINE void la_once_tiles(la_once *o, const linattn__span *s)
 {
     /* Zen 4 takes rows of two panels faster than of four: up to a fifth, from memory a tenth. What
-       does not stay in L1 until it is read again comes from L2 as slowly. */
-    o->pairs = LA_LANES(s) == 16 && linattn__halved() && o->kind >= LA_DELTA && s->dv > 48 &&
-               (s->stream || (s->m > 64 && s->dv > 64));
+       does not stay in L1 until it is read again comes from L2 as slowly. On Intel's processors the
+       next panels come from L2 and beyond while these are updated: a tenth to a fifth; but states
+       that are in L1 take up to half as long again. */
+    o->pairs = 0;
+    if (LA_LANES(s) == 16 && o->kind >= LA_DELTA && s->dv > 48) {
+        if (linattn__halved()) o->pairs = s->stream || (s->m > 64 && s->dv > 64);
+        if (linattn__intel()) o->pairs = s->dv > 80 && s->m * s->dv > 12288 / s->heads;
+    }
     o->stream = s->stream || o->pairs;
     o->wide = linattn__halved() ? 32 : 64;
     o->reach = 0;
