@@ -5514,6 +5514,9 @@ LINATTN__INLINE void la_step_order(linattn__span *s, la_head *h)
             h->reach = 48; /* three rows */
             h->stream = lanes == 16 && s->k && s->q;
         }
+    } else if (linattn__intel() && s->stream == 1 && s->k) {
+        h->stream = 0; /* as in la_once_tiles */
+        h->wide = 16 / lanes;
     } else if (lanes == 16 && linattn__halved()) {
 #if LINATTN__BOTH
         /* Zen 4 updates heads in L1 that nothing reads up to a tenth faster by halves of lines, and
