@@ -248,7 +248,8 @@ declare -A library_of=()
 # The libraries that have to give the same bits, with the kernels that are chosen on Zen 4 (and what
 # is on Zen 3, of its family) and Zen 5, each by one compiler's -O0 and the other's -O3, and on
 # Intel's processors; the stage unit has those of this one. What is small is fetched as what comes
-# from memory is, of which tests have too little, and shared out over threads. The linker is given -ffast-math as well, which then switches flushing to zero on for the whole process.
+# from memory is, of which tests have too little, and shared out over threads. The linker is given
+# -ffast-math as well, which then switches flushing to zero on for the whole process.
 fetches="-DLINATTN__FETCH_FLOATS=512 -DLINATTN__TURN=8 -DLINATTN__CROWDED=16"
 fetches+=" -DLINATTN__SHARE_FLOATS=1"
 matrix_flags() { # COMPILER OPTIMISATION
