@@ -8376,7 +8376,7 @@ linattn__exact_operands(linattn__exact_work *w, const linattn__shape *s, const l
     e->n_k = x->n_k;
     e->d = s->d;
     e->dv = s->dv;
-    e->offset = e->window = e->sinks = e->shown = 0;
+    e->offset = e->window = e->sinks = e->shown = e->blocks = 0;
     e->ahead = e->n_k;
     e->cap = 0.0f;
     e->slopes = NULL;
