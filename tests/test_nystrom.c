@@ -636,6 +636,33 @@ static void hostile_environments(void **state)
     }
 }
 
+/* What lies on the stack, where the next call has its locals. */
+#if defined(__GNUC__)
+__attribute__((noinline))
+#endif
+static void
+fill_stack(unsigned char byte)
+{
+    volatile unsigned char x[1 << 16];
+    for (size_t i = 0; i < sizeof x; i++) x[i] = byte;
+}
+
+/* Few queries go by other kernels, which fetch what comes from memory. */
+static void few_queries_of_many_keys(void **state)
+{
+    (void)state;
+    enum { KEYS = 8192 };
+    rng r = {77};
+    linattn_config config = {.heads = 1, .dim_key = 64, .landmarks = 2};
+    problem p = problem_new(config, 2, KEYS, &r, 1);
+    fill_stack(0);
+    const float *expected = run(&p);
+    for (unsigned byte = 1; byte < 256; byte += 84) {
+        fill_stack((unsigned char)byte);
+        check_same_floats(run(&p), expected, 2 * output_width(&p), output_width(&p), "%u", byte);
+    }
+}
+
 /* ---- Range ---------------------------------------------------------------------------------- */
 
 /* Any sign and exponent. */
@@ -900,6 +927,7 @@ int main(void)
         TEST(large_problems_have_the_same_bits),
         TEST(heads_are_independent),
         TEST(hostile_environments),
+        TEST(few_queries_of_many_keys),
         TEST(finite_in_finite_out),
         TEST(singular_landmarks),
         TEST(huge_scores),
