@@ -6625,7 +6625,7 @@ LINATTN__COLD static LINATTN__NOINLINE linattn_status linattn__open_recurrent(
 /* A call whose gates are read. */
 typedef struct linattn__usual {
     linattn__gating *gating;
-    size_t n, kv_heads;
+    size_t n;
     linattn__place written[2];
 } linattn__usual;
 
@@ -6654,41 +6654,25 @@ static LINATTN__NOINLINE int linattn__usual_gate(const linattn__usual *x, int wh
     return linattn__places_apart(at, x->written[0]) && linattn__places_apart(at, x->written[1]);
 }
 
-/* Those that a rule needs, and no others, as linattn__check_gates and linattn__read_gates have
-   them. */
+/* As linattn__read_gates. */
 LINATTN__INLINE int linattn__usual_gates(const linattn__header *h, const linattn_gates *g,
                                          linattn__usual *x)
 {
-    const float *const decay = g->decay.data, *const beta = g->beta.data,
-                       *const read = g->read.data;
-    const float *const write = g->write.data, *const bonus = g->bonus.data;
-    const float *const input = g->input.data;
-    const size_t n = x->n, kv = x->kv_heads, d = h->d;
+    const size_t n = x->n, kv = h->kv_heads, d = h->d;
     linattn__start_gates(g, x->gating);
-    if (h->rule != LINATTN_RULE_DELTA) {
-        if (g->decay_fixed) x->n = 1;
-        if (!linattn__usual_gate(x, LINATTN__DECAY, &g->decay, kv, g->decay_per_feature ? d : 1))
-            return 0;
-        x->n = n;
-    } else if (decay) {
+    if (g->decay_fixed) x->n = 1;
+    if (g->decay.data &&
+        !linattn__usual_gate(x, LINATTN__DECAY, &g->decay, kv, g->decay_per_feature ? d : 1))
         return 0;
-    }
-    if (h->rule == LINATTN_RULE_DELTA || h->rule == LINATTN_RULE_GATED_DELTA) {
-        if (read || write || bonus || input) return 0;
-        return linattn__usual_gate(x, LINATTN__BETA, &g->beta, g->beta_shared ? 1 : kv, 1);
-    }
-    if (beta) return 0;
-    if (h->rule == LINATTN_RULE_GENERAL)
-        return !bonus && !input && linattn__usual_gate(x, LINATTN__READ, &g->read, kv, d) &&
-               linattn__usual_gate(x, LINATTN__WRITE, &g->write, kv, d);
-    if (read || write) return 0;
-    if (h->rule == LINATTN_RULE_MLSTM)
-        return !bonus && !g->decay_per_feature &&
-               linattn__usual_gate(x, LINATTN__INPUT, &g->input, kv, 1);
-    if (input) return 0;
-    if (!bonus) return 1;
-    x->n = 1; /* for all tokens */
-    return h->norm != LINATTN_NORM_SUM && linattn__usual_gate(x, LINATTN__BONUS, &g->bonus, kv, d);
+    x->n = n;
+    if (g->beta.data &&
+        !linattn__usual_gate(x, LINATTN__BETA, &g->beta, g->beta_shared ? 1 : kv, 1))
+        return 0;
+    if (g->read.data && !linattn__usual_gate(x, LINATTN__READ, &g->read, kv, d)) return 0;
+    if (g->write.data && !linattn__usual_gate(x, LINATTN__WRITE, &g->write, kv, d)) return 0;
+    if (g->input.data && !linattn__usual_gate(x, LINATTN__INPUT, &g->input, kv, 1)) return 0;
+    x->n = 1; /* a bonus is one for all tokens */
+    return !g->bonus.data || linattn__usual_gate(x, LINATTN__BONUS, &g->bonus, kv, d);
 }
 
 /* As linattn__open_usual. */
@@ -6701,12 +6685,12 @@ linattn__usual_recurrent(void *state, linattn__work *w, const linattn_view *q,
     const linattn__header *const h = (const linattn__header *)state;
     const int verb = linattn__rule_verb(q, out) | LINATTN__RULES;
     linattn__usual x;
-    if (!gates || !linattn__open_usual(state, w, q, k, v, out, n, verb, context, x.written))
-        return 0;
+    if (!linattn__open_usual(state, w, q, k, v, out, n, verb, context, x.written)) return 0;
     x.gating = gating;
     x.n = n;
-    x.kv_heads = h->kv_heads;
-    if (linattn__usual_gates(h, gates, &x)) return 1;
+    if (linattn__check_gates((int)h->rule, (int)h->norm, gates) == LINATTN_OK &&
+        linattn__usual_gates(h, gates, &x))
+        return 1;
     linattn__leave(w->environment);
     return 0;
 }

@@ -231,7 +231,6 @@
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
-#define la_once_bare LA_NAME(once_bare)
 #define la_once_columns LA_NAME(once_columns)
 #define la_once_pairs LA_NAME(once_pairs)
 #define la_once_read LA_NAME(once_read)
@@ -7997,19 +7996,24 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_flush(const la_once *o, floa
 #endif
 
 /* The rows of a tile, as la_rule_rows; but the kind of rule need be no constant. next: what the key
-   reads of the tile after, or NULL; paired: that has been fetched by now, what follows has not. */
+   reads of the tile after, or NULL; paired: that has been fetched by now, what follows has not.
+   apart: rows are multiplied by 1, too. bare: nothing is fetched or read ahead, and all rows are
+   multiplied by one number if `apart`, else by none: half of the instructions, which is what one
+   token of a small state takes. */
 LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v, la_vec *sum,
                                   const la_vec *had, la_vec *next, const int kind, const int paired,
-                                  const int apart, const size_t NR)
+                                  const int apart, const int bare, const size_t NR)
 {
     const size_t m = o->m, after = NR * LA_W * m, skipped = paired ? after : 0;
     /* none of it is loaded again behind stores, which might be to anything */
     const float *const k = o->k, *const q = o->q, *const r = o->r, *const p = o->p, *a = o->a;
-    const size_t a_step = o->a_step, reach = o->reach, tiles = o->stream ? o->tiles : 0;
+    const size_t a_step = bare ? 0 : o->a_step, reach = o->reach;
+    const size_t tiles = !bare && o->stream ? o->tiles : 0;
     /* by 1, too, where that takes stores out of the way: see la_rule_row, linattn__contended. On
        Zen 4 it does not, where arithmetic takes as long as stores, and rows 1.2 times as long. */
-    const int always = apart || (LA_W == 16 && !linattn__halved());
-    const int scales = always || a_step || *a != 1.0f;
+    const int always = apart || (LA_W == 16 && !bare && !linattn__halved());
+    const int scales = always || (!bare && (a_step || *a != 1.0f));
+    const la_vec all = la_set1(*a);
     la_vec x[4];
     size_t f, j;
     for (f = 0; f < m; f++, row += 16, a += a_step) {
@@ -8025,7 +8029,7 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
         if (scales) {
-            const la_vec af = la_set1(*a);
+            const la_vec af = bare ? all : la_set1(*a);
             LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(af, x[j]);
         }
         if (kind == LA_GENERAL) {
@@ -8038,43 +8042,6 @@ LINATTN__INLINE void la_once_rows(const la_once *o, float *row, const la_vec *v,
             la_store(row + la_offset(m, j), x[j]);
         }
         if (kind != LA_BEFORE) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
-        }
-    }
-}
-
-/* The same of rows that are near by, and all multiplied by one number or by none: half of the
-   instructions, which is what one token of a small state takes. */
-LINATTN__INLINE void la_once_bare(const la_once *o, float *row, const la_vec *v, la_vec *sum,
-                                  const la_vec *had, const int kind, const int scales,
-                                  const size_t NR)
-{
-    const size_t m = o->m;
-    const float *k = o->k, *q = o->q, *p = o->p, *const end = k + m;
-    const la_vec a = la_set1(*o->a);
-    la_vec x[4];
-    size_t j;
-    for (; k < end; k++, q++, row += 16) {
-        const la_vec kf = la_set1(*k);
-        LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
-        if (kind == LA_BEFORE) {
-            const la_vec qf = la_set1(*q);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
-        }
-        if (scales) {
-            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_mul(a, x[j]);
-        }
-        if (kind == LA_GENERAL) {
-            const la_vec pf = la_set1(*p++);
-            LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_fma_hot(pf, had[j], x[j]);
-        }
-        LINATTN__UNROLL for (j = 0; j < NR; j++)
-        {
-            x[j] = la_fma_hot(kf, v[j], x[j]);
-            la_store(row + la_offset(m, j), x[j]);
-        }
-        if (kind != LA_BEFORE) {
-            const la_vec qf = la_set1(*q); /* behind stores, so that AVX-512 loads it as it adds */
             LINATTN__UNROLL for (j = 0; j < NR; j++) sum[j] = la_fma_hot(qf, x[j], sum[j]);
         }
     }
@@ -8122,25 +8089,25 @@ LINATTN__INLINE int la_once_tile(const la_once *o, float *row, const float *valu
     LINATTN__UNROLL for (j = 0; j < NR; j++) v[j] = la_mul(gain, v[j]);
     if (!paired && !o->stream && !o->a_step) {
         if (kind == LA_BEFORE)
-            la_once_bare(o, row, v, sum, had, LA_BEFORE, 1, NR);
+            la_once_rows(o, row, v, sum, had, NULL, LA_BEFORE, 0, 1, 1, NR);
         else if (kind == LA_GENERAL)
-            la_once_bare(o, row, v, sum, had, LA_GENERAL, 1, NR);
-        else if (*o->a == 1.0f && !(LA_W == 8 && linattn__contended())) /* as of la_once_rows */
-            la_once_bare(o, row, v, sum, had, LA_WRITE, 0, NR);
+            la_once_rows(o, row, v, sum, had, NULL, LA_GENERAL, 0, 1, 1, NR);
+        else if (*o->a == 1.0f && !(LA_W == 8 && linattn__contended()))
+            la_once_rows(o, row, v, sum, had, NULL, LA_WRITE, 0, 0, 1, NR);
         else
-            la_once_bare(o, row, v, sum, had, LA_WRITE, 1, NR);
+            la_once_rows(o, row, v, sum, had, NULL, LA_WRITE, 0, 1, 1, NR);
     } else if (LA_W == 16 && (paired || kind != LA_BEFORE)) {
         /* one loop has registers for all kinds but LA_BEFORE, which `paired` never is: compilers do
            not see it, and keep its pointers in vector registers */
-        la_once_rows(o, row, v, sum, had, next, kind, paired, 0, NR);
+        la_once_rows(o, row, v, sum, had, next, kind, paired, 0, 0, NR);
     } else if (kind == LA_BEFORE) {
-        la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, NR);
+        la_once_rows(o, row, v, sum, had, next, LA_BEFORE, paired, NR == LA_PANEL_VECS, 0, NR);
     } else if (kind == LA_GENERAL) {
-        la_once_rows(o, row, v, sum, had, next, LA_GENERAL, paired, NR == LA_PANEL_VECS, NR);
+        la_once_rows(o, row, v, sum, had, next, LA_GENERAL, paired, NR == LA_PANEL_VECS, 0, NR);
     } else if (LA_W == 8 && linattn__contended()) {
-        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, NR);
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 1, 0, NR);
     } else {
-        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, NR);
+        la_once_rows(o, row, v, sum, had, next, LA_WRITE, paired, 0, 0, NR);
     }
     if (ends) {
         LINATTN__UNROLL for (j = 0; j < NR; j++) x = la_add(x, la_sub(sum[j], sum[j]));
@@ -12153,7 +12120,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_offset
 #undef la_once
 #undef la_once_alone
-#undef la_once_bare
 #undef la_once_columns
 #undef la_once_decay
 #undef la_once_decays
