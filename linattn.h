@@ -9360,6 +9360,11 @@ LINATTN__DECLARE_HOT(int, rule_due_rows,
                      (const struct linattn__rule_scalar *, size_t, size_t, float *, float *))
 LINATTN__DECLARE_HOT(void, rule_weigh_rows, (const struct linattn__rule_scalar *, size_t, size_t))
 LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_scalar *))
+LINATTN__DECLARE_HOT(void, rule_flush_rows,
+                     (float *, size_t, size_t, const float *, size_t, const uint16_t *, size_t,
+                      size_t, int))
+LINATTN__DECLARE_HOT(void, rule_lanes,
+                     (const float *, const float *, const float *, size_t, float *))
 LINATTN__DECLARE_HOT(void, rule_columns, (const struct linattn__rule_scalar *))
 struct linattn__once_avx2;
 LINATTN__DECLARE_HOT(int, once_columns, (const struct linattn__once_avx2 *))

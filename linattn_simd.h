@@ -228,6 +228,7 @@
 #define la_multiply LA_NAME(multiply)
 #define la_narrow LA_NAME(narrow)
 #define la_negative LA_NAME(negative)
+#define la_normal LA_NAME(normal)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
@@ -269,15 +270,19 @@
 #define la_raise LA_NAME(raise)
 #define la_read_columns LA_NAME(read_columns)
 #define la_read_tiles LA_NAME(read_tiles)
+#define la_reciprocal LA_NAME(reciprocal)
 #define la_reduce LA_NAME(reduce)
 #define la_rescale LA_NAME(rescale)
 #define la_round LA_NAME(round)
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
+#define la_rule_due LA_NAME(rule_due)
 #define la_rule_due_rows LA_NAME(rule_due_rows)
 #define la_rule_fetch LA_NAME(rule_fetch)
+#define la_rule_flush_rows LA_NAME(rule_flush_rows)
 #define la_rule_is_plain LA_NAME(rule_is_plain)
+#define la_rule_lanes LA_NAME(rule_lanes)
 #define la_rule_map LA_NAME(rule_map)
 #define la_rule_out LA_NAME(rule_out)
 #define la_rule_prepare LA_NAME(rule_prepare)
@@ -399,6 +404,7 @@
 #define la_widen LA_NAME(widen)
 #define la_widen_row LA_NAME(widen_row)
 #define la_widened LA_NAME(widened)
+#define la_within LA_NAME(within)
 #define la_zero LA_NAME(zero)
 #define la_zip_high LA_NAME(zip_high)
 #define la_zip_low LA_NAME(zip_low)
@@ -473,7 +479,6 @@
 #define la_rule_finish LA_COMMON(rule_finish)
 #define la_rule_floor LA_COMMON(rule_floor)
 #define la_rule_flush LA_COMMON(rule_flush)
-#define la_rule_flush_rows LA_COMMON(rule_flush_rows)
 #define la_rule_fold LA_COMMON(rule_fold)
 #define la_rule_fold_vector LA_COMMON(rule_fold_vector)
 #define la_rule_gate LA_COMMON(rule_gate)
@@ -483,7 +488,6 @@
 #define la_rule_heads LA_COMMON(rule_heads)
 #define la_rule_is_once LA_COMMON(rule_is_once)
 #define la_rule_keys LA_COMMON(rule_keys)
-#define la_rule_lanes LA_COMMON(rule_lanes)
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
 #define la_rule_lead LA_COMMON(rule_lead)
 #define la_rule_left LA_COMMON(rule_left)
@@ -635,6 +639,9 @@
                           below, inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
+   la_within(x, a, b)     optional, with LA_WITHIN: are all in [a, b], 0 < a <= b, and none is NaN?
+   la_normal(x)           optional, with LA_NORMAL: x, 0 where it is denormal
+   la_reciprocal(x)       optional, with LA_RECIPROCAL: 1 / x, rounded once, for 1 <= x <= 2^100
    la_by_sign(x, a, b)    optional, with LA_BY_SIGN: a where x < 0, else b; either where x is -0,
                           denormal or NaN
    la_sum16(a)            the sum of 16 / LA_W vectors by the fixed tree; la_max16 the largest
@@ -952,7 +959,7 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_PART 64
 #define LA_STEP 128
 #define LA_GENERAL_VECS 4
-#define LA_GATED_TOKENS 2
+#define LA_GATED_TOKENS 3
 #define LA_GATED_VECS 4
 
 LINATTN__INLINE __mmask16 la_lanes(int n) { return (__mmask16)((1u << n) - 1u); }
@@ -1015,6 +1022,31 @@ LINATTN__INLINE la_vec la_fma_where(la_mask m, la_vec a, la_vec b, la_vec c)
     return _mm512_mask3_fmadd_ps(a, b, c, m);
 }
 LINATTN__INLINE int la_any(la_mask m) { return m != 0; }
+#define LA_WITHIN
+/* As integers, in which what is negative or NaN comes last. */
+LINATTN__INLINE int la_within(la_vec x, float low, float high)
+{
+    const __m512i first = _mm512_castps_si512(la_set1(low));
+    const __m512i room = _mm512_sub_epi32(_mm512_castps_si512(la_set1(high)), first);
+    return !_mm512_cmpgt_epu32_mask(_mm512_sub_epi32(_mm512_castps_si512(x), first), room);
+}
+#define LA_NORMAL
+LINATTN__INLINE la_vec la_normal(la_vec x)
+{
+    const __m512i exponent = _mm512_set1_epi32(0x7f800000);
+    return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(x), exponent), x);
+}
+#define LA_RECIPROCAL
+/* A division takes as long as ten other instructions. An estimate to 2^-14, then twice Newton; the
+   first time rounded upwards, or 1/x for a significand of all ones would be rounded to the wrong
+   side. So it is right for every significand, whatever the estimate. */
+LINATTN__INLINE la_vec la_reciprocal(la_vec x)
+{
+    const la_vec one = la_set1(1.0f), guess = _mm512_rcp14_ps(x);
+    const la_vec y = _mm512_fmadd_round_ps(la_fnma(x, guess, one), guess, guess,
+                                           _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+    return la_fma(la_fnma(x, y, one), y, y);
+}
 LINATTN__INLINE la_vec la_scale(la_vec p, la_vec n)
 {
     const la_mask flush = la_gt(la_set1(-125.0f), n);
@@ -2277,6 +2309,20 @@ LINATTN__INLINE la_vec la_flush(la_vec x, la_vec least)
 {
     return la_select(la_gt(least, la_max(la_sub(la_zero(), x), x)), la_zero(), x);
 }
+
+#ifndef LA_WITHIN
+LINATTN__INLINE int la_within(la_vec x, float low, float high)
+{
+    return !la_any(la_gt(la_set1(low), x)) && !la_any(la_gt(x, la_set1(high))) &&
+           !la_any(la_unordered(x));
+}
+#endif
+#ifndef LA_NORMAL
+LINATTN__INLINE la_vec la_normal(la_vec x) { return la_flush(x, la_set1(LINATTN__FLT_MIN)); }
+#endif
+#ifndef LA_RECIPROCAL
+LINATTN__INLINE la_vec la_reciprocal(la_vec x) { return la_div(la_set1(1.0f), x); }
+#endif
 
 /* sum + term, and what rounding lost added to *lost (Knuth's TwoSum). */
 LINATTN__INLINE la_vec la_two_sum(la_vec sum, la_vec term, la_vec *lost)
@@ -6506,12 +6552,98 @@ LINATTN__INLINE la_vec la_rule_row_owed(const float *low)
     return la_select(la_eq(x, la_zero()), la_set1(1.0f), x);
 }
 
+/* Two vectors are unrolled, more are not. */
+#if LA_W == 16
+#define LA_EACH_OWED LINATTN__UNROLL
+#else
+#define LA_EACH_OWED
+#endif
+
+/* Rows [f, end), NV vectors, over a block's tokens: what each is due; before a token for which one
+   of them is to pay all of them do, and what they are multiplied by lies where that token's dues
+   would. What credit and kept become. Returns whether no credit was spent, or rose above 1, by a
+   payment; between payments it only falls. */
+LINATTN__INLINE int la_rule_due(const la_rule *b, size_t f, size_t end, float *credit, float *kept,
+                                const size_t NV)
+{
+    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
+    const size_t at = f - b->f0, count = b->count, all_tokens = count + LA_BEYOND(b);
+    const size_t a_row = b->a.row, row = b->row;
+    const int logs = b->x->gates->logs, reads = b->reads, keeps = b->keeps;
+    const int whole = end - f == NV * LA_W, more = LA_W > 1 && b->f1 - f > NV * LA_W;
+    const float *from = b->a.at + at, *share = b->w->share;
+    float *to = b->a_made + at;
+    la_vec owed[LA_OWED_ROWS / LA_W], left[LA_OWED_ROWS / LA_W], all[LA_OWED_ROWS / LA_W];
+    la_vec due[LA_OWED_ROWS / LA_W];
+    int good = 1;
+    size_t t, j;
+    LA_EACH_OWED for (j = 0; j < NV; j++)
+    {
+        owed[j] = la_rule_row_owed(b->s.e + f + j * LA_W);
+        left[j] = la_load(b->credit + f + j * LA_W);
+        all[j] = la_load(b->kept + f + j * LA_W);
+    }
+    for (t = 0; t < all_tokens; t++, from += a_row, to += row, share++) {
+        int usual = 1;
+        if (more) LINATTN__FETCH_NEAR(from + NV * LA_W);
+        LA_EACH_OWED for (j = 0; j < NV; j++)
+        {
+            const int lanes = la_lanes_left(end, f + j * LA_W);
+            const float *const x = from + j * LA_W;
+            la_vec a = whole ? la_load(x) : la_load_part(x, lanes);
+            if (logs) a = la_exp_full(a);
+            if (!whole) a = la_first(a, one, lanes);
+            due[j] = la_mul(owed[j], a);
+            if (!la_within(due[j], 1.0f, LINATTN__ROWS_MOST)) usual = 0;
+            if (keeps) all[j] = la_normal(la_mul(all[j], a));
+        }
+        if (usual || t == count) {
+            LA_EACH_OWED for (j = 0; j < NV; j++)
+            {
+                owed[j] = due[j];
+                la_store(to + j * LA_W, due[j]);
+                if (reads && t < count) left[j] = la_mul(left[j], la_set1(*share));
+            }
+            continue;
+        }
+        b->w->pays[t] = (uint16_t)(b->w->pays[t] | 1u << at / LA_OWED_ROWS);
+        LA_EACH_OWED for (j = 0; j < NV; j++)
+        {
+            const la_vec by = la_mul(due[j], la_div(one, most));
+            const int lanes = la_lanes_left(end, f + j * LA_W);
+            const la_vec before = la_first(left[j], one, lanes);
+            la_store(to + j * LA_W, by);
+            owed[j] = most;
+            left[j] = la_first(la_mul(left[j], la_mul(by, la_set1(*share))), one, lanes);
+            if (!la_within(before, LINATTN__SPENT, 1.0f) ||
+                !la_within(left[j], LINATTN__SPENT, 1.0f))
+                good = 0;
+        }
+    }
+    LA_EACH_OWED for (j = 0; j < NV; j++)
+    {
+        la_store(credit + j * LA_W, left[j]);
+        la_store(kept + j * LA_W, all[j]);
+    }
+    return good;
+}
+
+#if LA_W == 16
+/* The same for 1 or 2 vectors. Returns 1 or, if credit was spent, 2. */
+static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t end, float *credit,
+                                              float *kept)
+{
+    const int good = end - f > LA_W ? la_rule_due(b, f, end, credit, kept, 2)
+                                    : la_rule_due(b, f, end, credit, kept, 1);
+    return good ? 1 : 2;
+}
+#else
 /* Rows [f, end), at most LA_OWED_ROWS, over a block's tokens: what each is due, as long as none of
    them is to pay; what credit and kept become. Returns whether that is so. */
 static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t end, float *credit,
                                               float *kept)
 {
-    const la_vec one = la_set1(1.0f), least = la_set1(LINATTN__FLT_MIN);
+    const la_vec one = la_set1(1.0f);
     const float *const share = b->w->share;
     const size_t a_row = b->a.row, row = b->row, count = b->count;
     const size_t all_tokens = count + LA_BEYOND(b);
@@ -6538,7 +6670,7 @@ static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t
             high = la_max(due, high);
             low = la_min(due, low);
             if (reads) left = la_mul(left, la_set1(share[t]));
-            if (keeps) all = la_flush(la_mul(all, a), least);
+            if (keeps) all = la_normal(la_mul(all, a));
         }
         la_store(credit + i, left);
         la_store(kept + i, all);
@@ -6546,12 +6678,13 @@ static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t
     }
     return usual && !la_any(la_gt(one, low)) && !la_any(la_gt(high, la_set1(LINATTN__ROWS_MOST)));
 }
+#endif
 
 /* Keys, queries and what goes with them, as what is stored of their rows meets them: of a vector of
    rows, over a block's tokens. */
 LINATTN__INLINE void la_rule_weigh_most(const la_rule *b, size_t at, int lanes)
 {
-    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
+    const la_vec most = la_set1(LINATTN__ROWS_MOST);
     const uint16_t *const pays = b->w->pays;
     const size_t row = b->row, count = b->count, all_tokens = count + LA_BEYOND(b);
     const size_t k_row = b->k.row, q_row = b->q.row, r_row = b->r.row, p_row = b->p.row;
@@ -6583,7 +6716,7 @@ LINATTN__INLINE void la_rule_weigh_most(const la_rule *b, size_t at, int lanes)
             owed = before_it;
             break;
         }
-        by = la_div(one, owed);
+        by = la_reciprocal(owed);
         la_store(k_to + t * row, la_mul(k, by));
         if (general) la_store(p_to + t * row, la_mul(la_load_part(p_at + t * p_row, lanes), by));
         if (q_at)
@@ -6597,7 +6730,6 @@ LINATTN__INLINE void la_rule_weigh_most(const la_rule *b, size_t at, int lanes)
 LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int general, const int reads,
                                    const int before)
 {
-    const la_vec one = la_set1(1.0f);
     const size_t row = b->row, k_row = b->k.row, q_row = b->q.row, r_row = b->r.row;
     const size_t p_row = b->p.row;
     const float *const a = b->a_made + at, *const k = b->k.at + at, *const q = b->q.at + at;
@@ -6609,7 +6741,7 @@ LINATTN__INLINE void la_rule_weigh(const la_rule *b, size_t at, const int genera
     size_t t;
     for (t = 0; t < b->count; t++) {
         const la_vec due = la_load(a + t * row), x = la_load(k + t * k_row);
-        const la_vec by = la_div(one, due);
+        const la_vec by = la_reciprocal(due);
         if (general)
             la_store(r_to + t * row, la_mul(la_load(r + t * r_row), owed));
         else if (reads)
@@ -6771,57 +6903,11 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 #endif
 
 #if LA_COLD
-/* As la_rule_due_rows, where some of the rows are to pay before a token: all of them do. What they
-   are multiplied by then lies where that token's dues would. Returns whether no credit was spent,
-   or rose above 1. */
+/* As la_rule_due_rows, where some of the rows are to pay. */
 LINATTN__COLD static LINATTN__NOINLINE int
 la_rule_due_tokens(const la_rule *b, size_t f, size_t end, float *credit, float *kept)
 {
-    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
-    const size_t vecs = (end - f + LA_W - 1) / LA_W, at = f - b->f0;
-    const size_t all_tokens = b->count + LA_BEYOND(b);
-    la_vec owed[LA_OWED_ROWS / LA_W], due[LA_OWED_ROWS / LA_W];
-    const la_vec spent = la_set1(LINATTN__SPENT);
-    int good = 1;
-    size_t t, j;
-    for (j = 0; j < vecs; j++) {
-        owed[j] = la_rule_row_owed(b->s.e + f + j * LA_W);
-        la_store(credit + j * LA_W, la_load(b->credit + f + j * LA_W));
-        la_store(kept + j * LA_W, la_load(b->kept + f + j * LA_W));
-    }
-    for (t = 0; t < all_tokens; t++) {
-        const float *const from = b->a.at + t * b->a.row + at;
-        float *const to = b->a_made + t * b->row + at;
-        int usual = 1;
-        for (j = 0; j < vecs; j++) {
-            const int lanes = la_lanes_left(end, f + j * LA_W);
-            la_vec a = la_load_part(from + j * LA_W, lanes), all = la_load(kept + j * LA_W);
-            if (b->x->gates->logs) a = la_exp_full(a);
-            a = la_first(a, one, lanes);
-            due[j] = la_mul(owed[j], a);
-            if (la_any(la_gt(one, due[j])) || la_any(la_gt(due[j], most)) ||
-                la_any(la_unordered(due[j])))
-                usual = 0;
-            all = la_flush(la_mul(all, a), la_set1(LINATTN__FLT_MIN));
-            if (b->keeps && t < b->count) la_store(kept + j * LA_W, all);
-        }
-        if (t == b->count) usual = 1;
-        if (!usual) b->w->pays[t] = (uint16_t)(b->w->pays[t] | 1u << at / LA_OWED_ROWS);
-        for (j = 0; j < vecs; j++) {
-            const la_vec share = la_set1(t < b->count ? b->w->share[t] : 1.0f);
-            la_vec by = one, left;
-            if (!usual) by = due[j] = la_mul(due[j], la_div(one, most));
-            owed[j] = usual ? due[j] : most;
-            la_store(to + j * LA_W, due[j]);
-            left = la_mul(la_load(credit + j * LA_W), la_mul(by, share));
-            left = la_first(left, one, la_lanes_left(end, f + j * LA_W));
-            la_store(credit + j * LA_W, left);
-            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one)) ||
-                la_any(la_unordered(left)))
-                good = 0;
-        }
-    }
-    return good;
+    return la_rule_due(b, f, end, credit, kept, (end - f + LA_W - 1) / LA_W);
 }
 
 /* Rows [f, end) are multiplied by 1 before those tokens that they do not pay before: of all tokens,
@@ -6842,7 +6928,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_ones(const la_rule *b, size_
    stored, and rows that pay get their factors. As la_rule_decays for those. */
 static LINATTN__NOINLINE void la_rule_owe_each(la_rule *b)
 {
-    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
+    const la_vec one = la_set1(1.0f);
     const size_t groups = (b->f1 - b->f0 + 15) / 16;
     const int keeps = b->keeps;
     size_t t, f, end, i;
@@ -6851,18 +6937,17 @@ static LINATTN__NOINLINE void la_rule_owe_each(la_rule *b)
     for (t = 0; t < b->count; t++) b->w->pays[t] = 0;
     for (f = b->f0; f < b->f1; f = end) {
         float credit[LA_OWED_ROWS], kept[LA_OWED_ROWS];
-        int good = 1;
+        int good;
         end = b->f1 - f < LA_OWED_ROWS ? b->f1 : f + LA_OWED_ROWS;
-        if (!LA_HOT(&b->s, rule_due_rows)(b, f, end, credit, kept))
-            good = la_rule_due_tokens(b, f, end, credit, kept);
+        good = LA_HOT(&b->s, rule_due_rows)(b, f, end, credit, kept);
+        if (!good) good = la_rule_due_tokens(b, f, end, credit, kept) ? 1 : 2;
+        good &= 1;
         LA_HOT(&b->s, rule_weigh_rows)(b, f, end);
         for (i = 0; i < end - f; i += LA_W) {
             const int lanes = la_lanes_left(end, f + i);
             const la_vec left = la_first(la_load(credit + i), one, lanes);
             if (keeps) la_store_part(b->kept + f + i, la_load(kept + i), lanes);
-            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one)) ||
-                la_any(la_unordered(left)))
-                good = 0;
+            if (!la_within(left, LINATTN__SPENT, 1.0f)) good = 0;
         }
         if (good) {
             for (i = 0; i < end - f; i += LA_W)
@@ -6924,6 +7009,27 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_weigh_queries(la_rule *b)
     b->q.row = b->row;
 }
 #endif
+
+/* Of q (u k), over 16 virtual lanes. */
+static LINATTN__NOINLINE void la_rule_lanes(const float *u, const float *k, const float *q,
+                                            size_t count, float *to)
+{
+    la_vec sum[LA_PANEL_VECS];
+    size_t f, j;
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(to + j * LA_W);
+    for (f = 0; f < count; f += 16) {
+        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
+        {
+            const size_t at = f + j * LA_W;
+            if (at < count) {
+                const int lanes = la_lanes_left(count, at);
+                const la_vec uk = la_mul(la_load_part(u + at, lanes), la_load_part(k + at, lanes));
+                sum[j] = la_fma(la_load_part(q + at, lanes), uk, sum[j]);
+            }
+        }
+    }
+    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(to + j * LA_W, sum[j]);
+}
 
 /* r = a k, of the gated delta rule where all rows share their decays. */
 static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
@@ -7020,35 +7126,14 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
         la_rule_normalise_rows(b, f, la_lanes_left(b->f1, f), keys, queries, map, 1);
 }
 
-/* Of q (u k), over 16 virtual lanes. */
-static LINATTN__NOINLINE void la_rule_lanes(const float *u, const float *k, const float *q,
-                                            size_t count, float *to)
-{
-    la_vec sum[LA_PANEL_VECS];
-    size_t f, j;
-    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(to + j * LA_W);
-    for (f = 0; f < count; f += 16) {
-        LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++)
-        {
-            const size_t at = f + j * LA_W;
-            if (at < count) {
-                const int lanes = la_lanes_left(count, at);
-                const la_vec uk = la_mul(la_load_part(u + at, lanes), la_load_part(k + at, lanes));
-                sum[j] = la_fma(la_load_part(q + at, lanes), uk, sum[j]);
-            }
-        }
-    }
-    LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) la_store(to + j * LA_W, sum[j]);
-}
-
 /* What a bonus adds: the value times that. */
 static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 {
-    const float *const u = b->gate[LINATTN__BONUS] + b->f0;
+    const float *const u = b->gate[LINATTN__BONUS] + b->f0, *k = b->k.at, *q = b->q.at;
     size_t t;
-    for (t = 0; t < b->count; t++) {
+    for (t = 0; t < b->count; t++, k += b->k.row, q += b->q.row) {
         float *const lanes = b->w->lanes + t * 16;
-        la_rule_lanes(u, b->k.at + t * b->k.row, b->q.at + t * b->q.row, b->f1 - b->f0, lanes);
+        LA_HOT(&b->s, rule_lanes)(u, k, q, b->f1 - b->f0, lanes);
         if (b->last) b->w->lead[t] = la_denominator(lanes);
     }
 }
@@ -7302,7 +7387,6 @@ LINATTN__COLD static void la_rule_fold(const linattn__span *s)
 
 /* ---- Recurrences: tiles ---------------------------------------------------------------------- */
 
-#if LA_COLD
 /* Flushes columns [c, end) of `count` rows of s, those that are flagged: what might become denormal
    before they are looked at again and, where `decays`, what their decays a would make so. m: rows
    of a panel; flagged: NULL: all. */
@@ -7315,9 +7399,9 @@ static LINATTN__NOINLINE void la_rule_flush_rows(float *s, size_t m, size_t coun
         const unsigned flags = flagged ? flagged[g] : 0xffffu;
         for (f = 16 * g; flags >> (f - 16 * g) && f < count && f < 16 * (g + 1); f++) {
             const float by = a[f * a_step];
-            float least = decays && by > 0.0f ? LINATTN__FLT_MIN / by : 0.0f;
+            float least = LINATTN__FLUSHED;
             if (!(flags >> (f - 16 * g) & 1)) continue;
-            if (!(least > LINATTN__FLUSHED)) least = LINATTN__FLUSHED;
+            if (decays && by > 0.0f && by < LINATTN__SPENT) least = LINATTN__FLT_MIN / by;
             for (j = c; j < end; j += LA_W) {
                 float *const at = s + (j / 16 * m + f) * 16 + j % 16;
                 la_store(at, la_flush(la_load(at), la_set1(least)));
@@ -7326,6 +7410,7 @@ static LINATTN__NOINLINE void la_rule_flush_rows(float *s, size_t m, size_t coun
     }
 }
 
+#if LA_COLD
 /* Rows [f, end) of this job's columns are multiplied. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_pay_rows(const la_rule *b, size_t f, size_t end,
                                                              const float *by)
@@ -7345,8 +7430,9 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
 {
     const size_t count = b->f1 - b->f0, groups = (count + 15) / 16;
     const uint16_t *const flagged = b->w->flagged + t * groups;
-    la_rule_flush_rows(b->s.s + b->f0 * 16, b->s.m, count, b->a.at + t * b->a.row, b->a_step,
-                       b->w->any[t] == LA_ALL ? NULL : flagged, c, end, decays);
+    LA_HOT(b, rule_flush_rows)
+    (b->s.s + b->f0 * 16, b->s.m, count, b->a.at + t * b->a.row, b->a_step,
+     b->w->any[t] == LA_ALL ? NULL : flagged, c, end, decays);
 }
 #endif
 
@@ -8247,7 +8333,7 @@ LINATTN__INLINE int la_once_decay(la_once *o, float *scalars, float by, float sh
 LINATTN__INLINE void la_once_weigh(la_once *o, size_t f, la_vec before, la_vec due, la_vec owed)
 {
     const int lanes = la_lanes_left(o->m, f), general = o->kind == LA_GENERAL;
-    const la_vec by = la_div(la_set1(1.0f), owed), k = la_load_most(o->k + f, lanes);
+    const la_vec by = la_reciprocal(owed), k = la_load_most(o->k + f, lanes);
     const la_vec q = la_load_most(o->q + f, lanes);
     if (general) {
         la_store(o->r_made + f, la_mul(la_load_most(o->r + f, lanes), before));
@@ -9006,10 +9092,11 @@ LINATTN__INLINE void la_rule_size(la_rule *b, const linattn__span *s, int logs)
     if (arrays * (b->most + b->carries) > floats) b->most = floats / arrays - b->carries;
     if (one || (!b->whole && !wide)) b->most = 1;
     if (b->each && LA_LANES(s) == 16) { /* a tenth less time where another thread shares L1 */
-        const size_t few = s->m <= 64 ? 8 : 12;
+        const size_t few = s->m > 64 ? 12 : b->reads ? 8 : 9;
         if (b->most > few) b->most = few;
     }
-    if (b->most > 3 && LA_LANES(s) == 8) b->most -= b->most % 3; /* as AVX2 takes them */
+    if (b->most > 3 && (LA_LANES(s) == 8 || (LA_LANES(s) == 16 && !b->reads)))
+        b->most -= b->most % 3; /* as tiles take them */
 }
 
 /* What all heads share. */
@@ -12114,6 +12201,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_mul
 #undef la_multiply
 #undef la_narrow
+#undef la_normal
 #undef la_norms
 #undef la_negative
 #undef la_odd
@@ -12192,6 +12280,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_raise
 #undef la_read_columns
 #undef la_read_tiles
+#undef la_reciprocal
 #undef la_recurrent
 #undef la_reduce
 #undef la_rescale
@@ -12216,6 +12305,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_rule_decay_rows
 #undef la_rule_decayed
 #undef la_rule_decays
+#undef la_rule_due
 #undef la_rule_due_rows
 #undef la_rule_due_tokens
 #undef la_rule_end
@@ -12435,6 +12525,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_widen
 #undef la_widen_row
 #undef la_widened
+#undef la_within
 #undef la_zero
 #undef la_zip_high
 #undef la_zip_low
@@ -12481,6 +12572,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DECAY_ROWS
 #undef LA_DELTA
 #undef LA_DW
+#undef LA_EACH_OWED
 #undef LA_EACH_VEC
 #undef LA_EXACT_LANES
 #undef LA_EXACT_ROW

@@ -2350,6 +2350,50 @@ static void decays_below_zero(void **state)
 
 /* Nor do they, or -0, leave a sign beyond the columns, which states have room for and queries do
    not see: one token, as others may clear it again. */
+/* Keys are divided by what their rows owe, which AVX-512 does by an estimate of the reciprocal:
+   every ninth significand that can be owed, and all of the largest, where such estimates are
+   rounded to the wrong side. The first token makes rows owe as much as they may, the second decays
+   by that significand and has the only key. */
+static void keys_are_divided_by_what_is_owed(void **state)
+{
+    enum { M = 512, TOKENS = 5 };
+    static const uint32_t ends[2][2] = {{0x00000000, 0x007f0000}, {0x007f0000, 0x00800000}};
+    const uint32_t steps[] = {test_quick() ? 509 : 9, test_quick() ? 31 : 1};
+    linattn_config config = {.heads = 1,
+                             .dim_key = M,
+                             .dim_value = LONG,
+                             .map = LINATTN_MAP_IDENTITY,
+                             .rule = LINATTN_RULE_GATED};
+    size_t bytes = linattn_state_size(&config);
+    void *one = pool_take(bytes), *other = pool_take(bytes);
+    float *k = pool_floats(TOKENS * M), *v = pool_floats(TOKENS * LONG);
+    float *decay = pool_floats(TOKENS * M), *out = pool_floats(TOKENS * LONG);
+    linattn_gates gates = {.decay = linattn_rows(decay), .decay_per_feature = 1};
+    (void)state;
+    if (test_inexact() || test_isa() == LINATTN_ISA_SCALAR) return;
+    for (size_t i = 0; i < TOKENS * M; i++) {
+        decay[i] = i < M ? 0.5f : 1.0f;
+        k[i] = i / M == 1 ? 1.0f : 0.0f;
+    }
+    for (size_t i = 0; i < TOKENS * LONG; i++) v[i] = 1.0f;
+    for (int part = 0; part < 2; part++)
+        for (uint32_t at = ends[part][0]; at < ends[part][1];) {
+            for (size_t f = 0; f < M; f++, at += steps[part])
+                decay[M + f] = float_from_bits(0x3f000000 | (at & 0x007fffff));
+            for (int scalar = 0; scalar < 2; scalar++) {
+                linattn_isa_select(scalar ? LINATTN_ISA_SCALAR : test_isa());
+                check_status(linattn_state_init(&config, scalar ? other : one, bytes), LINATTN_OK,
+                             "%zu bytes", bytes);
+                check_status(linattn_recurrent(scalar ? other : one, linattn_rows(k),
+                                               linattn_rows(k), linattn_rows(v), &gates,
+                                               linattn_output_rows(out), TOKENS, NULL),
+                             LINATTN_OK, "%d tokens", TOKENS);
+            }
+            check(memcmp(one, other, bytes) == 0, "the bits differ before significand %06x",
+                  (unsigned)at);
+        }
+}
+
 static void signs_beyond_columns(void **state)
 {
     (void)state;
@@ -2483,6 +2527,7 @@ int main(void)
         TEST(exponents_after_resets),
         TEST(resets_by_logarithms),
         TEST(decays_below_zero),
+        TEST(keys_are_divided_by_what_is_owed),
         TEST(signs_beyond_columns),
         TEST(low_parts_of_decays_below_zero),
         TEST(decays_beyond_floats),

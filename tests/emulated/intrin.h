@@ -89,6 +89,7 @@ EMULATED_2(emulated_pd, unpacklo_pd, _mm256_unpacklo_pd)
 EMULATED_2(emulated_pd, unpackhi_pd, _mm256_unpackhi_pd)
 EMULATED_2(emulated_si, add_epi64, _mm256_add_epi64)
 EMULATED_2(emulated_si, and_si512, _mm256_and_si256)
+EMULATED_2(emulated_si, sub_epi32, _mm256_sub_epi32)
 EMULATED_3(emulated_ps, fmadd_ps, _mm256_fmadd_ps)
 EMULATED_3(emulated_ps, fmsub_ps, _mm256_fmsub_ps)
 EMULATED_3(emulated_ps, fnmadd_ps, _mm256_fnmadd_ps)
@@ -191,6 +192,12 @@ EMULATED emulated_pd emulated_maskz_mov_pd(__mmask8 mask, emulated_pd x)
     return y;
 }
 
+EMULATED emulated_ps emulated_maskz_mov_ps(__mmask16 mask, emulated_ps x)
+{
+    const emulated_ps zero = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    return emulated_mask_mov_ps(zero, mask, x);
+}
+
 EMULATED emulated_ps emulated_maskz_loadu_ps(__mmask16 mask, const void *at)
 {
     const emulated_ps y = {
@@ -217,6 +224,51 @@ EMULATED emulated_ps emulated_mask3_fmadd_ps(emulated_ps x, emulated_ps y, emula
 #define emulated_cmp_pd_mask(x, y, how)                                                            \
     ((__mmask8)(_mm256_movemask_pd(_mm256_cmp_pd((x).a, (y).a, how)) |                             \
                 _mm256_movemask_pd(_mm256_cmp_pd((x).b, (y).b, how)) << 4))
+
+EMULATED __mmask16 emulated_test_epi32_mask(emulated_si x, emulated_si y)
+{
+    const __m256i low = _mm256_cmpeq_epi32(_mm256_and_si256(x.a, y.a), _mm256_setzero_si256());
+    const __m256i high = _mm256_cmpeq_epi32(_mm256_and_si256(x.b, y.b), _mm256_setzero_si256());
+    return (__mmask16) ~(_mm256_movemask_ps(_mm256_castsi256_ps(low)) |
+                         _mm256_movemask_ps(_mm256_castsi256_ps(high)) << 8);
+}
+
+EMULATED __mmask16 emulated_cmpgt_epu32_mask(emulated_si x, emulated_si y)
+{
+    const __m256i low = _mm256_cmpeq_epi32(_mm256_min_epu32(x.a, y.a), x.a);
+    const __m256i high = _mm256_cmpeq_epi32(_mm256_min_epu32(x.b, y.b), x.b);
+    return (__mmask16) ~(_mm256_movemask_ps(_mm256_castsi256_ps(low)) |
+                         _mm256_movemask_ps(_mm256_castsi256_ps(high)) << 8);
+}
+
+/* ---- The reciprocal -------------------------------------------------------------------------- */
+
+/* An estimate of 14 bits: 12, as another processor has them, and once Newton. */
+EMULATED __m256 emulated_estimate(__m256 x)
+{
+    const __m256 y = _mm256_rcp_ps(x);
+    return _mm256_fmadd_ps(_mm256_fnmadd_ps(x, y, _mm256_set1_ps(1.0f)), y, y);
+}
+
+EMULATED emulated_ps emulated_rcp14_ps(emulated_ps x)
+{
+    const emulated_ps y = {emulated_estimate(x.a), emulated_estimate(x.b)};
+    return y;
+}
+
+/* Upwards, which is all that is asked for. */
+EMULATED emulated_ps emulated_fmadd_round_ps(emulated_ps x, emulated_ps y, emulated_ps z, int how)
+{
+    const unsigned before = _mm_getcsr();
+    emulated_ps sum;
+    (void)how;
+    _mm_setcsr((before & ~0x6000u) | 0x4000u);
+    __asm__ volatile("" : "+x"(x.a), "+x"(x.b)); /* not before that, */
+    sum = emulated_fmadd_ps(x, y, z);
+    __asm__ volatile("" : "+x"(sum.a), "+x"(sum.b)); /* nor after this */
+    _mm_setcsr(before);
+    return sum;
+}
 
 /* ---- Powers of two --------------------------------------------------------------------------- */
 
@@ -356,6 +408,7 @@ EMULATED __m256i emulated_maskz_cvtps_ph(__mmask16 mask, emulated_ps x, int how)
 #define _mm512_castsi512_ps emulated_castsi512_ps
 #define _mm512_cmp_pd_mask emulated_cmp_pd_mask
 #define _mm512_cmp_ps_mask emulated_cmp_ps_mask
+#define _mm512_cmpgt_epu32_mask emulated_cmpgt_epu32_mask
 #define _mm512_cvtepi32_epi16 emulated_cvtepi32_epi16
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
 #define _mm512_cvtph_ps emulated_cvtph_ps
@@ -365,6 +418,7 @@ EMULATED __m256i emulated_maskz_cvtps_ph(__mmask16 mask, emulated_ps x, int how)
 #define _mm512_extractf64x4_pd emulated_extractf64x4_pd
 #define _mm512_fmadd_pd emulated_fmadd_pd
 #define _mm512_fmadd_ps emulated_fmadd_ps
+#define _mm512_fmadd_round_ps emulated_fmadd_round_ps
 #define _mm512_fmsub_ps emulated_fmsub_ps
 #define _mm512_fnmadd_ps emulated_fnmadd_ps
 #define _mm512_loadu_pd emulated_loadu_pd
@@ -376,6 +430,7 @@ EMULATED __m256i emulated_maskz_cvtps_ph(__mmask16 mask, emulated_ps x, int how)
 #define _mm512_maskz_cvtps_ph emulated_maskz_cvtps_ph
 #define _mm512_maskz_loadu_ps emulated_maskz_loadu_ps
 #define _mm512_maskz_mov_pd emulated_maskz_mov_pd
+#define _mm512_maskz_mov_ps emulated_maskz_mov_ps
 #define _mm512_maskz_scalef_ps emulated_maskz_scalef_ps
 #define _mm512_max_pd emulated_max_pd
 #define _mm512_max_ps emulated_max_ps
@@ -384,6 +439,7 @@ EMULATED __m256i emulated_maskz_cvtps_ph(__mmask16 mask, emulated_ps x, int how)
 #define _mm512_mul_ps emulated_mul_ps
 #define _mm512_permute_ps emulated_permute_ps
 #define _mm512_permutex2var_ps emulated_permutex2var_ps
+#define _mm512_rcp14_ps emulated_rcp14_ps
 #define _mm512_scalef_ps emulated_scalef_ps
 #define _mm512_set1_epi32 emulated_set1_epi32
 #define _mm512_set1_pd emulated_set1_pd
@@ -396,8 +452,10 @@ EMULATED __m256i emulated_maskz_cvtps_ph(__mmask16 mask, emulated_ps x, int how)
 #define _mm512_srli_epi32 emulated_srli_epi32
 #define _mm512_storeu_pd emulated_storeu_pd
 #define _mm512_storeu_ps emulated_storeu_ps
+#define _mm512_sub_epi32 emulated_sub_epi32
 #define _mm512_sub_pd emulated_sub_pd
 #define _mm512_sub_ps emulated_sub_ps
+#define _mm512_test_epi32_mask emulated_test_epi32_mask
 #define _mm512_unpackhi_pd emulated_unpackhi_pd
 #define _mm512_unpackhi_ps emulated_unpackhi_ps
 #define _mm512_unpacklo_pd emulated_unpacklo_pd

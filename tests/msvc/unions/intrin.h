@@ -151,6 +151,10 @@ __m512 _mm512_fnmadd_ps(__m512, __m512, __m512), _mm512_mask_mov_ps(__m512, __mm
 __m512 _mm512_mask3_fmadd_ps(__m512, __m512, __m512, __mmask16);
 void _mm512_storeu_ps(void *, __m512), _mm512_mask_storeu_ps(void *, __mmask16, __m512);
 __mmask16 _mm512_cmp_ps_mask(__m512, __m512, const int);
+__mmask16 _mm512_cmpgt_epu32_mask(__m512i, __m512i), _mm512_test_epi32_mask(__m512i, __m512i);
+__m512 _mm512_rcp14_ps(__m512), _mm512_fmadd_round_ps(__m512, __m512, __m512, int);
+__m512 _mm512_maskz_mov_ps(__mmask16, __m512);
+__m512i _mm512_sub_epi32(__m512i, __m512i);
 
 __m256d _mm512_extractf64x4_pd(__m512d, int);
 __m512d _mm512_max_pd(__m512d, __m512d);
