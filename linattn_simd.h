@@ -639,7 +639,7 @@
                           below, inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
-   la_within(x, a, b)     optional, with LA_WITHIN: are all in [a, b], 0 < a <= b, and none is NaN?
+   la_within(x, a, b)     optional, with LA_WITHIN: are all in [a, b], 0 < a < b, and none is NaN?
    la_normal(x)           optional, with LA_NORMAL: x, 0 where it is denormal
    la_reciprocal(x)       optional, with LA_RECIPROCAL: 1 / x, rounded once, for 1 <= x <= 2^100
    la_by_sign(x, a, b)    optional, with LA_BY_SIGN: a where x < 0, else b; either where x is -0,
@@ -1330,6 +1330,12 @@ LINATTN__INLINE la_vec la_by_sign(la_vec x, la_vec a, la_vec b)
     return _mm256_blendv_ps(b, a, x);
 }
 LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
+#define LA_WITHIN
+LINATTN__INLINE int la_within(la_vec x, float low, float high)
+{
+    const la_mask above = la_le(la_set1(low), x), below = la_le(x, la_set1(high));
+    return _mm256_movemask_ps(_mm256_and_ps(above, below)) == 0xff;
+}
 LINATTN__INLINE la_vec la_clear(la_mask m, la_vec x) { return _mm256_andnot_ps(m, x); }
 LINATTN__INLINE la_vec la_shift(la_vec p, la_vec n)
 {
@@ -2471,7 +2477,7 @@ typedef struct la_chunk {
 LINATTN__INLINE la_vec la_rescale(la_vec x, const float *factor)
 {
     const la_vec y = la_mul(la_mul(x, la_set1(factor[0])), la_set1(factor[1]));
-    return la_flush(y, la_set1(LINATTN__FLT_MIN));
+    return la_normal(y);
 }
 
 #if LA_COLD
@@ -2671,7 +2677,7 @@ la_past_weights(const linattn__span *s, float *q, float *den, size_t count, size
             la_vec y = la_load(at);
             if (LINATTN__IS_EXP(map)) {
                 y = la_mul(la_mul(y, la_load(by[0])), la_load(by[1]));
-                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
+                y = la_normal(y);
                 la_store(at, y);
             }
             if (feature || LINATTN__IS_SIGNED(map)) continue;
@@ -3020,7 +3026,7 @@ static LINATTN__NOINLINE void la_end_rows(const linattn__span *s, const float *p
                 const int lanes = la_lanes_left(s->column_end, c);
                 la_vec x = la_mul(la_load_part(out + c, lanes), by);
                 if (step > 0.0f) x = la_clamp(x);
-                la_store_part(out + c, la_flush(x, la_set1(LINATTN__FLT_MIN)), lanes);
+                la_store_part(out + c, la_normal(x), lanes);
             }
             n = n - step;
         }
@@ -6806,8 +6812,7 @@ LINATTN__COLD static LINATTN__NOINLINE unsigned la_rule_spend_rows(float *credit
 /* The same for all of them, token by token. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
 {
-    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
-    const la_vec least = la_set1(LINATTN__FLT_MIN);
+    const la_vec one = la_set1(1.0f);
     const size_t end = b->f1 - f < 16 ? b->f1 : f + 16, groups = (b->f1 - b->f0 + 15) / 16;
     const int keeps = b->keeps;
     size_t t, i;
@@ -6822,8 +6827,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             la_vec *const at = left + (i - f) / LA_W;
             *at = la_first(la_mul(la_load(b->credit + i), by), one, lanes);
             /* neither spent nor more than 1, nor 0 or NaN */
-            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one)) || la_any(la_unordered(*at)))
-                usual = 0;
+            if (!la_within(*at, LINATTN__SPENT, 1.0f)) usual = 0;
         }
         if (!usual) {
             const unsigned flags = la_rule_spend_rows(b->credit + f, a, b->w->share[t], end - f);
@@ -6836,7 +6840,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             if (usual) la_store_part(b->credit + i, left[(i - f) / LA_W], lanes);
             if (!keeps) continue;
             kept = la_mul(la_load(b->kept + i), la_load_part(a + (i - f), lanes));
-            la_store_part(b->kept + i, la_flush(kept, least), lanes);
+            la_store_part(b->kept + i, la_normal(kept), lanes);
         }
     }
 }
@@ -7056,7 +7060,7 @@ LINATTN__INLINE int la_rule_z_map(const la_rule *b)
 /* z, decayed. */
 LINATTN__INLINE la_vec la_rule_decayed(la_vec z, la_vec a)
 {
-    const la_vec y = la_flush(la_mul(a, z), la_set1(LINATTN__FLT_MIN));
+    const la_vec y = la_normal(la_mul(a, z));
     return la_select(la_eq(a, la_set1(1.0f)), z, y);
 }
 
@@ -7284,7 +7288,7 @@ LINATTN__INLINE void la_times(la_vec *hi, la_vec *lo, la_vec a, la_vec a_lo)
     const la_vec y = la_mul(*hi, a), error = la_fma(*hi, a_lo, la_fms(*hi, a, y));
     const la_vec rest = la_fma(*lo, a, error), sum = la_add(y, rest);
     *lo = la_add(la_sub(y, sum), rest); /* never -0: compilers may differ about that of rest */
-    *hi = la_flush(sum, la_set1(LINATTN__FLT_MIN));
+    *hi = la_normal(sum);
     *lo = la_select(la_eq(*hi, la_zero()), la_zero(), *lo);
 }
 
@@ -7318,7 +7322,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_past(la_rule *b, int keys)
             if (before) la_times(&hi, &lo, a, la_zero());
             if (out) {
                 la_vec y = la_mul(la_load_part(q + at, lanes), la_mul(hi, shift));
-                y = la_flush(y, la_set1(LINATTN__FLT_MIN));
+                y = la_normal(y);
                 /* what is behind the last row may have grown beyond floats */
                 if (lanes < LA_W) y = la_first(y, la_zero(), lanes);
                 la_store(to + at, y);
@@ -8350,7 +8354,7 @@ LINATTN__INLINE void la_once_weigh(la_once *o, size_t f, la_vec before, la_vec d
 LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const float *decay,
                                   float share)
 {
-    const la_vec one = la_set1(1.0f), by = la_set1(share), spent = la_set1(LINATTN__SPENT);
+    const la_vec one = la_set1(1.0f), by = la_set1(share);
     const size_t m = o->m, m16 = linattn__round16(m);
     const int reads = o->kind >= LA_DELTA;
     float *const credit = kept + m16;
@@ -8370,7 +8374,7 @@ LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const flo
         if (reads) {
             la_vec left = la_mul(la_load(credit + f), by);
             if (lanes < LA_W) left = la_first(left, one, lanes);
-            if (la_any(la_gt(spent, left)) || la_any(la_gt(left, one))) return 0;
+            if (!la_within(left, LINATTN__SPENT, 1.0f)) return 0;
         }
     }
     if (la_any(la_gt(one, least)) || la_any(la_gt(most, la_set1(LINATTN__ROWS_MOST))) ||
@@ -8381,7 +8385,7 @@ LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const flo
         const la_vec due = la_load(o->made + f);
         if (o->keeps) {
             const la_vec all = la_mul(la_load(kept + f), la_load(o->r_made + f));
-            la_store_part(kept + f, la_flush(all, la_set1(LINATTN__FLT_MIN)), lanes);
+            la_store_part(kept + f, la_normal(all), lanes);
         }
         la_once_weigh(o, f, la_rule_row_owed(low + f), due, due);
         if (reads) la_store_part(credit + f, la_mul(la_load(credit + f), by), lanes);
@@ -8419,7 +8423,7 @@ LINATTN__INLINE int la_once_multiplied(la_once *o, float *kept, const float *dec
         const la_vec a = la_load(o->made + f);
         if (o->keeps) {
             const la_vec all = la_mul(la_load(kept + f), a);
-            la_store_part(kept + f, la_flush(all, la_set1(LINATTN__FLT_MIN)), lanes);
+            la_store_part(kept + f, la_normal(all), lanes);
         }
         if (o->kind == LA_DELTA) la_store(o->r_made + f, la_mul(la_load_most(o->k + f, lanes), a));
         la_store_part(credit + f, la_load(o->p_made + f), lanes);
@@ -8431,8 +8435,7 @@ LINATTN__INLINE int la_once_multiplied(la_once *o, float *kept, const float *dec
 LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low, float *kept,
                                                           const float *decay, float share)
 {
-    const la_vec spent = la_set1(LINATTN__SPENT), one = la_set1(1.0f);
-    const la_vec most = la_set1(LINATTN__ROWS_MOST), least = la_set1(LINATTN__FLT_MIN);
+    const la_vec one = la_set1(1.0f), most = la_set1(LINATTN__ROWS_MOST);
     const size_t m = o->m, m16 = linattn__round16(m);
     float *const credit = kept + m16;
     la_vec left[LA_RULE_FEW / LA_W], owed[LA_RULE_FEW / LA_W], all[LA_RULE_FEW / LA_W];
@@ -8446,12 +8449,11 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             la_vec a = la_load_part(decay + f, lanes), *const due = owed + f / LA_W;
             if (o->logs) a = la_exp_full(a);
             if (lanes < LA_W) a = la_first(a, one, lanes); /* what is behind the last row stays */
-            all[f / LA_W] = la_flush(la_mul(la_load(kept + f), a), least);
+            all[f / LA_W] = la_normal(la_mul(la_load(kept + f), a));
             *due = a;
             if (!o->rows_owe) continue;
             *due = la_mul(la_rule_row_owed(low + f), a);
-            if (la_any(la_gt(one, *due)) || la_any(la_gt(*due, most)) || la_any(la_unordered(*due)))
-                usual = 0;
+            if (!la_within(*due, 1.0f, LINATTN__ROWS_MOST)) usual = 0;
         }
         for (f = g; f < end; f += LA_W) {
             const int lanes = la_lanes_left(m, f);
@@ -8469,8 +8471,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             la_store(o->made + f, by);
             if (o->rows_owe) la_once_weigh(o, f, la_rule_row_owed(low + f), due, owed[f / LA_W]);
             *at = la_mul(la_load(credit + f), la_first(la_mul(by, la_set1(share)), one, lanes));
-            if (la_any(la_gt(spent, *at)) || la_any(la_gt(*at, one)) || la_any(la_unordered(*at)))
-                rare |= 1u << f / 16;
+            if (!la_within(*at, LINATTN__SPENT, 1.0f)) rare |= 1u << f / 16;
         }
     }
     if (rare && o->kind == LA_BEFORE) return 0;

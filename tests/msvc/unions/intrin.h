@@ -97,6 +97,7 @@ __m256 _mm256_add_ps(__m256, __m256), _mm256_sub_ps(__m256, __m256);
 __m256 _mm256_mul_ps(__m256, __m256), _mm256_div_ps(__m256, __m256);
 __m256 _mm256_max_ps(__m256, __m256), _mm256_min_ps(__m256, __m256);
 __m256 _mm256_andnot_ps(__m256, __m256), _mm256_cmp_ps(__m256, __m256, const int);
+__m256 _mm256_and_ps(__m256, __m256);
 __m256 _mm256_unpacklo_ps(__m256, __m256), _mm256_unpackhi_ps(__m256, __m256);
 __m256 _mm256_castps128_ps256(__m128), _mm256_insertf128_ps(__m256, __m128, int);
 __m256 _mm256_permute2f128_ps(__m256, __m256, int), _mm256_blendv_ps(__m256, __m256, __m256);
