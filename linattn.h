@@ -9360,6 +9360,7 @@ LINATTN__DECLARE_HOT(int, rule_due_rows,
                      (const struct linattn__rule_scalar *, size_t, size_t, float *, float *))
 LINATTN__DECLARE_HOT(void, rule_weigh_rows, (const struct linattn__rule_scalar *, size_t, size_t))
 LINATTN__DECLARE_HOT(void, rule_reads, (struct linattn__rule_scalar *))
+LINATTN__DECLARE_HOT(void, rule_normalise, (struct linattn__rule_scalar *, int, int))
 LINATTN__DECLARE_HOT(void, rule_flush_rows,
                      (float *, size_t, size_t, const float *, size_t, const uint16_t *, size_t,
                       size_t, int))

@@ -277,6 +277,7 @@
 #define la_rule_columns LA_NAME(rule_columns)
 #define la_rule_columns_of LA_NAME(rule_columns_of)
 #define la_rule_decay_rows LA_NAME(rule_decay_rows)
+#define la_rule_decayed LA_NAME(rule_decayed)
 #define la_rule_due LA_NAME(rule_due)
 #define la_rule_due_rows LA_NAME(rule_due_rows)
 #define la_rule_fetch LA_NAME(rule_fetch)
@@ -284,6 +285,8 @@
 #define la_rule_is_plain LA_NAME(rule_is_plain)
 #define la_rule_lanes LA_NAME(rule_lanes)
 #define la_rule_map LA_NAME(rule_map)
+#define la_rule_normalise LA_NAME(rule_normalise)
+#define la_rule_normalise_rows LA_NAME(rule_normalise_rows)
 #define la_rule_out LA_NAME(rule_out)
 #define la_rule_prepare LA_NAME(rule_prepare)
 #define la_rule_read1 LA_NAME(rule_read1)
@@ -314,6 +317,7 @@
 #define la_rule_weigh_most LA_NAME(rule_weigh_most)
 #define la_rule_weigh_rows LA_NAME(rule_weigh_rows)
 #define la_rule_width LA_NAME(rule_width)
+#define la_rule_z_map LA_NAME(rule_z_map)
 #define la_run LA_NAME(run)
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
@@ -470,7 +474,6 @@
 #define la_rule_credit LA_COMMON(rule_credit)
 #define la_rule_debts LA_COMMON(rule_debts)
 #define la_rule_decay LA_COMMON(rule_decay)
-#define la_rule_decayed LA_COMMON(rule_decayed)
 #define la_rule_decays LA_COMMON(rule_decays)
 #define la_rule_due_tokens LA_COMMON(rule_due_tokens)
 #define la_rule_end LA_COMMON(rule_end)
@@ -491,8 +494,6 @@
 #define la_rule_ldexp LA_COMMON(rule_ldexp)
 #define la_rule_lead LA_COMMON(rule_lead)
 #define la_rule_left LA_COMMON(rule_left)
-#define la_rule_normalise LA_COMMON(rule_normalise)
-#define la_rule_normalise_rows LA_COMMON(rule_normalise_rows)
 #define la_rule_once LA_COMMON(rule_once)
 #define la_rule_ones LA_COMMON(rule_ones)
 #define la_rule_owe LA_COMMON(rule_owe)
@@ -519,7 +520,6 @@
 #define la_rule_turn LA_COMMON(rule_turn)
 #define la_rule_weigh_queries LA_COMMON(rule_weigh_queries)
 #define la_rule_weighed LA_COMMON(rule_weighed)
-#define la_rule_z_map LA_COMMON(rule_z_map)
 #define la_scale_rows LA_COMMON(scale_rows)
 #define la_settle LA_COMMON(settle)
 #define la_shrink LA_COMMON(shrink)
@@ -7050,7 +7050,6 @@ static LINATTN__NOINLINE void la_rule_reads(la_rule *b)
     }
 }
 
-#if LA_COLD
 /* As what map z is summed: mLSTM's needs no low parts. */
 LINATTN__INLINE int la_rule_z_map(const la_rule *b)
 {
@@ -7130,6 +7129,7 @@ static LINATTN__NOINLINE void la_rule_normalise(la_rule *b, int keys, int querie
         la_rule_normalise_rows(b, f, la_lanes_left(b->f1, f), keys, queries, map, 1);
 }
 
+#if LA_COLD
 /* What a bonus adds: the value times that. */
 static LINATTN__NOINLINE void la_rule_lead(la_rule *b)
 {
@@ -8881,7 +8881,7 @@ la_rule_read(la_rule *b, size_t t0, size_t count, size_t g, uint64_t seen, size_
             la_rule_exponents(b, lead ? b->s.k + t0 * b->s.k_token : NULL);
         if (lead) la_rule_keys(b);
         la_rule_queries(b);
-        if (b->normal) la_rule_normalise(b, 0, 1);
+        if (b->normal) LA_HOT(&b->s, rule_normalise)(b, 0, 1);
         if (lead) la_rule_lead(b);
         if (b->rows) la_rule_weigh_queries(b);
         la_rule_end(b, seen, each, 0);
@@ -8948,7 +8948,7 @@ static void la_rule_chunk(la_rule *b)
     }
     b->q = b->k;
     if (b->out) la_rule_queries(b);
-    if (b->normal) la_rule_normalise(b, 1, b->out != NULL);
+    if (b->normal) LA_HOT(&b->s, rule_normalise)(b, 1, b->out != NULL);
     if (b->before && b->out) la_rule_lead(b);
     if (b->each) {
         if (b->reads && !b->whole)
