@@ -9290,6 +9290,7 @@ LINATTN__DECLARE_EACH(void, peak,
                       (const linattn__span *, const float *, size_t, size_t, size_t, size_t,
                        float *))
 LINATTN__DECLARE_EACH(void, invert, (const float *, float, float *, size_t))
+LINATTN__DECLARE_HOT(void, sum_of, (float *, const float *, const float *, size_t))
 #if LINATTN__HAS_SIGNED
 LINATTN__DECLARE_COLD(void, cancel, (const float *, const float *, float, float *, size_t))
 #endif

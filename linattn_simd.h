@@ -379,6 +379,7 @@
 #define la_store_part LA_NAME(store_part)
 #define la_sub LA_NAME(sub)
 #define la_sum16 LA_NAME(sum16)
+#define la_sum_of LA_NAME(sum_of)
 #define la_summed_factor LA_NAME(summed_factor)
 #define la_sums16 LA_NAME(sums16)
 #define la_take_keys LA_NAME(take_keys)
@@ -4427,6 +4428,13 @@ static void la_update(const linattn__span *s)
 
 /* ---- Sums: merge ----------------------------------------------------------------------------- */
 
+/* to = a + b, each of n floats, a multiple of 16. */
+static LINATTN__NOINLINE void la_sum_of(float *to, const float *a, const float *b, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i += LA_W) la_store(to + i, la_add(la_load(a + i), la_load(b + i)));
+}
+
 #if LA_COLD
 LINATTN__INLINE void la_merge_row(float *dst, const float *src, const float *shrink_dst,
                                   const float *shrink_src)
@@ -4443,8 +4451,7 @@ LINATTN__COLD static void la_merge(const linattn__span *dst, const linattn__span
     const size_t m = dst->m, panels = (dst->dv + 15) / 16;
     size_t f, i, c;
     if (!LINATTN__IS_EXP(dst->params->map)) {
-        for (i = 0; i < m * panels * 16; i += LA_W)
-            la_store(dst->s + i, la_add(la_load(dst->s + i), la_load(src->s + i)));
+        LA_HOT(dst, sum_of)(dst->s, dst->s, src->s, m * panels * 16);
         for (i = 0; i < m; i += LA_W) { /* z is padded to 16 */
             la_vec low = la_add(la_load(dst->e + i), la_load(src->e + i));
             const la_vec z =
@@ -9354,7 +9361,6 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
 {
     const linattn__band *band = s->band;
     const float *slot = b->parts;
-    size_t at;
     if (band->middle == 0) {
         la_part_clear(s, part);
         return;
@@ -9365,8 +9371,7 @@ static LINATTN__NOINLINE void la_part_middle(const linattn__span *s, const linat
         la_part_add(s, part, b->prefix);
         return;
     }
-    for (at = 0; at < band->part_floats; at += LA_W)
-        la_store(part + at, la_add(la_load(slot + at), la_load(b->prefix + at)));
+    LA_HOT(s, sum_of)(part, slot, b->prefix, band->part_floats);
 }
 #endif
 
@@ -12480,6 +12485,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_store_part
 #undef la_sub
 #undef la_sum16
+#undef la_sum_of
 #undef la_summed_factor
 #undef la_sums16
 #undef la_symmetric
