@@ -7609,8 +7609,13 @@ LINATTN__INLINE void la_rule_rows_together(const la_rule *b, size_t t, size_t u,
     const float *k = b->k.at + t * k_row, *q = b->q.at + t * q_row, *a = b->a.at + t * a_row;
     float *row = la_column(&b->s, u) + b->f0 * 16;
     size_t f, i, j;
-    la_vec sum[LA_GATED_TOKENS * LA_GATED_VECS]; /* or clang keeps o in memory */
-    LINATTN__UNROLL for (j = 0; j < LA_GATED_TOKENS * NR; j++) sum[j] = o[j];
+    /* or clang keeps o and v in memory */
+    la_vec sum[LA_GATED_TOKENS * LA_GATED_VECS], value[LA_GATED_TOKENS * LA_GATED_VECS];
+    LINATTN__UNROLL for (j = 0; j < LA_GATED_TOKENS * NR; j++)
+    {
+        sum[j] = o[j];
+        value[j] = v[j];
+    }
     for (f = 0; f < count; f++, row += 16, a += a_step, k++, q++) {
         la_vec x[LA_GATED_VECS];
         LINATTN__UNROLL for (j = 0; j < NR; j++) x[j] = la_load(row + la_offset(m, j));
@@ -7623,7 +7628,7 @@ LINATTN__INLINE void la_rule_rows_together(const la_rule *b, size_t t, size_t u,
                 la_vec *const at = sum + i * NR + j;
                 if (before) *at = la_fma_hot(qf, x[j], *at);
                 if (!plain) x[j] = la_mul(af, x[j]);
-                x[j] = la_fma_hot(kf, v[i * NR + j], x[j]);
+                x[j] = la_fma_hot(kf, value[i * NR + j], x[j]);
                 if (!before) *at = la_fma_hot(qf, x[j], *at);
             }
         }
