@@ -98,6 +98,7 @@
 #define la_any LA_NAME(any)
 #define la_band_mask LA_NAME(band_mask)
 #define la_band_settle LA_NAME(band_settle)
+#define la_between LA_NAME(between)
 #define la_bits LA_NAME(bits)
 #define la_by_sign LA_NAME(by_sign)
 #define la_cancel_one LA_NAME(cancel_one)
@@ -409,7 +410,6 @@
 #define la_widen LA_NAME(widen)
 #define la_widen_row LA_NAME(widen_row)
 #define la_widened LA_NAME(widened)
-#define la_within LA_NAME(within)
 #define la_zero LA_NAME(zero)
 #define la_zip_high LA_NAME(zip_high)
 #define la_zip_low LA_NAME(zip_low)
@@ -640,7 +640,7 @@
                           below, inf above whatever p and n are, NaN for NaN
    la_capped(x)           x, lowered to 89 where la_exp_end needs a finite p even above
    la_ldexp(p, n)         p * 2^n, n <= 129, rounded once, inf beyond FLT_MAX, 0 below FLT_MIN
-   la_within(x, a, b)     optional, with LA_WITHIN: are all in [a, b], 0 < a < b, and none is NaN?
+   la_between(x, a, b)    optional, with LA_BETWEEN: are all in [a, b], 0 < a < b, and none is NaN?
    la_normal(x)           optional, with LA_NORMAL: x, 0 where it is denormal
    la_reciprocal(x)       optional, with LA_RECIPROCAL: 1 / x, rounded once, for 1 <= x <= 2^100
    la_by_sign(x, a, b)    optional, with LA_BY_SIGN: a where x < 0, else b; either where x is -0,
@@ -1023,9 +1023,9 @@ LINATTN__INLINE la_vec la_fma_where(la_mask m, la_vec a, la_vec b, la_vec c)
     return _mm512_mask3_fmadd_ps(a, b, c, m);
 }
 LINATTN__INLINE int la_any(la_mask m) { return m != 0; }
-#define LA_WITHIN
+#define LA_BETWEEN
 /* As integers, in which what is negative or NaN comes last. */
-LINATTN__INLINE int la_within(la_vec x, float low, float high)
+LINATTN__INLINE int la_between(la_vec x, float low, float high)
 {
     const __m512i first = _mm512_castps_si512(la_set1(low));
     const __m512i room = _mm512_sub_epi32(_mm512_castps_si512(la_set1(high)), first);
@@ -1331,8 +1331,8 @@ LINATTN__INLINE la_vec la_by_sign(la_vec x, la_vec a, la_vec b)
     return _mm256_blendv_ps(b, a, x);
 }
 LINATTN__INLINE int la_any(la_mask m) { return _mm256_movemask_ps(m) != 0; }
-#define LA_WITHIN
-LINATTN__INLINE int la_within(la_vec x, float low, float high)
+#define LA_BETWEEN
+LINATTN__INLINE int la_between(la_vec x, float low, float high)
 {
     const la_mask above = la_le(la_set1(low), x), below = la_le(x, la_set1(high));
     return _mm256_movemask_ps(_mm256_and_ps(above, below)) == 0xff;
@@ -2317,8 +2317,8 @@ LINATTN__INLINE la_vec la_flush(la_vec x, la_vec least)
     return la_select(la_gt(least, la_max(la_sub(la_zero(), x), x)), la_zero(), x);
 }
 
-#ifndef LA_WITHIN
-LINATTN__INLINE int la_within(la_vec x, float low, float high)
+#ifndef LA_BETWEEN
+LINATTN__INLINE int la_between(la_vec x, float low, float high)
 {
     return !la_any(la_gt(la_set1(low), x)) && !la_any(la_gt(x, la_set1(high))) &&
            !la_any(la_unordered(x));
@@ -6607,7 +6607,7 @@ LINATTN__INLINE int la_rule_due(const la_rule *b, size_t f, size_t end, float *c
             if (logs) a = la_exp_full(a);
             if (!whole) a = la_first(a, one, lanes);
             due[j] = la_mul(owed[j], a);
-            if (!la_within(due[j], 1.0f, LINATTN__ROWS_MOST)) usual = 0;
+            if (!la_between(due[j], 1.0f, LINATTN__ROWS_MOST)) usual = 0;
             if (keeps) all[j] = la_normal(la_mul(all[j], a));
         }
         if (usual || t == count) {
@@ -6628,8 +6628,8 @@ LINATTN__INLINE int la_rule_due(const la_rule *b, size_t f, size_t end, float *c
             la_store(to + j * LA_W, by);
             owed[j] = most;
             left[j] = la_first(la_mul(left[j], la_mul(by, la_set1(*share))), one, lanes);
-            if (!la_within(before, LINATTN__SPENT, 1.0f) ||
-                !la_within(left[j], LINATTN__SPENT, 1.0f))
+            if (!la_between(before, LINATTN__SPENT, 1.0f) ||
+                !la_between(left[j], LINATTN__SPENT, 1.0f))
                 good = 0;
         }
     }
@@ -6834,7 +6834,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_spend(la_rule *b, size_t f)
             la_vec *const at = left + (i - f) / LA_W;
             *at = la_first(la_mul(la_load(b->credit + i), by), one, lanes);
             /* neither spent nor more than 1, nor 0 or NaN */
-            if (!la_within(*at, LINATTN__SPENT, 1.0f)) usual = 0;
+            if (!la_between(*at, LINATTN__SPENT, 1.0f)) usual = 0;
         }
         if (!usual) {
             const unsigned flags = la_rule_spend_rows(b->credit + f, a, b->w->share[t], end - f);
@@ -6958,7 +6958,7 @@ static LINATTN__NOINLINE void la_rule_owe_each(la_rule *b)
             const int lanes = la_lanes_left(end, f + i);
             const la_vec left = la_first(la_load(credit + i), one, lanes);
             if (keeps) la_store_part(b->kept + f + i, la_load(kept + i), lanes);
-            if (!la_within(left, LINATTN__SPENT, 1.0f)) good = 0;
+            if (!la_between(left, LINATTN__SPENT, 1.0f)) good = 0;
         }
         if (good) {
             for (i = 0; i < end - f; i += LA_W)
@@ -8386,7 +8386,7 @@ LINATTN__INLINE int la_once_usual(la_once *o, float *low, float *kept, const flo
         if (reads) {
             la_vec left = la_mul(la_load(credit + f), by);
             if (lanes < LA_W) left = la_first(left, one, lanes);
-            if (!la_within(left, LINATTN__SPENT, 1.0f)) return 0;
+            if (!la_between(left, LINATTN__SPENT, 1.0f)) return 0;
         }
     }
     if (la_any(la_gt(one, least)) || la_any(la_gt(most, la_set1(LINATTN__ROWS_MOST))) ||
@@ -8465,7 +8465,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             *due = a;
             if (!o->rows_owe) continue;
             *due = la_mul(la_rule_row_owed(low + f), a);
-            if (!la_within(*due, 1.0f, LINATTN__ROWS_MOST)) usual = 0;
+            if (!la_between(*due, 1.0f, LINATTN__ROWS_MOST)) usual = 0;
         }
         for (f = g; f < end; f += LA_W) {
             const int lanes = la_lanes_left(m, f);
@@ -8483,7 +8483,7 @@ LINATTN__COLD static LINATTN__NOINLINE int la_once_rarely(la_once *o, float *low
             la_store(o->made + f, by);
             if (o->rows_owe) la_once_weigh(o, f, la_rule_row_owed(low + f), due, owed[f / LA_W]);
             *at = la_mul(la_load(credit + f), la_first(la_mul(by, la_set1(share)), one, lanes));
-            if (!la_within(*at, LINATTN__SPENT, 1.0f)) rare |= 1u << f / 16;
+            if (!la_between(*at, LINATTN__SPENT, 1.0f)) rare |= 1u << f / 16;
         }
     }
     if (rare && o->kind == LA_BEFORE) return 0;
@@ -12040,6 +12040,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_settle
 #undef la_band_still
 #undef la_band_tokens
+#undef la_between
 #undef la_beyond
 #undef la_bits
 #undef la_block
@@ -12537,7 +12538,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_widen
 #undef la_widen_row
 #undef la_widened
-#undef la_within
 #undef la_zero
 #undef la_zip_high
 #undef la_zip_low
@@ -12569,6 +12569,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_ALL
 #undef LA_BEFORE
 #undef LA_BEGUN
+#undef LA_BETWEEN
 #undef LA_BEYOND
 #undef LA_BLOCK
 #undef LA_BY_SIGN
@@ -12612,6 +12613,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LIST_ROW
 #undef LA_LOAD_LANE
 #undef LA_LONE_VECS
+#undef LA_NORMAL
 #undef LA_ONES
 #undef LA_OP
 #undef LA_OWED_ROWS
@@ -12628,6 +12630,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_QUERY_TOKENS
 #undef LA_QUERY_VECS
 #undef LA_READ
+#undef LA_RECIPROCAL
 #undef LA_ROW
 #undef LA_RULE_FEW
 #undef LA_RULE_FLOATS
