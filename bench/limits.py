@@ -38,7 +38,7 @@ PORTS = {
     # p0 and p1, for 512 bits p0 with p1 and p5; any: p0, p1, p5. Three loads of 256 bits, two of
     # 512. Measured, instruction by instruction. Not counted: for 512 bits a store takes a turn of
     # an FMA unit whose operands all come from registers, none just computed (12 FMAs 6.1 cycles,
-    # with 2 stores 7.3, with 4 8.5; products do not mind): a fifth of the delta rule.
+    # with 2 stores 7.3, with 4 8.5; products do not mind; 24 with 4 12): a fifth of the delta rule.
     "golden-cove": {"avx512": Ports(2, 2, 2, 2, 1, 0, wide=1),
                     "avx2": Ports(2, 3, 3, 3, 2, 3)},
     # FP0 and FP1, any FP0 to FP3, all of 256 bits. Not counted: measured, a store takes a turn of
@@ -70,7 +70,7 @@ def ports_of(cpu, isa):
 TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
     "avx512": {"CAUSAL_TOKENS": 4, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 3, "QUERY_TOKENS": 12,
                "QUERY_VECS": 2, "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
-               "GENERAL_VECS": 4, "GATED_TOKENS": 2, "GATED_VECS": 4},
+               "GENERAL_VECS": 4, "GATED_TOKENS": 3, "GATED_VECS": 4},
     "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 0, "QUERY_TOKENS": 6,
              "QUERY_VECS": 2, "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64,
              "GENERAL_VECS": 2, "GATED_TOKENS": 3, "GATED_VECS": 2},
@@ -111,7 +111,7 @@ class Counter:
     """Counts for one instruction set: W floats in a vector."""
 
     def __init__(self, isa, ports):
-        self.w, self.tile, self.ports = FLOATS[isa], TILES[isa], ports
+        self.isa, self.w, self.tile, self.ports = isa, FLOATS[isa], TILES[isa], ports
         self.wide = isa == "avx512"
         self.selection = Ops(any=ports.selection)
 
@@ -271,7 +271,8 @@ class Counter:
 
 PLAIN = {"elu1": "elu1", "exp": "exp", "relu": "positive", "identity": "identity"}
 LANDMARKS = 64
-DIVISION = 5  # turns of one FMA unit that a vector's takes
+# turns of one FMA unit that 1 / x takes for a vector: a division, or an estimate and four products
+RECIPROCAL = {"avx512": 6, "avx2": 5}
 EACH = 64     # columns from which decays per feature are multiplied up, LINATTN__ROWS_COLUMNS
 RULES = {  # products of an element by the formula, and without the decay, which is multiplied up;
     # numbers for a feature that are broadcast; decays per feature, which are logarithms
@@ -389,7 +390,8 @@ def rule_work(counter, name, d, dv):
         work += counter.vectors(d) * (counter.exp() + counter.scale())
     if each:  # what is due; keys divided, queries multiplied, and so what is read and written
         more = 1 if name == "kda" else 2 if name == "general" else 0
-        work += counter.vectors(d) * Ops(fma=3 + more + DIVISION, loads=4 + more, stores=3 + more)
+        work += counter.vectors(d) * Ops(fma=3 + more + RECIPROCAL[counter.isa], loads=4 + more,
+                                         stores=3 + more)
     return products * d * dv, work
 
 
