@@ -2376,9 +2376,9 @@ static void keys_are_divided_by_what_is_owed(void **state)
         k[i] = i / M == 1 ? 1.0f : 0.0f;
     }
     for (size_t i = 0; i < TOKENS * LONG; i++) v[i] = 1.0f;
-    for (int part = 0; part < 2; part++)
-        for (uint32_t at = ends[part][0]; at < ends[part][1];) {
-            for (size_t f = 0; f < M; f++, at += steps[part])
+    for (int range = 0; range < 2; range++)
+        for (uint32_t at = ends[range][0]; at < ends[range][1];) {
+            for (size_t f = 0; f < M; f++, at += steps[range])
                 decay[M + f] = float_from_bits(0x3f000000 | (at & 0x007fffff));
             for (int scalar = 0; scalar < 2; scalar++) {
                 linattn_isa_select(scalar ? LINATTN_ISA_SCALAR : test_isa());

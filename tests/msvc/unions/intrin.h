@@ -48,6 +48,7 @@ typedef unsigned char __mmask8;
 typedef unsigned short __mmask16;
 
 enum { _MM_HINT_T0 = 1, _MM_HINT_T1 = 2, _CMP_EQ_OQ = 0, _CMP_LE_OQ = 18, _CMP_GT_OQ = 30 };
+enum { _MM_FROUND_TO_POS_INF = 2, _MM_FROUND_NO_EXC = 8 };
 
 void __cpuidex(int found[4], int leaf, int part);
 unsigned long long _xgetbv(unsigned index);
