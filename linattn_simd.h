@@ -6642,17 +6642,22 @@ LINATTN__INLINE int la_rule_due(const la_rule *b, size_t f, size_t end, float *c
 }
 
 #if LA_W == 16
-/* The same for 1 or 2 vectors. Returns 1 or, if credit was spent, 2. */
+/* Of at most LA_OWED_ROWS rows. */
 static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t end, float *credit,
                                               float *kept)
 {
-    const int good = end - f > LA_W ? la_rule_due(b, f, end, credit, kept, 2)
-                                    : la_rule_due(b, f, end, credit, kept, 1);
-    return good ? 1 : 2;
+    return end - f > LA_W ? la_rule_due(b, f, end, credit, kept, 2)
+                          : la_rule_due(b, f, end, credit, kept, 1);
 }
 #else
-/* Rows [f, end), at most LA_OWED_ROWS, over a block's tokens: what each is due, as long as none of
-   them is to pay; what credit and kept become. Returns whether that is so. */
+LINATTN__COLD static LINATTN__NOINLINE int
+la_rule_due_tokens(const la_rule *b, size_t f, size_t end, float *credit, float *kept)
+{
+    return la_rule_due(b, f, end, credit, kept, (end - f + LA_W - 1) / LA_W);
+}
+
+/* The same a vector at a time, as long as no row is to pay: so many vectors do not stay in
+   registers. */
 static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t end, float *credit,
                                               float *kept)
 {
@@ -6689,7 +6694,9 @@ static LINATTN__NOINLINE int la_rule_due_rows(const la_rule *b, size_t f, size_t
         la_store(kept + i, all);
         if (la_any(la_unordered(last))) usual = 0; /* NaN stays */
     }
-    return usual && !la_any(la_gt(one, low)) && !la_any(la_gt(high, la_set1(LINATTN__ROWS_MOST)));
+    if (usual && !la_any(la_gt(one, low)) && !la_any(la_gt(high, la_set1(LINATTN__ROWS_MOST))))
+        return 1;
+    return la_rule_due_tokens(b, f, end, credit, kept);
 }
 #endif
 
@@ -6914,13 +6921,6 @@ LINATTN__COLD static LINATTN__NOINLINE void la_rule_factors(la_rule *b)
 #endif
 
 #if LA_COLD
-/* As la_rule_due_rows, where some of the rows are to pay. */
-LINATTN__COLD static LINATTN__NOINLINE int
-la_rule_due_tokens(const la_rule *b, size_t f, size_t end, float *credit, float *kept)
-{
-    return la_rule_due(b, f, end, credit, kept, (end - f + LA_W - 1) / LA_W);
-}
-
 /* Rows [f, end) are multiplied by 1 before those tokens that they do not pay before: of all tokens,
    or those before which others pay. */
 LINATTN__COLD static LINATTN__NOINLINE void la_rule_ones(const la_rule *b, size_t f, size_t end,
@@ -6951,8 +6951,6 @@ static LINATTN__NOINLINE void la_rule_owe_each(la_rule *b)
         int good;
         end = b->f1 - f < LA_OWED_ROWS ? b->f1 : f + LA_OWED_ROWS;
         good = LA_HOT(&b->s, rule_due_rows)(b, f, end, credit, kept);
-        if (!good) good = la_rule_due_tokens(b, f, end, credit, kept) ? 1 : 2;
-        good &= 1;
         LA_HOT(&b->s, rule_weigh_rows)(b, f, end);
         for (i = 0; i < end - f; i += LA_W) {
             const int lanes = la_lanes_left(end, f + i);
@@ -7440,10 +7438,10 @@ static LINATTN__NOINLINE void la_rule_flush(const la_rule *b, size_t t, size_t c
                                             int decays)
 {
     const size_t count = b->f1 - b->f0, groups = (count + 15) / 16;
-    const uint16_t *const flagged = b->w->flagged + t * groups;
-    LA_HOT(b, rule_flush_rows)
-    (b->s.s + b->f0 * 16, b->s.m, count, b->a.at + t * b->a.row, b->a_step,
-     b->w->any[t] == LA_ALL ? NULL : flagged, c, end, decays);
+    const uint16_t *const flagged = b->w->any[t] == LA_ALL ? NULL : b->w->flagged + t * groups;
+    const float *const a = b->a.at + t * b->a.row;
+    float *const s = b->s.s + b->f0 * 16;
+    LA_HOT(b, rule_flush_rows)(s, b->s.m, count, a, b->a_step, flagged, c, end, decays);
 }
 #endif
 

@@ -243,7 +243,7 @@ EMULATED __mmask16 emulated_cmpgt_epu32_mask(emulated_si x, emulated_si y)
 
 /* ---- The reciprocal -------------------------------------------------------------------------- */
 
-/* An estimate of 14 bits: 12, as another processor has them, and once Newton. */
+/* Better than 14 bits: an estimate of 12, and once Newton. */
 EMULATED __m256 emulated_estimate(__m256 x)
 {
     const __m256 y = _mm256_rcp_ps(x);
