@@ -164,6 +164,7 @@
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
 #define la_first LA_NAME(first)
+#define la_flatten LA_NAME(flatten)
 #define la_flush LA_NAME(flush)
 #define la_fma LA_NAME(fma)
 #if LINATTN__ISA == LINATTN__ISA_SSE2
@@ -227,6 +228,8 @@
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
+#define la_multiply_pairs LA_NAME(multiply_pairs)
+#define la_multiply_few LA_NAME(multiply_few)
 #define la_narrow LA_NAME(narrow)
 #define la_negative LA_NAME(negative)
 #define la_normal LA_NAME(normal)
@@ -244,7 +247,7 @@
 #define la_outer_tile LA_NAME(outer_tile)
 #define la_outer_wide LA_NAME(outer_wide)
 #define la_pack LA_NAME(pack)
-#define la_pairs LA_NAME(pairs)
+#define la_pair_places LA_NAME(pair_places)
 #define la_panel_exp LA_NAME(panel_exp)
 #define la_panel_lanes LA_NAME(panel_lanes)
 #define la_panel_part LA_NAME(panel_part)
@@ -258,6 +261,7 @@
 #define la_phi_key LA_NAME(phi_key)
 #define la_phi_query LA_NAME(phi_query)
 #define la_pick LA_NAME(pick)
+#define la_pick_all LA_NAME(pick_all)
 #define la_picked LA_NAME(picked)
 #define la_place_lanes LA_NAME(place_lanes)
 #define la_places LA_NAME(places)
@@ -383,6 +387,7 @@
 #define la_sum_of LA_NAME(sum_of)
 #define la_summed_factor LA_NAME(summed_factor)
 #define la_sums16 LA_NAME(sums16)
+#define la_table LA_NAME(table)
 #define la_take_keys LA_NAME(take_keys)
 #define la_take_reads LA_NAME(take_reads)
 #define la_tanh LA_NAME(tanh)
@@ -10351,10 +10356,6 @@ typedef struct la_monomials {
     float product[9][LA_LISTS];         /* of so many coordinates */
     float weight[LA_ROW];
     size_t row;
-#ifdef LA_PICK
-    const float *table, *places; /* for segments from `picked` on: of so many factors, at least 2 */
-    size_t picked, factors;
-#endif
 } la_monomials;
 
 /* The lists of degree 1 of `count` tokens. */
@@ -10371,19 +10372,18 @@ LINATTN__INLINE void la_coordinates(const linattn__recipe *r, la_monomials *w, c
 }
 
 #ifdef LA_PICK
-/* Where lists are longer than the coordinates, and in degree 2, these may be few enough to be
-   picked from: `places` then has what monomials are products of, so many factors each. */
+/* Few coordinates are picked from registers: `places` has what monomials are products of. */
 #define LA_TABLE 32
-#define LA_PAIR_ROW (LA_TABLE + LA_W) /* with the 1 before */
+#define LA_ONE (LA_TABLE - 1) /* where there is a 1, of as many as needs one */
 #define LA_PLACE_ROW (LINATTN__LOWER + LA_W)
 
-/* For the lists: the last coordinate first, and so many ones (place 0) that all have `base` of
-   them. The table begins with the list. */
+/* For the lists: the last coordinate first, and so many ones that all have `base` of them. */
 LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
 {
+    const la_vec one = la_set1(linattn__from_bits(LA_ONE));
     size_t p, i, j, f;
-    for (f = 0; f < r->base * LA_PLACE_ROW; f += LA_W) la_store(places + f, la_zero());
-    for (i = 0; i < r->d; i++) places[1 + i] = linattn__from_bits((uint32_t)(1 + i));
+    for (f = 0; f < r->base * LA_PLACE_ROW; f += LA_W) la_store(places + f, one);
+    for (i = 0; i < r->d; i++) places[1 + i] = linattn__from_bits((uint32_t)i);
     for (p = 2; p <= r->base; p++) {
         float *to = places + r->list[p];
         for (i = 0; i < r->d; i++) {
@@ -10399,64 +10399,153 @@ LINATTN__INLINE void la_places(const linattn__recipe *r, float *places)
     }
 }
 
-/* For the monomials of degree 2, which segments would have in ever shorter rows: the first
-   coordinate, and the second. The table begins behind the 1. Makes one segment of them, and returns
-   which. */
-LINATTN__INLINE size_t la_pairs(linattn__recipe *r, float *places)
+/* For the features of a recipe: those of a list, and what its parts are multiplied by. */
+LINATTN__INLINE void la_flatten(const linattn__recipe *r, size_t degree, const float *lists,
+                                float *places)
 {
-    float upwards[LA_PAIR_ROW];
-    size_t i, f, count = 0, first = 0;
-    for (i = 0; i < LA_PAIR_ROW; i++) upwards[i] = linattn__from_bits((uint32_t)i);
-    while (first < r->count && r->segment[first].prefix == 0) first++;
-    for (i = first; i < r->count; i++) {
-        const linattn__segment *g = &r->segment[i];
-        for (f = 0; f < g->length; f += LA_W) {
-            la_store(places + count + f, la_set1(upwards[g->index[0]]));
-            la_store(places + LA_PLACE_ROW + count + f, la_load(upwards + (g->from - 1 + f)));
+    size_t i, j, f;
+    for (j = 0; j < degree; j++) {
+        const float *const from = lists + j * LA_PLACE_ROW;
+        float *to = places + j * LA_ROW;
+        for (i = 0; i < r->count; i++) {
+            const linattn__segment *g = &r->segment[i];
+            if (j < r->base) {
+                for (f = 0; f < g->length; f += LA_W) la_store(to + f, la_load(from + g->from + f));
+            } else {
+                const size_t level = j - r->base;
+                const size_t place = level < g->prefix ? g->index[level] : LA_ONE;
+                const la_vec x = la_set1(linattn__from_bits((uint32_t)place));
+                for (f = 0; f < g->length; f += LA_W) la_store(to + f, x);
+            }
+            to += g->length;
         }
-        count += g->length;
+        la_store(to, la_zero());
     }
-    la_store(places + count, la_zero());
-    la_store(places + LA_PLACE_ROW + count, la_zero());
-    if (first == r->count) return first;
-    r->count = first + 1;
-    r->segment[first].from = 0;
-    r->segment[first].prefix = 0;
-    r->segment[first].length = (uint16_t)count;
-    return first;
 }
 
-/* la_segment of products of `factors` numbers from tables, four tokens side by side. */
-LINATTN__INLINE void la_picked(const la_monomials *w, size_t from, size_t length, const float *by,
-                               size_t by_row, const float *weights, size_t count, float *y,
-                               size_t y_row)
+/* Coordinates of a token, and a 1, to be picked from. */
+LINATTN__INLINE void la_table(const float *x, size_t d, float root, la_vec *low, la_vec *high)
 {
-    const size_t row = w->row, factors = w->factors;
-    const float *const places = w->places + from, *table = w->table;
-    size_t t, f, i, j;
-    for (t = 0; t < count; t += 4, table += 4 * row, by += 4 * by_row) {
-        la_vec begin[4], end[4], low[4];
-        LINATTN__UNROLL for (i = 0; i < 4; i++)
-        {
-            begin[i] = la_load(table + i * row);
-            end[i] = la_load(table + i * row + LA_W);
+    *low = la_mul(la_load_part(x, la_lanes_left(d, 0)), la_set1(root));
+    *high = la_set1(1.0f);
+    if (d > LA_W) {
+        const int lanes = la_lanes_left(d, LA_W);
+        *high = la_mul(la_load_part(x + LA_W, lanes), la_set1(root));
+        if (d < LA_TABLE) *high = la_first(*high, la_set1(1.0f), lanes);
+    }
+}
+
+/* `count` monomials of T tokens side by side: products of `lower` coordinates, times those of
+   `higher`. */
+LINATTN__INLINE void la_picked(size_t d, size_t lower, size_t higher, float root,
+                               const float *places, const float *weights, const float *x,
+                               size_t x_token, size_t count, float *y, size_t y_row, const size_t T)
+{
+    la_vec low[4], high[4], a[4], b[4];
+    size_t f, i, j;
+    LINATTN__UNROLL for (i = 0; i < T; i++) la_table(x + i * x_token, d, root, low + i, high + i);
+    for (f = 0; f < count; f += LA_W) {
+        const float *place = places + f;
+        LINATTN__UNROLL for (i = 0; i < T; i++) a[i] = la_pick(low[i], high[i], place);
+        for (j = 1; j < lower; j++) {
+            place += LA_ROW;
+            LINATTN__UNROLL for (i = 0; i < T; i++) a[i] =
+                la_mul(a[i], la_pick(low[i], high[i], place));
         }
-        for (f = 0; f < length; f += LA_W) {
-            LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
-                la_mul(la_pick(begin[i], end[i], places + f),
-                       la_pick(begin[i], end[i], places + LA_PLACE_ROW + f));
-            for (j = 2; j < factors; j++)
-                LINATTN__UNROLL for (i = 0; i < 4; i++) low[i] =
-                    la_mul(low[i], la_pick(begin[i], end[i], places + j * LA_PLACE_ROW + f));
-            LINATTN__UNROLL for (i = 0; i < 4; i++)
-            {
-                if (t + i < count)
-                    la_store(y + (t + i) * y_row + f,
-                             la_mul(la_mul(low[i], la_set1(by[i * by_row])), la_load(weights + f)));
+        if (higher > 0) {
+            place += LA_ROW;
+            LINATTN__UNROLL for (i = 0; i < T; i++) b[i] = la_pick(low[i], high[i], place);
+            for (j = 1; j < higher; j++) {
+                place += LA_ROW;
+                LINATTN__UNROLL for (i = 0; i < T; i++) b[i] =
+                    la_mul(b[i], la_pick(low[i], high[i], place));
             }
+            LINATTN__UNROLL for (i = 0; i < T; i++) a[i] = la_mul(a[i], b[i]);
+        }
+        LINATTN__UNROLL for (i = 0; i < T; i++)
+            la_store(y + i * y_row + f, la_mul(a[i], la_load(weights + f)));
+    }
+}
+
+/* la_multiply by `places`. */
+LINATTN__INLINE void la_pick_all(const linattn__span *s, size_t lower, size_t higher,
+                                 const float *places, const float *x, size_t x_token, size_t count,
+                                 size_t f0, size_t f1, float *y, size_t y_row)
+{
+    const float *const weights = s->shared + (f0 - s->shared_begin);
+    const float root = s->params->source_root;
+    const size_t d = s->d, m = f1 - f0;
+    float weight[LA_ROW];
+    size_t f, t;
+    for (f = 0; f < m; f += LA_W)
+        la_store(weight + f, la_load_part(weights + f, la_lanes_left(m, f)));
+    for (t = 0; count - t >= 4; t += 4)
+        la_picked(d, lower, higher, root, places, weight, x + t * x_token, x_token, m,
+                  y + t * y_row, y_row, 4);
+    for (; t < count; t++)
+        la_picked(d, lower, higher, root, places, weight, x + t * x_token, x_token, m,
+                  y + t * y_row, y_row, 1);
+}
+
+/* la_multiply of few coordinates. */
+static LINATTN__NOINLINE void la_multiply_few(const linattn__span *s, const float *x,
+                                              size_t x_token, size_t count, size_t f0, size_t f1,
+                                              float *y, size_t y_row)
+{
+    float lists[7 * LA_PLACE_ROW], places[8 * LA_ROW];
+    linattn__recipe r;
+    linattn__plan(&r, s->d, s->params->degree, f0, f1);
+    la_places(&r, lists);
+    la_flatten(&r, s->params->degree, lists, places);
+    la_pick_all(s, r.base, s->params->degree - r.base, places, x, x_token, count, f0, f1, y, y_row);
+}
+
+/* Which coordinates the monomials of degree 2 among features [f0, f1) are products of: rows of ever
+   fewer, each one times those from it on. Of the others: the first one, twice. */
+LINATTN__INLINE void la_pair_places(size_t d, size_t f0, size_t f1, float *places)
+{
+    float upwards[LA_TABLE + LA_W];
+    size_t i, f;
+    for (i = 0; i < LA_TABLE + LA_W; i++) upwards[i] = linattn__from_bits((uint32_t)i);
+    for (f = f0; f < 1 + d; f += LA_W) {
+        la_store(places + (f - f0), la_zero());
+        la_store(places + LA_ROW + (f - f0), la_zero());
+    }
+    for (i = 0, f = 1 + d; i < d && f < f1; f += d - i, i++) {
+        size_t j = f < f0 ? i + (f0 - f) : i;
+        for (; j < d && f + (j - i) < f1; j += LA_W) {
+            float *const to = places + (f + (j - i) - f0);
+            la_store(to, la_set1(upwards[i]));
+            la_store(to + LA_ROW, la_load(upwards + j));
+        }
+    }
+    la_store(places + (f1 - f0), la_zero());
+    la_store(places + LA_ROW + (f1 - f0), la_zero());
+}
+
+/* And of degree 2. */
+LINATTN__INLINE void la_multiply_pairs(const linattn__span *s, const float *x, size_t x_token,
+                                       size_t count, size_t f0, size_t f1, float *y, size_t y_row)
+{
+    const float *const weights = s->shared + (f0 - s->shared_begin);
+    const size_t few = f1 < 1 + s->d ? f1 : 1 + s->d;
+    float places[2 * LA_ROW];
+    size_t f, t;
+    la_pair_places(s->d, f0, f1, places);
+    la_pick_all(s, 2, 0, places, x, x_token, count, f0, f1, y, y_row);
+    for (t = 0; f0 < few && t < count; t++) { /* 1, and the coordinates */
+        float *const to = y + t * y_row;
+        if (f0 == 0) to[0] = weights[0];
+        for (f = f0 > 0 ? f0 : 1; f < few; f += LA_W) {
+            const int lanes = la_lanes_left(few, f);
+            const la_vec root = la_set1(s->params->source_root);
+            const la_vec in = la_mul(la_load_part(x + t * x_token + (f - 1), lanes), root);
+            la_store_part(to + (f - f0), la_mul(in, la_load_part(weights + (f - f0), lanes)),
+                          lanes);
         }
     }
 }
+
 #else
 /* The lists of degrees from 2 to base: each from the one below, of the last only what is taken. Of
    `count` tokens, there or not, an even number. Writes up to LA_W - 1 floats more. */
@@ -10529,12 +10618,6 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
             la_segment(w->list + 16, w->row, LA_W, by, 1, weights + f, count, y + f, y_row);
         }
         left = !raw || !g->from;
-#ifdef LA_PICK
-        if (i >= w->picked) {
-            la_picked(w, g->from, g->length, by, by_row, weights, count, y, y_row);
-            left = 0;
-        }
-#endif
         if (left)
             la_segment(w->list + g->from, w->row, g->length, by, by_row, weights, count, y, y_row);
         weights += g->length;
@@ -10611,6 +10694,16 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     la_monomials w;
     size_t t, n, f, end, rows;
     int raw;
+#ifdef LA_PICK
+    if (s->params->degree == 2 && s->d <= LA_TABLE) {
+        la_multiply_pairs(s, x, x_token, count, f0, f1, y, y_row);
+        return;
+    }
+    if (s->d < LA_TABLE) {
+        la_multiply_few(s, x, x_token, count, f0, f1, y, y_row);
+        return;
+    }
+#endif
     if (s->params->degree == 2 && s->d <= LA_SQUARES && count <= LA_SQUARES_TOKENS) {
         for (t = 0; t < count; t++) la_squares(s, x + t * x_token, f0, f1, y + t * y_row);
         return;
@@ -10619,23 +10712,6 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
     w.row = LA_LIST_ROW;
-#ifdef LA_PICK
-    w.picked = r.count;
-    if (r.base > 1 || (s->params->degree == 2 && r.d <= LA_TABLE)) {
-        const int lists = r.base > 1;
-        float *places;
-        w.row = lists ? LA_TABLE : LA_PAIR_ROW;
-        end = w.row - LA_W;
-        w.table = lists ? w.list : w.list + 1;
-        w.places = places = w.list + LA_LISTS * w.row;
-        w.factors = lists ? r.base : 2;
-        w.picked = 0;
-        if (lists)
-            la_places(&r, places);
-        else
-            w.picked = la_pairs(&r, places);
-    }
-#endif
     /* what is not there is multiplied, too, by twos or fours, and slow if it were denormal */
     rows = count < LA_LISTS ? (count + 3) / 4 * 4 : LA_LISTS;
     for (t = 0; t < rows; t++) {
@@ -12122,6 +12198,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_fewer
 #undef la_finish
 #undef la_first
+#undef la_flatten
 #undef la_flush
 #undef la_fma
 #undef la_fma_hot
@@ -12210,6 +12287,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_moving
 #undef la_mul
 #undef la_multiply
+#undef la_multiply_pairs
+#undef la_multiply_few
 #undef la_narrow
 #undef la_normal
 #undef la_norms
@@ -12244,7 +12323,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_outer_tile
 #undef la_outer_wide
 #undef la_pack
-#undef la_pairs
+#undef la_pair_places
 #undef la_panel_exp
 #undef la_panel_lanes
 #undef la_panel_part
@@ -12268,6 +12347,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_phi_key
 #undef la_phi_query
 #undef la_pick
+#undef la_pick_all
 #undef la_picked
 #undef la_place
 #undef la_place_lanes
@@ -12493,6 +12573,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_summed_factor
 #undef la_sums16
 #undef la_symmetric
+#undef la_table
 #undef la_take
 #undef la_take_keys
 #undef la_take_others
@@ -12612,10 +12693,10 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_LOAD_LANE
 #undef LA_LONE_VECS
 #undef LA_NORMAL
+#undef LA_ONE
 #undef LA_ONES
 #undef LA_OP
 #undef LA_OWED_ROWS
-#undef LA_PAIR_ROW
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
