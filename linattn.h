@@ -3347,7 +3347,7 @@ static void linattn__read_params(const linattn__shape *s, linattn__params *p)
 
 #define LINATTN__MAGIC 0x5454414cu /* "LATT"; reads otherwise in the other byte order */
 #if LINATTN__HAS_WINDOW            /* whose last change is younger than the others' */
-#define LINATTN__STATE_VERSION(window) (2u + ((window) > 0))
+#define LINATTN__STATE_VERSION(window) ((window) > 0 ? 4u : 2u)
 #else
 #define LINATTN__STATE_VERSION(window) 2u
 #endif
@@ -7439,6 +7439,8 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size
      one, from the scores phi(q).phi(k_j). phi(k_j) stand as columns beside those of S, as if their
      values had been the unit vectors: so they share the exponents of S, and one read-out of all
      columns gives both the sum and the scores.
+   Where all keys one by one, m + dv products each, take no more than adding to the middle and
+   reading it, 2 m dv, and the scores of 16 tokens have room, there is no middle.
    The middle needs no subtraction either: sub-blocks come in rounds of `middle`, slot i holds the
    sum of sub-blocks i and above of the last round, until sub-block i of this round is done and
    takes it; `prefix` sums this round's.
@@ -7447,6 +7449,7 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_state_import(void *state, size
    made afresh where keys that the window has left behind had raised them. phi(k_j) below KEY_MIN
    are 0, so that they are whether or not they were rescaled. */
 #define LINATTN__BAND 32
+#define LINATTN__SCORES (LINATTN__FEATURES + 16) /* of a token */
 #define LINATTN__LEVEL 32.0f
 #define LINATTN__KEY_MIN 4.7019774e-38f /* 2^-124 */
 
@@ -7530,9 +7533,14 @@ LINATTN__COLD static void linattn__measure_band(size_t d, size_t m, size_t dv, s
                                                 size_t window, linattn__band *b)
 {
     const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(dv);
+    const size_t keys = whole > 1 ? (whole - 1) * LINATTN__BAND : 0; /* of the middle */
     size_t floats, token = linattn__times(LINATTN__BAND, d + dv);
-    b->middle = whole > 1 ? whole - 1 : 0;
+    b->middle = keys / LINATTN__BAND;
     b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
+    if (window <= LINATTN__SCORES - 15 && keys * ((uint64_t)m + dv) <= 2 * (uint64_t)m * dv) {
+        b->middle = 0;
+        b->left = window > 1 ? (window - 1 + LINATTN__BAND - 1) / LINATTN__BAND : 1;
+    }
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
     b->part_floats = part_floats;
@@ -9752,6 +9760,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__RULE_MAPS
 #undef LINATTN__RUN_STEP
 #undef LINATTN__SATURATION
+#undef LINATTN__SCORES
 #undef LINATTN__SEQUENCE
 #undef LINATTN__SET
 #undef LINATTN__TAKES_AVX2

@@ -561,6 +561,7 @@
 #define la_band_end LA_SHARED(band_end)
 #define la_band_query LA_SHARED(band_query)
 #define la_band_run LA_SHARED(band_run)
+#define la_band_shift LA_SHARED(band_shift)
 #define la_band_still LA_SHARED(band_still)
 #define la_band_tokens LA_SHARED(band_tokens)
 #define la_block LA_SHARED(block)
@@ -2140,10 +2141,12 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
    is to use little stack. */
 #if LA_BLOCK > 1
 #define LA_ROW (LINATTN__FEATURES + 16)
+#define LA_SCORES 0
 #define LA_PART_ROW (LA_PART + 16)
 #define LA_PART_TOKENS LA_PART
 #else
 #define LA_ROW LINATTN__FEATURES
+#define LA_SCORES (16 * LINATTN__HAS_WINDOW) /* more than a row, which a window's are kept in */
 #define LA_PART_ROW LA_PART
 #define LA_PART_TOKENS 8
 #endif
@@ -2445,10 +2448,11 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_widen(const float *from, int ele
 /* What a block of tokens needs between its stages, on the stack. Query heads that share a key/value
    head share a block: query head g of `count` tokens owns rows g * count and up of q to power. */
 typedef struct la_scratch {
-    float k[2 * LA_BLOCK * LA_ROW]; /* phi(k), token by token; then, where q points, phi(q) */
-    float den[LA_QUERIES * 16];     /* denominators over 16 virtual lanes */
-    float lost[LA_QUERIES * 16];    /* and what their rounding lost, for the identity */
-    float top[LA_QUERIES];          /* exponent that phi(q) is relative to */
+    /* phi(k), token by token; then, where q points, phi(q) */
+    float k[2 * LA_BLOCK * LA_ROW + LA_SCORES];
+    float den[LA_QUERIES * 16];            /* denominators over 16 virtual lanes */
+    float lost[LA_QUERIES * 16];           /* and what their rounding lost, for the identity */
+    float top[LA_QUERIES];                 /* exponent that phi(q) is relative to */
     float scale[LA_QUERIES - 1 + LA_MOST]; /* output factor: scale * 2^power */
     float power[LA_QUERIES];
     float *q; /* phi(q), or the weights that stand for it */
@@ -2475,7 +2479,7 @@ typedef struct la_chunk {
     ptrdiff_t k_ahead, q_ahead; /* floats to what the next block maps and this one fetches, or 0 */
     ptrdiff_t v_ahead;          /* likewise of update's values, for the first of its features */
     float *out, *scores;        /* rows of the run's read-out that a higher peak shrinks, */
-    size_t column, columns;     /* and of which scores these are */
+    size_t columns;             /* and how many scores */
 } la_chunk;
 #endif
 
@@ -2558,8 +2562,7 @@ static LINATTN__NOINLINE void la_peaks(const linattn__span *s, la_scratch *w, co
         if (scores && *peak > before && before > -LINATTN__INF) {
             float factor[2];
             linattn__two_factors(before - *peak, factor);
-            for (i = c->column; i < c->columns; i++)
-                scores[i] = linattn__rescale(scores[i], factor);
+            for (i = 0; i < c->columns; i++) scores[i] = linattn__rescale(scores[i], factor);
         }
     }
 }
@@ -9558,6 +9561,20 @@ static LINATTN__NOINLINE size_t la_kept_alike(const linattn__span *s, const lina
     return la_alike(&kept, row, count, masked);
 }
 
+/* Columns and values of the last sub-blocks become those of the left ones, as they are. */
+static void la_band_shift(const linattn__span *sum, const linattn__band_parts *b)
+{
+    const linattn__band *band = sum->band;
+    const size_t panel = LINATTN__BAND * sum->m, rows = LINATTN__BAND * 16;
+    float *to = sum->s + (sum->dv + 15) / 16 * 16 * sum->m;
+    size_t i, c;
+    for (i = 0; i < band->left; i++, to += panel)
+        linattn__copy(to, to + panel, panel * sizeof(float));
+    for (c = 0, to = b->panels; c < sum->dv; c += 16, to += rows)
+        for (i = 0; i < band->left; i++, to += rows)
+            linattn__copy(to, to + rows, rows * sizeof(float));
+}
+
 /* The sub-block of token i begins: its middle, and the columns of the left sub-blocks, in whole
    vectors of them. What the columns of the sub-block itself hold from before weighs nothing. */
 LINATTN__COLD static LINATTN__NOINLINE void
@@ -9567,6 +9584,10 @@ la_band_begin(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     const int exponents = LINATTN__IS_EXP(s->params->map);
     uint64_t key, first, end;
     size_t count, column, t;
+    if (band->middle == 0 && linattn__keeps_phi(s->params) && i > 0 && !(*b->odd > 0.0f)) {
+        la_band_shift(sum, b);
+        return;
+    }
     LA_OF(s, part_middle)(s, b, b->sum, i);
     linattn__copy(b->exponents, sum->e, (s->m + 15) / 16 * 16 * sizeof(float));
     if (*b->odd > 0.0f) linattn__zeros(b->panels, (s->dv + 15) / 16 * 16 * band->columns);
@@ -9808,7 +9829,7 @@ LINATTN__COLD static LINATTN__NOINLINE void la_band_run(linattn__span *sum, la_s
     sum->column_end = wide;
     sum->out_token = LA_ROW;
     sum->out_head = c->count * LA_ROW;
-    a->out = scores + column;
+    a->out = scores;
     LA_OF(sum, read_tiles)(a);
     sum->s = sums;
     sum->dv = sum->column_end = dv;
@@ -9832,15 +9853,16 @@ static LINATTN__NOINLINE int la_band_mask(const linattn__span *s, la_scratch *w,
     for (t = 0; t < count; t++) {
         const size_t first = linattn__first_column(s, i + t), end = own + t + 1;
         for (g = 0; g < heads; g++) {
-            float *const p = scores + (g * count + t) * LA_ROW;
+            float *at = scores + (g * count + t) * LA_ROW;
             float *const den = w->den + (g * count + t) * 16;
             la_vec sum[LA_PANEL_VECS];
             LA_EACH_VEC for (j = 0; j < LA_PANEL_VECS; j++) sum[j] = la_load(den + j * LA_W);
             for (j = column; j < own + count; j += LA_W) {
-                la_vec x = la_load(p + j), *const lane = sum + (LA_W > 1 ? 0 : j % 16);
+                la_vec x = la_load(at), *const lane = sum + (LA_W > 1 ? 0 : j % 16);
                 if (j < first) x = la_first(la_zero(), x, la_lanes_left(first, j));
                 if (j + LA_W > end) x = la_first(x, la_zero(), j < end ? (int)(end - j) : 0);
-                la_store(p + j, x);
+                la_store(at, x);
+                at += LA_W;
                 *lane = la_add(*lane, x);
                 la_turn(sum);
             }
@@ -9883,6 +9905,8 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     la_tile a;
     la_chunk c;
     int beyond;
+    /* few tokens see few keys in vain, but an odd vector of theirs waits for its sums */
+    const size_t few = LA_WIDEST(s) && (s->dv + 15) / 16 % 2 ? 8 : 4;
     size_t wide = s->band->columns - column, g;
     if (own + count < s->band->columns) wide = (own + count + 15) / 16 * 16 - column;
     if (LA_WIDEST(s) && count == 1 && wide == 48) { /* what one token reads at a time */
@@ -9905,8 +9929,7 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     c.q_ahead = p->source == LINATTN__DIRECT && s->n - t0 >= 2 * count
                     ? (ptrdiff_t)(count * s->q_token)
                     : 0;
-    c.column = column;
-    c.columns = column + wide;
+    c.columns = wide;
     c.q.row = p->source == LINATTN__DIRECT ? s->q_token : LA_ROW;
     linattn__zeros(w->den, count * heads * 16);
     if (LINATTN__IS_SIGNED(p->map)) linattn__zeros(w->lost, count * heads * 16);
@@ -9940,11 +9963,11 @@ la_band_block(const linattn__span *s, linattn__span *sum, const linattn__band_pa
     sum->column_end = s->dv;
     a.first = s->band->middle == 0;
     a.last = a.positive_zeros = 1;
-    for (a.begin = 0; a.begin < count; a.begin = a.end) { /* four tokens see few keys in vain */
-        a.end = count - a.begin < 8 ? count : a.begin + 4;
+    for (a.begin = 0; a.begin < count; a.begin = a.end) {
+        a.end = count - a.begin < 2 * few ? count : a.begin + few;
         a.f0 = linattn__first_column(s, i + a.begin);
         a.f1 = own + a.end;
-        a.q = scores + a.f0;
+        a.q = scores + (a.f0 - column);
         LA_OF(s, read_tiles)(&a);
     }
     sum->s = sums;
@@ -10007,12 +10030,12 @@ static LINATTN__NOINLINE void la_band_query(const linattn__span *s, linattn__spa
     LINATTN__LINED la_scratch w;
     size_t g;
 #if LA_BLOCK > 1
-    /* [query head][token][key], LA_ROW apart as tiles want them */
+    /* [query head][token][key from the first that one sees], LA_ROW apart as tiles want them */
     LINATTN__LINED float scores[LA_BLOCK * LA_ROW];
 #else
     float *const scores = w.k; /* of one token; its key is mapped in w.q */
 #endif
-    w.q = w.k + LA_BLOCK * LA_ROW;
+    w.q = w.k + LA_BLOCK * LA_ROW + LA_SCORES;
     for (g = 0; g < s->group; g += chunk) {
         const size_t heads = s->group - g < chunk ? s->group - g : chunk;
         la_band_block(s, sum, b, &w, scores, t0, count, g, heads, g == 0 && !masked);
@@ -12112,6 +12135,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_band_query
 #undef la_band_run
 #undef la_band_settle
+#undef la_band_shift
 #undef la_band_still
 #undef la_band_tokens
 #undef la_between
@@ -12718,6 +12742,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_TOKENS
 #undef LA_RULE_WIDE
 #undef LA_SLEEF
+#undef LA_SCORES
 #undef LA_SINGLE_VECS
 #undef LA_SMALL
 #undef LA_SQUARES

@@ -79,6 +79,7 @@ CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
 STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
 BAND = 32     # tokens that a window sums at a time, LINATTN__BAND
+SCORES = 144  # of a token in a window, LINATTN__SCORES
 EXP_FMA = 9   # of an exp: 3 reduce x, 6 are the polynomial
 
 
@@ -335,9 +336,14 @@ def window_work(counter, name, d, dv, n, window):
     kept = Ops(loads=1, stores=1)
     whole = window // BAND
     middle = max(whole - 1, 0)
-    single = window - middle * BAND
     left = 2 if whole and window % BAND > 1 else 1
-    work = counter.queries(name, d) + (1 + left) * counter.columns(d)
+    if window <= SCORES - 15 and middle * BAND * (d + dv) <= 2 * d * dv:
+        middle = 0
+        left = max(math.ceil((window - 1) / BAND), 1)
+    single = window - middle * BAND
+    made = 1 + left if middle else 1  # times that a key becomes a column; else it is moved
+    work = counter.queries(name, d) + made * counter.columns(d)
+    work += (1 + left - made) * (counter.vectors(d) + counter.vectors(dv)) * kept
     work += counter.vectors(d) * (counter.phi(name) + kept) + counter.vectors(dv) * kept
     work += counter.vectors(dv) * Ops(stores=1)
     work += counter.scores(d, single) + counter.reads(single, dv, n)

@@ -604,6 +604,34 @@ static void windows_forget(void **state)
     for_all_problems(21, 4, window_law);
 }
 
+/* Windows about as long as those whose keys are all taken one by one, for heads that are large
+   enough for that: up to 129 keys. */
+static void windows_key_by_key(void **state)
+{
+    (void)state;
+    static const size_t windows[] = {33, 63, 64, 65, 80, 96, 97, 98, 113, 128, 129, 130};
+    static const size_t dims[][2] = {{32, 32}, {64, 65}, {150, 20}, {40, 112}};
+    rng r = {33};
+    for (size_t i = 0; i < COUNT_OF(windows); i++)
+        for (int map = 0; map < LINATTN_MAP_COUNT; map++) {
+            size_t mark = pool_mark(), which = (i + (size_t)map) % COUNT_OF(dims);
+            if (test_quick() && (i + (size_t)map) % 5) continue;
+            linattn_config config = config_draw(&r, map, LINATTN_NORM_SUM, dims[which][0], 200);
+            config.heads = config.kv_heads = 1 + i % 2;
+            config.heads += i % 3 ? 0 : config.kv_heads;
+            config.dim_value = dims[which][1];
+            config.window = windows[i];
+            if (map_is_monomial(config.map)) config.degree = 1;
+            problem p = problem_new(config, windows[i] + 50, windows[i] + 50, &r, 2);
+            if (map % 2 && !map_is_monomial(config.map)) add_drift(&r, &p);
+            if (!test_inexact()) isa_law(&p, &r);
+            cuts_law(&p, &r);
+            decode_law(&p, &r);
+            window_law(&p, &r);
+            pool_release(mark);
+        }
+}
+
 /* What a feature is kept relative to is one of the keys in the window, and not one that has left it
    as NaN is taken for larger. */
 static void exponents_forget(void **state)
@@ -1820,6 +1848,7 @@ int main(void)
         TEST(causality),
         TEST(a_key_that_dwarfs_all_others),
         TEST(windows_forget),
+        TEST(windows_key_by_key),
         TEST(exponents_forget),
         TEST(reach_of_windows),
         TEST(zeros_of_windows),

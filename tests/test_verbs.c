@@ -379,8 +379,8 @@ static void every_window(void **state)
     rng r = {16};
     for (size_t window = 1; window < 140; window++) {
         size_t mark = pool_mark();
-        linattn_config config = {.dim_key = 2,
-                                 .dim_value = 1,
+        linattn_config config = {.dim_key = window % 2 ? 2 : 40,
+                                 .dim_value = window % 2 ? 1 : 36,
                                  .map = window % 5 ? LINATTN_MAP_ELU1 : LINATTN_MAP_FAVOR,
                                  .features = 3,
                                  .window = window};
