@@ -485,7 +485,9 @@ typedef struct linattn_context {
    columns. Memory: about 4 * kv_heads * m * (dim_value rounded up to 16) bytes. favor: and one copy
    of the projection, 4 * m * dim_key bytes; taylor and expdef: 4 * m.
    A window keeps its last tokens, and a sum for every 32 of them: about window * (dim_key +
-   dim_value + m * dim_value / 32) floats per key/value head. */
+   dim_value + m * dim_value / 32) floats per key/value head; up to 129 tokens that are read one by
+   one for less than sums would take, about 2 m dim_value >= (window - 32) (m + dim_value), keep
+   none. */
 
 /* S in 16 bits, config.state_type: half the memory. It is computed in float and rounded to nearest
    even after every token, by a prefill where a decode step does, so that bits, cuts, threads and
@@ -579,11 +581,12 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
    of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query, but that
    windows are welcome here: the last `window` keys, the query's own among them, without ever
    subtracting. Cost: 4 m dim_value flops per token and head, favor 4 m dim_key more; a window, of
-   whatever length, about 2.5 times as much (with normaliser feature, and with sum under the
-   identity, unit and odd degrees, some tens of times: these read out token by token). Single steps
-   of a window are not even: every 32nd one ends a sum, and once in `window` tokens, about, all its
-   sums are added up from the last one on. One head of (64,64), where a step takes .6 us and .8 on
-   average: every 32nd 4 us, the worst 6, 19 and 130 us with windows of 256, 1024 and 4096. */
+   whatever length, up to 2.7 times as much, one that keeps no sums down to as much (with normaliser
+   feature, and with sum under the identity, unit and odd degrees, some tens of times: these read out
+   token by token). Single steps of a window are not even: every 32nd one ends a sum, and once in
+   `window` tokens, about, all its sums are added up from the last one on. One head of (64,64), where
+   a step takes .6 us and .8 on average: every 32nd 4 us, the worst 6, 19 and 130 us with windows of
+   256, 1024 and 4096; of 64, which keeps no sums, 1. */
 LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
@@ -7476,7 +7479,7 @@ static void linattn__band_layout(const linattn__span *s, float *head, linattn__b
     x->exponents = x->sum + b->part_floats + b->columns * s->m;
     x->parts = x->exponents + m16;
     x->prefix = x->parts + b->middle * b->part_floats;
-    x->spare = x->prefix + b->part_floats;
+    x->spare = x->prefix + (b->middle ? b->part_floats : 0); /* there is no prefix then */
     x->panels = x->spare + b->part_floats;
     x->odd = x->panels + (s->dv + 15) / 16 * 16 * b->columns;
     x->keys = x->odd + 16;
@@ -7544,7 +7547,8 @@ LINATTN__COLD static void linattn__measure_band(size_t d, size_t m, size_t dv, s
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
     b->part_floats = part_floats;
-    floats = linattn__times(b->middle + 3, b->part_floats); /* parts, sum, prefix, spare */
+    /* parts, sum, prefix, spare */
+    floats = linattn__times(b->middle + (b->middle ? 3 : 2), b->part_floats);
     floats = linattn__plus(floats, linattn__times(b->columns, linattn__plus(m, dv16)));
     floats = linattn__plus(floats, linattn__round16(m) + 16);
     floats = linattn__plus(floats, linattn__times(b->ring, token));
