@@ -582,11 +582,11 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
    windows are welcome here: the last `window` keys, the query's own among them, without ever
    subtracting. Cost: 4 m dim_value flops per token and head, favor 4 m dim_key more; a window, of
    whatever length, up to 2.7 times as much, one that keeps no sums down to as much (with normaliser
-   feature, and with sum under the identity, unit and odd degrees, some tens of times: these read out
-   token by token). Single steps of a window are not even: every 32nd one ends a sum, and once in
-   `window` tokens, about, all its sums are added up from the last one on. One head of (64,64), where
-   a step takes .6 us and .8 on average: every 32nd 4 us, the worst 6, 19 and 130 us with windows of
-   256, 1024 and 4096; of 64, which keeps no sums, 1. */
+   feature, and with sum under the identity, unit and odd degrees, some tens of times: these read
+   out token by token). Single steps of a window are not even: every 32nd one ends a sum, and once
+   in `window` tokens, about, all its sums are added up from the last one on. One head of (64,64),
+   where a step takes .6 us and .8 on average: every 32nd 4 us, the worst 6, 19 and 130 us with
+   windows of 256, 1024 and 4096; of 64, which keeps no sums, 1. */
 LINATTN_API linattn_status linattn_causal(void *state, linattn_view q, linattn_view k,
                                           linattn_view v, linattn_output out, size_t n,
                                           const linattn_context *context);
