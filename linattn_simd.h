@@ -160,7 +160,7 @@
 #define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
 #define la_few_tile LA_NAME(few_tile)
-#define la_few_twice LA_NAME(few_twice)
+#define la_few_halves LA_NAME(few_halves)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
 #define la_first LA_NAME(first)
@@ -11238,12 +11238,12 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
         score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[NK * l + g], la_set1(x->post)));
 }
 
-/* The keys in two goes, half of them each. */
-LINATTN__INLINE void la_few_twice(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                  float *score, const size_t NQ)
+/* So many keys, half a tile at a time. */
+LINATTN__INLINE void la_few_halves(const linattn__exact *x, const float *q, const la_few_rows *k,
+                                   float *score, size_t keys, const size_t NQ)
 {
     la_few_rows some = *k;
-    float *const end = score + LA_FEW_KEYS;
+    float *const end = score + keys;
     for (; score < end; score += LA_FEW_KEYS / 2) {
         la_few_tile(x, q, &some, score, NQ, LA_FEW_KEYS / LA_W / 2, 0);
         some.at += LA_FEW_KEYS / 2 * k->token;
@@ -11254,10 +11254,10 @@ LINATTN__INLINE void la_few_twice(const linattn__exact *x, const float *q, const
 /* Of rows that are a multiple of 2 KiB apart, L1 holds 16 lines, or 24, and each is read four
    times: those of 16 keys. */
 static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
-                                         const la_few_rows *k, float *score)
+                                         const la_few_rows *k, float *score, size_t keys)
 {
-    if (LA_W >= 8 && k->token % 512 == 0)
-        la_few_twice(x, q, k, score, 1);
+    if (keys < LA_FEW_KEYS || (LA_W >= 8 && k->token % 512 == 0))
+        la_few_halves(x, q, k, score, keys, 1);
     else
         la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 0);
 }
@@ -11275,13 +11275,14 @@ static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *
                                           const la_few_rows *k, float *score)
 {
     if (LA_W == 8)
-        la_few_twice(x, q, k, score, LA_FEW_QUERIES);
+        la_few_halves(x, q, k, score, LA_FEW_KEYS, LA_FEW_QUERIES);
     else
         la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
 }
 
 /* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits but where
-   they meet one query alone, in fours, and not in few sets of L1. */
+   they meet one query alone, in fours, and not in few sets of L1. The last tile begins earlier,
+   where it would reach beyond the keys. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
                                             const linattn__exact_scratch *w, size_t count)
 {
@@ -11290,36 +11291,48 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
     const int half = LINATTN__IS_HALF(x->k_element);
     const int packed = half && (w->lanes > 1 || left || x->k_token % 1024 == 0);
     float tail[4 * LA_FEW_KEYS];
-    size_t j, l;
-    for (j = 0; j < count; j += LA_FEW_KEYS) {
+    size_t keys, j, l;
+    for (j = 0; j < count; j += keys) {
         la_few_rows k;
+        size_t at = j;
         k.at = w->k;
         k.token = d;
         k.next = NULL;
         k.tail = tail;
         k.element = LINATTN_F32;
-        if (!packed && j + LA_FEW_KEYS <= count &&
-            index[j + LA_FEW_KEYS - 1] - index[j] == LA_FEW_KEYS - 1) {
-            k.at = linattn__beyond(x->k, index[j] * x->k_token, x->k_element);
+        keys = LA_FEW_KEYS;
+        if (count - j < keys && w->lanes == 1 && (!half || packed)) keys = LA_FEW_KEYS / 2;
+        if (count - j < keys && count >= keys) at = count - keys;
+        if (!packed && at + keys <= count && index[at + keys - 1] - index[at] == keys - 1) {
+            k.at = linattn__beyond(x->k, index[at] * x->k_token, x->k_element);
             k.token = x->k_token;
             k.next = &w->next_k;
             k.element = x->k_element;
         } else {
-            la_pack(w, j, count, LA_FEW_KEYS, x->k, x->k_token, x->k_element, d, &w->next_k, w->k);
+            at = j;
+            la_pack(w, j, count, keys, x->k, x->k_token, x->k_element, d, &w->next_k, w->k);
         }
-        for (l = 0; left && l < 4 * LA_FEW_KEYS; l++)
+        for (l = 0; left && l < 4 * keys; l++)
             tail[l] = l % 4 < left ? k.at[l / 4 * k.token + d - left + l % 4] : 0.0f;
         for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = NULL) {
             const float *const q = w->q + l * LA_FOURS(d);
-            float *const score = w->p + l * LINATTN__EXACT_KEYS + j;
+            float *const score = w->p + l * LINATTN__EXACT_KEYS + at;
             if (w->lanes - l > 1) la_few_four(x, q, &k, score);
 #if LINATTN__HAS_HALF
             else if (k.element != LINATTN_F32)
                 la_few_half(x, q, &k, score);
 #endif
             else
-                la_few_one(x, q, &k, score);
+                la_few_one(x, q, &k, score, keys);
         }
+    }
+    /* what fills the last vector is as harmless as what is there */
+    for (l = 0;
+         count % LA_W && l < (w->lanes + LA_FEW_QUERIES - 1) / LA_FEW_QUERIES * LA_FEW_QUERIES;
+         l++) {
+        float *const p = w->p + l * LINATTN__EXACT_KEYS + count;
+        const size_t lanes = count % LA_W;
+        la_store(p - lanes, la_first(la_load(p - lanes), la_set1(p[-1]), (int)lanes));
     }
 }
 
@@ -11330,15 +11343,15 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
     const la_vec before = la_set1(w->maximum[l]), limit = la_set1(w->limit[l]);
     float *const p = w->p + l * LINATTN__EXACT_KEYS, *const o = w->o + l * x->dv;
     float tops[LA_W], by[LA_W];
-    la_vec top = before;
+    la_vec most[LA_PANEL_VECS], top = before;
     size_t j;
     for (j = 0; j < count; j += LA_W) {
         la_vec y = la_load(p + j);
         if (masked) y = la_seen(limit, la_load(w->order + j), la_load(w->late + j), y, before);
         top = la_max(top, la_first(y, before, la_lanes_left(count, j)));
     }
-    la_store(tops, top);
-    for (j = 0; j < LA_W; j++) top = la_max(top, la_set1(tops[j]));
+    for (j = 0; j < LA_PANEL_VECS; j++) most[j] = top;
+    top = la_set1(la_max16(most));
     if (la_any(la_gt(top, before))) {
         la_store(tops, before);
         la_store(by, top);
@@ -12216,7 +12229,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_rows
 #undef la_few_scores
 #undef la_few_tile
-#undef la_few_twice
+#undef la_few_halves
 #undef la_few_values
 #undef la_few_weigh
 #undef la_fewer
