@@ -8028,6 +8028,11 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
         const size_t end = j < low && sinks < stop ? sinks : stop;
         const float *const from = linattn__beyond(x->k, j * token, element);
         uintptr_t at = (uintptr_t)from;
+        if (!LINATTN__IS_HALF(element)) /* nearly all of them */
+            for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
+                if (*(const float *)at < -LINATTN__FLT_MAX) break;
+                index[c++] = j;
+            }
         for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
             const float *const key = (const float *)at;
             index[c] = j;

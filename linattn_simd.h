@@ -11112,7 +11112,7 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
 #define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4)    /* in a tile */
 #define LA_FEW_TOGETHER (LA_W == 16 ? 4 : 2) /* in a tile of outputs */
 #define LA_FEW_VECS (LA_W < 8 ? 2 : 4)       /* of columns, for so many queries */
-#define LA_FEW_REST (LA_W < 16 ? 2 : 1)      /* of what is left of a row */
+#define LA_FEW_REST 2                        /* of what is left of a row */
 /* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
    enough for no FMA unit to wait */
 #define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
@@ -11356,9 +11356,11 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
         la_store(tops, before);
         la_store(by, top);
         w->maximum[l] = by[0];
-        la_exact_shrink(tops, by, by);
-        w->den[l] *= by[0];
-        la_scaled_row(o, by, o, x->dv);
+        if (w->den[l] > 0.0f) { /* else all is 0, or NaN */
+            la_exact_shrink(tops, by, by);
+            w->den[l] *= by[0];
+            la_scaled_row(o, by, o, x->dv);
+        }
     }
     for (j = 0; j < count; j += LA_W) {
         la_vec y = la_exp_negative(la_sub(la_load(p + j), top));
