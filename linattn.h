@@ -2613,10 +2613,15 @@ static void linattn__run_jobs(linattn_job *job, void *work, size_t count,
 static void linattn__share(size_t count, size_t unit, size_t part, size_t parts, size_t *begin,
                            size_t *end)
 {
-    const size_t units = (count + unit - 1) / unit;
-    const size_t each = units / parts, more = units % parts;
-    const size_t b = (part * each + (part < more ? part : more)) * unit;
-    const size_t e = b + (each + (part < more ? 1 : 0)) * unit;
+    size_t units, each, more, b, e;
+    *begin = 0;
+    *end = count;
+    if (parts == 1) return; /* which divisions would take time to find */
+    units = (count + unit - 1) / unit;
+    each = units / parts;
+    more = units % parts;
+    b = (part * each + (part < more ? part : more)) * unit;
+    e = b + (each + (part < more ? 1 : 0)) * unit;
     *begin = b < count ? b : count;
     *end = e < count ? e : count;
 }

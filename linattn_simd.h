@@ -11222,6 +11222,9 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
             LINATTN__UNROLL for (c = 0; c < lines; c++, ahead += step)
                 LINATTN__FETCH(linattn__beyond(k->at, ahead, half));
         }
+        if (LA_W >= 8 && NQ == 1 && !half && !nexts && f + 16 < row) /* the rows' next lines */
+            LINATTN__UNROLL for (c = 0; c < keys / 4; c++) LINATTN__FETCH_NEAR(
+                k->at + (f % 16 / 4 * (keys / 4) + c) * token + f / 16 * 16 + 16);
         if (!half && x->d - f < 4) {
             fours = k->tail;
             token = 4;
