@@ -5960,13 +5960,14 @@ LINATTN__ALONE LINATTN_API linattn_status linattn_merge(void *dst, const void *s
 
 /* Operands of a verb with a workspace. */
 LINATTN__COLD static linattn_status
-linattn__read_all(const linattn__shape *s, const linattn_context *context, int verb, linattn_view q,
-                  size_t n_q, linattn_view k, linattn_view v, size_t n_k, linattn_output out,
-                  void *workspace, size_t bytes, size_t need, linattn__operands *x)
+linattn__read_all(const linattn__shape *s, const linattn_context *context, int verb,
+                  const linattn_view *q, size_t n_q, const linattn_view *k, const linattn_view *v,
+                  size_t n_k, const linattn_output *out, void *workspace, size_t bytes, size_t need,
+                  linattn__operands *x)
 {
     linattn_status status;
     if (linattn__cannot_thread(context)) return LINATTN_ERROR_NULL;
-    status = linattn__read_operands(s, verb, 1, &q, n_q, &k, &v, n_k, &out, x);
+    status = linattn__read_operands(s, verb, 1, q, n_q, k, v, n_k, out, x);
     if (status != LINATTN_OK) return status;
     if (!workspace) return LINATTN_ERROR_NULL;
     if (need == 0) return LINATTN_ERROR_SIZE;
@@ -6001,7 +6002,7 @@ static LINATTN__NOINLINE linattn_status linattn__open_bidirectional(
     if (status != LINATTN_OK) return status;
     if (s.rule || LINATTN__ELEMENT(&s)) return LINATTN_ERROR_UNSUPPORTED;
     status =
-        linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, *q, n_q, *k, *v, n_k, *out,
+        linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES, q, n_q, k, v, n_k, out,
                           workspace, workspace_bytes, linattn__bidirectional_bytes(&s), &x);
     if (status != LINATTN_OK) return status;
     if (s.window && n_q != n_k) return LINATTN_ERROR_UNSUPPORTED;
@@ -8465,8 +8466,8 @@ linattn_softmax(const linattn_config *config, linattn_view q, size_t n_q, linatt
     linattn_status status = linattn__read_exact(config, &s);
     if (status != LINATTN_OK) return status;
     need = linattn__exact_workspace(&s, context);
-    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS, q,
-                               n_q, k, v, n_k, out, workspace, workspace_bytes, need, &x);
+    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS,
+                               &q, n_q, &k, &v, n_k, &out, workspace, workspace_bytes, need, &x);
     if (status == LINATTN_OK) status = linattn__check_places(config, &x, causal, workspace, need);
     if (status != LINATTN_OK || n_q == 0) return status;
     environment = linattn__enter();
@@ -8783,8 +8784,8 @@ linattn_nystrom(const linattn_config *config, linattn_view q, size_t n_q, linatt
     if (status != LINATTN_OK) return status;
     if (linattn__is_exact(config)) return LINATTN_ERROR_UNSUPPORTED;
     w.landmarks = linattn__landmarks(config);
-    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS, q,
-                               n_q, k, v, n_k, out, workspace, workspace_bytes,
+    status = linattn__read_all(&s, context, LINATTN__KEYS | LINATTN__QUERIES | LINATTN__ELEMENTS,
+                               &q, n_q, &k, &v, n_k, &out, workspace, workspace_bytes,
                                linattn__nystrom_workspace(&s, w.landmarks, context), &x);
     if (status != LINATTN_OK) return status;
     if (causal) return LINATTN_ERROR_UNSUPPORTED;
