@@ -11222,7 +11222,7 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
             LINATTN__UNROLL for (c = 0; c < lines; c++, ahead += step)
                 LINATTN__FETCH(linattn__beyond(k->at, ahead, half));
         }
-        if (LA_W >= 8 && NQ == 1 && !half && !nexts && f + 16 < row) /* the rows' next lines */
+        if (LA_W >= 8 && !half && !nexts && f + 16 < row) /* the rows' next lines */
             LINATTN__UNROLL for (c = 0; c < keys / 4; c++) LINATTN__FETCH_NEAR(
                 k->at + (f % 16 / 4 * (keys / 4) + c) * token + f / 16 * 16 + 16);
         if (!half && x->d - f < 4) {
@@ -11408,7 +11408,7 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
         LINATTN__UNROLL for (i = 0; i < NQ; i++)
         {
             const float weight = p[i * LINATTN__EXACT_KEYS + j];
-            sum[i] += weight;
+            if (NQ == 1 || c0 == 0) sum[i] += weight; /* else nobody asks */
             LINATTN__UNROLL for (r = 0; r < NR; r++) acc[i * NR + r] =
                 la_fma(y[r], la_set1(weight), acc[i * NR + r]);
         }
