@@ -706,6 +706,7 @@ def small_marks(results):
             rows += at_most(f"300 agents of two heads of 16, {what}: share of the plain loop's "
                             "time", found, 0.5)
     rows += few_marks(results) + grouped_marks(results) + made_marks(results)
+    rows += short_marks(results)
     rows += at_most("AVX-512 against AVX2", ratios(results, "step", "avx512", "avx2"), 1.05)
     for isa in results.vector_isas:
         rows += at_most(f"-O2 against -O3, {isa}", ratios(results, "step", isa, f"{isa}-O3"), 1.05)
@@ -820,6 +821,33 @@ def made_table(results):
     return table(header, rows) if rows else []
 
 
+SHORT_MARKS = {64.0: 1.0, 256.0: 1.0}  # by the number of keys
+
+
+def short_marks(results):
+    rows = []
+    for n, mark in SHORT_MARKS.items():
+        found = [(row["share"], f"{shape_name((row['d'], row['dv']))} {row['variant']} "
+                  f"{row['by']}") for row in results.find(kernel="short", n=n) if row["share"]]
+        rows += at_most(f"exact attention, one query against {n:.0f} keys: share of the plain "
+                        "loop's time", found, mark)
+    return rows
+
+
+def short_table(results):
+    rows = []
+    for row in results.find(kernel="short", by=results.vector_isas[0]):
+        same = {key: row[key] for key in ["d", "dv", "n", "variant"]}
+        cells = [results.one(kernel="short", by=isa, **same) for isa in results.vector_isas]
+        if all(cell and cell["share"] for cell in cells):
+            mark = SHORT_MARKS.get(row["n"], math.inf)
+            rows.append([shape_name((row["d"], row["dv"])), f"{row['n']:.0f}",
+                         SMALL_HEADS[row["variant"]], time({"ns": row["base_ns"]})] +
+                        [small_cell(cell, mark) for cell in cells])
+    header = ["one query, exact: ns of a call", "keys", "heads", "plain"] + results.vector_isas
+    return table(header, rows) if rows else []
+
+
 def checks_table(results):
     rows = [[row["kernel"].removeprefix("checks-"), row["by"], time(row)]
             for row in results.rows if row["kernel"].startswith("checks-") and row["ns"]]
@@ -854,6 +882,7 @@ def small_document(results):
         ("Query heads that share a key", grouped_table(results)),
         ("Features that are made", made_table(results)),
         ("Many states", agents_table(results)),
+        ("Exact attention over a short cache", short_table(results)),
         ("What the checks cost", checks_table(results)),
         ("Scalar code", scalar_table(results)),
     ]

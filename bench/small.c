@@ -1,5 +1,5 @@
-/* One token of small states, and of many: what a game does in a frame; a few tokens in a call, and
-   one token of query heads that share a key. Timed by turns with a plain loop. The library is
+/* One token of small states, and of many: what a game does in a frame; a few tokens in a call, one
+   token of query heads that share a key, and exact attention over short caches. Timed by turns with a plain loop. The library is
    compiled with -O2 here, as most programs are, and once more with -O3 to show what that makes of
    it. */
 #include <math.h>
@@ -245,6 +245,54 @@ static void prefill(bench *b)
 
 static const char *agents_open(bench *b) { return small_open_as(b, b->n); }
 
+/* ---- Exact attention of one query ------------------------------------------------------------ */
+
+/* Of all heads against a short cache, [keys][heads][dim]. */
+typedef struct cache {
+    linattn_config config;
+    operands o;
+    float *plain; /* the loop's outputs */
+    void *workspace;
+    size_t bytes;
+} cache;
+
+static void short_call(bench *b)
+{
+    const cache *x = b->data;
+    bench_check(b->library->softmax(&x->config, x->o.q, 1, x->o.k, x->o.v, b->n, x->o.out, 0,
+                                    x->workspace, x->bytes, NULL));
+}
+
+static void short_plain(bench *b)
+{
+    const cache *x = b->data;
+    plain_step_softmax(b->heads, b->n, b->d, b->dv, x->config.scale, x->o.q.data, x->o.k.data,
+                       x->o.v.data, x->plain);
+}
+
+static const char *short_open(bench *b)
+{
+    cache *x = bench_take(sizeof *x);
+    const char *problem = x ? bench_operands(b, b->n, &x->o) : bench_no_memory;
+    if (problem) return problem;
+    x->config = bench_config(b);
+    x->config.scale = 1.0f / sqrtf((float)b->d);
+    x->bytes = b->library->workspace_size(&x->config, LINATTN_WORKSPACE_SOFTMAX, NULL);
+    x->workspace = bench_take(x->bytes);
+    x->plain = bench_floats(b->heads * b->dv);
+    if (!x->workspace || !x->plain) return bench_no_memory;
+    b->data = x;
+    b->items = 1;
+    b->error = 0.0;
+    short_call(b);
+    short_plain(b);
+    for (size_t i = 0; i < b->heads * b->dv; i++) {
+        const double is = (double)x->o.out.data[i], should = (double)x->plain[i];
+        b->error = isnan(is) ? HUGE_VAL : fmax(b->error, fabs(is - should));
+    }
+    return NULL;
+}
+
 /* ---- What is registered ---------------------------------------------------------------------- */
 
 static bench bench_of(const verb *v, shape x, size_t heads)
@@ -374,6 +422,28 @@ static void register_agents(const selection *s)
         }
 }
 
+/* One query of exact attention. */
+static void register_short(const selection *s)
+{
+    static const verb exact = {"short", "exact", LINATTN_MAP_ELU1, short_call, NULL};
+    static const shape shapes[] = {{16, 16}, {32, 32}, {64, 64}, {128, 128}};
+    static const size_t keys[] = {1, 16, 40, 64, 256}, heads[] = {1, 8};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (size_t j = 0; j < COUNT(keys); j++)
+            for (size_t h = 0; h < COUNT(heads); h++)
+                for (int isa = LINATTN_ISA_SCALAR + 1; isa < LINATTN_ISA_COUNT; isa++) {
+                    bench b = bench_of(&exact, shapes[i], heads[h]);
+                    b.open = short_open;
+                    b.base = short_plain;
+                    b.comparison = COMPARE_SHARE;
+                    b.n = keys[j];
+                    b.isa = (linattn_isa)isa;
+                    if (s->isas >> isa & 1u)
+                        bench_add(&b, "%s/%s/%s/%zux%zu/%zu/h%zu", exact.name, exact.map_name,
+                                  bench_by(&b), b.d, b.dv, b.n, b.heads);
+                }
+}
+
 static bool one_token(const selection *s)
 {
     for (size_t i = 0; i < s->n_count; i++)
@@ -399,4 +469,5 @@ void register_small(const selection *s)
     register_grouped(s);
     register_made(s);
     register_agents(s);
+    register_short(s);
 }

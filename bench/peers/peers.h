@@ -39,6 +39,11 @@ extern plain_step plain_step_elu1, plain_step_relu, plain_step_identity, plain_s
 extern plain_step plain_step_update, plain_step_query; /* with elu1 */
 extern plain_step plain_step_grouped; /* with elu1: heads of queries that share a key and value */
 
+/* Exact attention of one query of each head: k [n][heads][d], v [n][heads][dv], n <= 1024. */
+void plain_step_softmax(size_t heads, size_t n, size_t d, size_t dv, float scale,
+                        const float *restrict q, const float *restrict k, const float *restrict v,
+                        float *restrict out);
+
 /* ---- Plain C for the recurrences: plain_rules.c, by each compiler that is there -------------- */
 
 /* One head of dense tokens, the map identity: gated and gated delta with the logarithm of one decay

@@ -112,3 +112,30 @@ void plain_step_grouped(size_t heads, size_t m, size_t dv, const float *restrict
     for (size_t h = 0; h < heads; h++)
         for (size_t c = 0; c < dv; c++) out[h * dv + c] /= sums[h];
 }
+
+void plain_step_softmax(size_t heads, size_t n, size_t d, size_t dv, float scale,
+                        const float *restrict q, const float *restrict k, const float *restrict v,
+                        float *restrict out)
+{
+    float weight[1024]; /* as many keys at most */
+    for (size_t h = 0; h < heads; h++, q += d, k += d, v += dv, out += dv) {
+        float top = -INFINITY, sum = 0.0f;
+        for (size_t j = 0; j < n; j++) {
+            const float *restrict key = k + j * heads * d;
+            float score = 0.0f;
+            for (size_t f = 0; f < d; f++) score += q[f] * key[f];
+            weight[j] = score * scale;
+            top = weight[j] > top ? weight[j] : top;
+        }
+        for (size_t j = 0; j < n; j++) {
+            weight[j] = expf(weight[j] - top);
+            sum += weight[j];
+        }
+        for (size_t c = 0; c < dv; c++) out[c] = 0.0f;
+        for (size_t j = 0; j < n; j++) {
+            const float *restrict value = v + j * heads * dv;
+            for (size_t c = 0; c < dv; c++) out[c] += weight[j] * value[c];
+        }
+        for (size_t c = 0; c < dv; c++) out[c] /= sum;
+    }
+}
