@@ -7957,11 +7957,11 @@ typedef struct linattn__exact {
     float cap;       /* 0: none */
     size_t offset;   /* the place of token t is t + offset: */
     size_t ahead;    /* it sees keys below its place + ahead, */
-    size_t window, sinks; /* if window is not 0 those above its place - window and
-                                            those below sinks, */
-    size_t shown;         /* and these keys wherever it stands */
-    const float *slopes;  /* of the group's heads, or NULL */
-    size_t heads;         /* of keys and values, with their queries, that go together */
+    size_t window;   /* if that is not 0 those above its place - window and */
+    size_t sinks;    /* those below sinks, */
+    size_t shown;    /* and these keys wherever it stands */
+    const float *slopes; /* of the group's heads, or NULL */
+    size_t heads;        /* of keys and values, with their queries, that go together */
     size_t q_group, k_head, v_head, out_group; /* from one to the next */
     size_t blocks; /* of heads that are fetched while one is worked on, where queries are few */
 } linattn__exact;

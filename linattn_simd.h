@@ -228,8 +228,8 @@
 #define la_moving LA_NAME(moving)
 #define la_mul LA_NAME(mul)
 #define la_multiply LA_NAME(multiply)
-#define la_multiply_pairs LA_NAME(multiply_pairs)
 #define la_multiply_few LA_NAME(multiply_few)
+#define la_multiply_pairs LA_NAME(multiply_pairs)
 #define la_narrow LA_NAME(narrow)
 #define la_negative LA_NAME(negative)
 #define la_normal LA_NAME(normal)
@@ -10375,10 +10375,9 @@ static LINATTN__NOINLINE void la_project(const linattn__span *s, const float *x,
 #define LA_LIST_ROW (LINATTN__LOWER + 2 * LA_W)
 
 typedef struct la_monomials {
-    float list[LA_LISTS * LA_LIST_ROW]; /* token by token, `row` apart */
+    float list[LA_LISTS * LA_LIST_ROW]; /* token by token */
     float product[9][LA_LISTS];         /* of so many coordinates */
     float weight[LA_ROW];
-    size_t row;
 } la_monomials;
 
 /* The lists of degree 1 of `count` tokens. */
@@ -10390,7 +10389,7 @@ LINATTN__INLINE void la_coordinates(const linattn__recipe *r, la_monomials *w, c
         for (f = 0; f < r->d; f += LA_W) {
             const int lanes = la_lanes_left(r->d, f);
             const la_vec in = la_load_part(x + t * x_token + f, lanes);
-            la_store_part(w->list + t * w->row + 1 + f, la_mul(in, la_set1(root)), lanes);
+            la_store_part(w->list + t * LA_LIST_ROW + 1 + f, la_mul(in, la_set1(root)), lanes);
         }
 }
 
@@ -10618,14 +10617,13 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
 {
     const float *weights = w->weight;
     size_t i, t, f, level;
-    int left;
     for (i = 0; i < r->count; i++) {
         const linattn__segment *g = &r->segment[i];
         const float *by = w->product[g->prefix];
         size_t by_row = 1;
         if (g->prefix == 1 && !raw) {
             by = w->list + 1 + g->index[0];
-            by_row = w->row;
+            by_row = LA_LIST_ROW;
         } else {
             for (level = i ? g->unchanged : 0; level < g->prefix; level++)
                 for (t = 0; t < count; t++)
@@ -10636,13 +10634,13 @@ static void la_segments(const linattn__recipe *r, la_monomials *w, const float *
             const int lanes = la_lanes_left(g->length, f);
             for (t = 0; t < count; t++)
                 la_store(
-                    w->list + t * w->row + 16,
+                    w->list + t * LA_LIST_ROW + 16,
                     la_mul(la_load_part(x + t * x_token + g->from - 1 + f, lanes), la_set1(root)));
-            la_segment(w->list + 16, w->row, LA_W, by, 1, weights + f, count, y + f, y_row);
+            la_segment(w->list + 16, LA_LIST_ROW, LA_W, by, 1, weights + f, count, y + f, y_row);
         }
-        left = !raw || !g->from;
-        if (left)
-            la_segment(w->list + g->from, w->row, g->length, by, by_row, weights, count, y, y_row);
+        if (!raw || !g->from)
+            la_segment(w->list + g->from, LA_LIST_ROW, g->length, by, by_row, weights, count, y,
+                       y_row);
         weights += g->length;
         y += g->length;
     }
@@ -10734,12 +10732,11 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
     linattn__plan(&r, s->d, s->params->degree, f0, f1);
     raw = r.d + 1 > LINATTN__LOWER; /* base is 1 then, and the list is the operand */
     end = raw ? 1 : r.list[r.base] + r.size[r.base];
-    w.row = LA_LIST_ROW;
     /* what is not there is multiplied, too, by twos or fours, and slow if it were denormal */
     rows = count < LA_LISTS ? (count + 3) / 4 * 4 : LA_LISTS;
     for (t = 0; t < rows; t++) {
-        linattn__zeros(w.list + t * w.row, end + LA_W);
-        w.product[0][t] = w.list[t * w.row] = 1.0f;
+        linattn__zeros(w.list + t * LA_LIST_ROW, end + LA_W);
+        w.product[0][t] = w.list[t * LA_LIST_ROW] = 1.0f;
     }
     for (f = 0; f < f1 - f0; f += LA_W)
         la_store(w.weight + f, la_load_part(weights + f, la_lanes_left(f1 - f0, f)));
@@ -12329,8 +12326,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_moving
 #undef la_mul
 #undef la_multiply
-#undef la_multiply_pairs
 #undef la_multiply_few
+#undef la_multiply_pairs
 #undef la_narrow
 #undef la_normal
 #undef la_norms
