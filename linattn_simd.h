@@ -135,6 +135,7 @@
 #define la_edge_rows LA_NAME(edge_rows)
 #define la_elements LA_NAME(elements)
 #define la_eq LA_NAME(eq)
+#define la_even LA_NAME(even)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
 #define la_exact_head LA_NAME(exact_head)
@@ -156,6 +157,7 @@
 #define la_few_keys LA_NAME(few_keys)
 #define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
+#define la_few_pairs LA_NAME(few_pairs)
 #define la_few_query LA_NAME(few_query)
 #define la_few_rows LA_NAME(few_rows)
 #define la_few_scores LA_NAME(few_scores)
@@ -233,6 +235,7 @@
 #define la_narrow LA_NAME(narrow)
 #define la_negative LA_NAME(negative)
 #define la_normal LA_NAME(normal)
+#define la_odd LA_NAME(odd)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
@@ -664,6 +667,7 @@
    la_join_low, _high     within fours: a's low (high) two, then b's
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
    la_half_fours(p, s, bf)  la_fours of such numbers
+   la_even(x), la_odd(x)  optional, with LA_PAIRS: the first and second of the two bf16 in each lane
    la_power(x)            the power of two in x, inf for NaN
    la_narrow(p, x, bf)    x as such numbers goes to p: rounded to nearest even as f16, and returned
                           as what it then is; but bf16 is cut off
@@ -1156,6 +1160,16 @@ LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
     const __m128i a = la_two_fours(row, stride), b = la_two_fours(row + 2 * stride, stride);
     return la_widened(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), bf);
 }
+#define LA_PAIRS
+LINATTN__INLINE la_vec la_even(la_vec x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16));
+}
+LINATTN__INLINE la_vec la_odd(la_vec x)
+{
+    const __m512i high = _mm512_set1_epi32(-65536);
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
+}
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
     const __m512i power = _mm512_set1_epi32(0x7f800000);
@@ -1414,6 +1428,16 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
 {
     return la_widened(la_two_fours(row, stride), bf);
+}
+#define LA_PAIRS
+LINATTN__INLINE la_vec la_even(la_vec x)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 16));
+}
+LINATTN__INLINE la_vec la_odd(la_vec x)
+{
+    const __m256i high = _mm256_set1_epi32(-65536);
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(x), high));
 }
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
@@ -11268,6 +11292,39 @@ static LINATTN__NOINLINE void la_few_half(const linattn__exact *x, const float *
 {
     la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 1);
 }
+
+#ifdef LA_PAIRS
+/* The same of bf16: two of them are transposed as one float, and taken apart in registers. Their
+   rows are a multiple of eight long, and an even number of them apart. */
+static LINATTN__NOINLINE void la_few_pairs(const linattn__exact *x, const float *q,
+                                           const la_few_rows *k, float *score)
+{
+    enum { VECTORS = LA_FEW_KEYS / LA_W, LINES = LA_FEW_KEYS / 4, LINE = 32 };
+    const size_t token = k->token, nexts = k->next ? k->next->count : 0;
+    la_vec acc[VECTORS], a[4];
+    size_t f, g, c, i;
+    LINATTN__UNROLL for (g = 0; g < VECTORS; g++) acc[g] = la_zero();
+    for (f = 0; f < x->d; f += 8, q += 8) {
+        const float *pairs = linattn__beyond(k->at, f, LINATTN_BF16);
+        for (i = 0; i < nexts; i++) {
+            size_t ahead = k->next->at[i] + f / LINE * LINE + f % LINE / 8 * LINES * token;
+            LINATTN__UNROLL for (c = 0; c < LINES; c++, ahead += token)
+                LINATTN__FETCH(linattn__beyond(k->at, ahead, LINATTN_BF16));
+        }
+        LINATTN__UNROLL for (g = 0; g < VECTORS; g++, pairs += LA_W * (token / 2))
+        {
+            la_four_columns(pairs, token / 2, a);
+            LINATTN__UNROLL for (c = 0; c < 4; c++)
+            {
+                acc[g] = la_fma(la_even(a[c]), la_set1(q[2 * c]), acc[g]);
+                acc[g] = la_fma(la_odd(a[c]), la_set1(q[2 * c + 1]), acc[g]);
+            }
+        }
+    }
+    LINATTN__UNROLL for (g = 0; g < VECTORS; g++)
+        la_store(score + g * LA_W, la_mul(acc[g], la_set1(x->post)));
+}
+#endif
 #endif
 
 /* More than two vectors of keys for four queries would not stay in registers. */
@@ -11281,15 +11338,16 @@ static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *
 }
 
 /* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits but where
-   they meet one query alone, in fours, and not in few sets of L1. The last tile begins earlier,
-   where it would reach beyond the keys. */
+   they meet one query alone, in fours, and not in few sets of L1, and are not f16 on Intel's
+   processors. The last tile begins earlier, where it would reach beyond the keys. */
 static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
                                             const linattn__exact_scratch *w, size_t count)
 {
     const size_t *const index = w->index;
     const size_t d = x->d, left = d % 4;
     const int half = LINATTN__IS_HALF(x->k_element);
-    const int packed = half && (w->lanes > 1 || left || x->k_token % 1024 == 0);
+    const int packed = half && (w->lanes > 1 || left || x->k_token % 1024 == 0 ||
+                                (x->k_element == LINATTN_F16 && linattn__intel()));
     float tail[4 * LA_FEW_KEYS];
     size_t keys, j, l;
     for (j = 0; j < count; j += keys) {
@@ -11319,6 +11377,10 @@ static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
             float *const score = w->p + l * LINATTN__EXACT_KEYS + at;
             if (w->lanes - l > 1) la_few_four(x, q, &k, score);
 #if LINATTN__HAS_HALF
+#ifdef LA_PAIRS
+            else if (k.element == LINATTN_BF16 && d % 8 == 0 && k.token % 2 == 0)
+                la_few_pairs(x, q, &k, score);
+#endif
             else if (k.element != LINATTN_F32)
                 la_few_half(x, q, &k, score);
 #endif
@@ -12205,6 +12267,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_elements
 #undef la_end_rows
 #undef la_eq
+#undef la_even
 #undef la_exact_block
 #undef la_exact_end
 #undef la_exact_head
@@ -12227,6 +12290,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_keys
 #undef la_few_one
 #undef la_few_outputs
+#undef la_few_pairs
 #undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
@@ -12332,6 +12396,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_normal
 #undef la_norms
 #undef la_negative
+#undef la_odd
 #undef la_odd
 #undef la_offset
 #undef la_once
@@ -12736,6 +12801,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_ONES
 #undef LA_OP
 #undef LA_OWED_ROWS
+#undef LA_PAIRS
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
