@@ -1,7 +1,7 @@
 /* One token of small states, and of many: what a game does in a frame; a few tokens in a call, one
-   token of query heads that share a key, and exact attention over short caches. Timed by turns with a plain loop. The library is
-   compiled with -O2 here, as most programs are, and once more with -O3 to show what that makes of
-   it. */
+   token of query heads that share a key, and exact attention over short caches. Timed by turns with
+   a plain loop. The library is compiled with -O2 here, as most programs are, and once more with -O3
+   to show what that makes of it. */
 #include <math.h>
 
 #include "benchmarks.h"

@@ -407,6 +407,35 @@ static void keys_from_memory(void **state)
     }
 }
 
+/* As many keys as do not fill a tile, or two: for one query, two, three and as many as fill tiles of
+   their own. */
+static void short_caches(void **state)
+{
+    (void)state;
+    static const size_t dims_of[] = {8, 16, 33, 50, 64, 100};
+    rng r = {29};
+    for (size_t n = 1; n < 140; n += 1 + n / 70)
+        for (size_t i = test_quick() ? n % 3 : 0; i < COUNT_OF(dims_of);
+             i += test_quick() ? 3 : 1) {
+            size_t mark = pool_mark();
+            linattn_config config = {.heads = 1 + n % 2, .dim_key = dims_of[i]};
+            config.dim_value = dims_of[(i + n) % COUNT_OF(dims_of)];
+            problem p = problem_new(config, 20, n, &r, 3);
+            for (size_t f = 0; n % 4 == 3 && f < key_width(&p); f++)
+                p.k[n / 2 * key_width(&p) + f] = -test_infinity;
+            float *expected = run_softmax(&p, 0, NULL);
+            for (size_t t = 0, count = 1; t < 6; t += count++) {
+                problem x = p;
+                x.n_q = count;
+                x.q += t * query_width(&p);
+                check_same_floats(run_softmax(&x, 0, NULL), expected + t * output_width(&p),
+                                  count * output_width(&p), output_width(&p), "from %zu, %s", t,
+                                  problem_name(&x));
+            }
+            pool_release(mark);
+        }
+}
+
 /* What no query sees is not even read. */
 static void unseen_keys(void **state)
 {
@@ -503,11 +532,9 @@ static void single_queries_of_16_bits(void **state)
 {
     (void)state;
     static const size_t sizes[][3] = {/* heads, dimension, keys */
-                                      {1, 4, 64},
-                                      {1, 64, 203},
-                                      {2, 20, 97},
-                                      {3, 7, 70},
-                                      {8, 128, 70}};
+                                      {1, 4, 64},  {1, 64, 203}, {2, 20, 97}, {3, 7, 70},
+                                      {1, 8, 16},  {1, 40, 15},  {2, 24, 33}, {2, 72, 31},
+                                      {4, 16, 64}, {8, 128, 70}};
     rng r = {28};
     for (size_t i = 0; i < 4 * COUNT_OF(sizes); i++) {
         const size_t *size = sizes[i / 4], mark = pool_mark();
@@ -518,7 +545,7 @@ static void single_queries_of_16_bits(void **state)
         narrow(element, p.k, p.n_k * key_width(&p));
         narrow(element, p.v, p.n_k * value_width(&p));
         for (size_t f = 0; i % 4 < 2 && f < key_width(&p); f++)
-            p.k[32 * key_width(&p) + f] = -test_infinity;
+            p.k[(p.n_k > 32 ? 32 : p.n_k / 2) * key_width(&p) + f] = -test_infinity;
         check_same_floats(run_exact(&p, of, 0, &plain), run_exact(&p, floats, 0, &plain),
                           output_width(&p), output_width(&p), "element %d, %s", (int)element,
                           problem_name(&p));
@@ -546,6 +573,7 @@ int main(void)
         TEST(extreme_caps),
         TEST(extreme_slopes),
         TEST(steps_of_a_cache),
+        TEST(short_caches),
         TEST(keys_from_memory),
         TEST(unseen_keys),
         TEST(every_number_of_16_bits),
