@@ -407,8 +407,8 @@ static void keys_from_memory(void **state)
     }
 }
 
-/* As many keys as do not fill a tile, or two: for one query, two, three and as many as fill tiles of
-   their own. */
+/* As many keys as do not fill a tile, or two: for one query, two, three and as many as fill tiles
+   of their own. */
 static void short_caches(void **state)
 {
     (void)state;
