@@ -581,7 +581,7 @@ LINATTN_API linattn_status linattn_query(const void *state, linattn_view q, lina
    of n calls of one. Katharopoulos et al. 2020, eq. 16-20. Errors as for update and query, but that
    windows are welcome here: the last `window` keys, the query's own among them, without ever
    subtracting. Cost: 4 m dim_value flops per token and head, favor 4 m dim_key more; a window, of
-   whatever length, up to 2.7 times as much, one that keeps no sums down to as much (with normaliser
+   whatever length, up to 2.8 times as much, one that keeps no sums down to as much (with normaliser
    feature, and with sum under the identity, unit and odd degrees, some tens of times: these read
    out token by token). Single steps of a window are not even: every 32nd one ends a sum, and once
    in `window` tokens, about, all its sums are added up from the last one on. One head of (64,64),
