@@ -7542,14 +7542,13 @@ LINATTN__COLD static void linattn__measure_band(size_t d, size_t m, size_t dv, s
                                                 size_t window, linattn__band *b)
 {
     const size_t whole = window / LINATTN__BAND, dv16 = linattn__round16(dv);
-    const size_t keys = whole > 1 ? (whole - 1) * LINATTN__BAND : 0; /* of the middle */
+    size_t keys = whole > 1 ? (whole - 1) * LINATTN__BAND : 0; /* of the middle */
     size_t floats, token = linattn__times(LINATTN__BAND, d + dv);
+    if (window <= LINATTN__SCORES - 15 && keys * ((uint64_t)m + dv) <= 2 * (uint64_t)m * dv)
+        keys = 0;
     b->middle = keys / LINATTN__BAND;
-    b->left = whole && window % LINATTN__BAND > 1 ? 2 : 1;
-    if (window <= LINATTN__SCORES - 15 && keys * ((uint64_t)m + dv) <= 2 * (uint64_t)m * dv) {
-        b->middle = 0;
-        b->left = window > 1 ? (window - 1 + LINATTN__BAND - 1) / LINATTN__BAND : 1;
-    }
+    b->left = (window - keys + LINATTN__BAND - 2) / LINATTN__BAND;
+    if (b->left == 0) b->left = 1;
     b->ring = b->left + b->middle + 1;
     b->columns = (b->left + 1) * LINATTN__BAND;
     b->part_floats = part_floats;

@@ -2170,7 +2170,7 @@ LINATTN__INLINE la_vec la_narrow(void *p, la_vec x, int bf)
 #define LA_PART_TOKENS LA_PART
 #else
 #define LA_ROW LINATTN__FEATURES
-#define LA_SCORES (16 * LINATTN__HAS_WINDOW) /* more than a row, which a window's are kept in */
+#define LA_SCORES (16 * LINATTN__HAS_WINDOW) /* that a token in a window has beyond a row */
 #define LA_PART_ROW LA_PART
 #define LA_PART_TOKENS 8
 #endif

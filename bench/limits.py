@@ -336,11 +336,10 @@ def window_work(counter, name, d, dv, n, window):
     kept = Ops(loads=1, stores=1)
     whole = window // BAND
     middle = max(whole - 1, 0)
-    left = 2 if whole and window % BAND > 1 else 1
     if window <= SCORES - 15 and middle * BAND * (d + dv) <= 2 * d * dv:
         middle = 0
-        left = max(math.ceil((window - 1) / BAND), 1)
     single = window - middle * BAND
+    left = max(math.ceil((single - 1) / BAND), 1)
     made = 1 + left if middle else 1  # times that a key becomes a column; else it is moved
     work = counter.queries(name, d) + made * counter.columns(d)
     work += (1 + left - made) * (counter.vectors(d) + counter.vectors(dv)) * kept
