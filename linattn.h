@@ -8236,15 +8236,13 @@ linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t
     w->next_k.count = w->next_v.count = 0;
 }
 
-/* The same for up to `few` queries of a head, with room for `keys` packed keys. */
-static LINATTN__NOINLINE void linattn__few_layout(const linattn__exact *x,
-                                                  linattn__exact_scratch *w, size_t few,
-                                                  size_t keys, size_t head)
+/* The same for up to `few` queries of a head. */
+static LINATTN__NOINLINE void
+linattn__few_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t few, size_t head)
 {
-    const size_t row = (x->d + 3) / 4 * 4;
+    const size_t row = (x->d + 7) / 8 * 8;
     linattn__exact_layout(x, w, 0, 0);
-    w->k = w->p + few * LINATTN__EXACT_KEYS;
-    w->v = w->k + keys * linattn__round16(x->d);
+    w->v = w->p + few * LINATTN__EXACT_KEYS;
     w->q = w->v + LINATTN__EXACT_KEYS * x->dv + head * few * (row + x->dv);
     w->o = w->q + few * row;
 }
@@ -8267,7 +8265,7 @@ static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn
     else if (others && !linattn__halved())
         floats /= 16;
     w->next_k.count = w->next_v.count = 0;
-    if (floats < LINATTN__EXACT_NEAR) return;
+    if (floats < LINATTN__EXACT_NEAR && x->blocks < 2) return;
     for (i = 0; i < x->blocks; i++) {
         const size_t to = (head + i + 1) % x->heads, on = (head + i + 1) / x->heads * keys;
         if (on > w->end - w->at) return;
@@ -8424,18 +8422,21 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
     return LINATTN_OK;
 }
 
-/* How many blocks are fetched while one is worked on, where queries are few? Keys and values that
-   no cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
+/* How many blocks are fetched while one is worked on, where queries are few? On Zen 4 none of what L3
+   holds: hardware keeps up with that, and fetches take up to a fifth more. Keys and values that no
+   cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
    once. Asked for in three blocks they take .65 to .85 of the time on Zen 4; what is in caches, or
    of 16 bits, would take up to 1.2. In two where L3 may hold a part of them. */
 LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
+    const int half = LINATTN__IS_HALF(e->k_element);
     const size_t keys = e->window && e->window < e->n_k ? e->window : e->n_k;
-    const size_t floats = w->kv_heads * keys * (e->d + e->dv);
-    if (!linattn__drops() || LINATTN__IS_HALF(e->k_element)) return 1;
-    if (floats / 2 > LINATTN__FAR_FLOATS) return LINATTN__EXACT_AHEAD;
-    return floats > 2 * LINATTN__FETCH_FLOATS ? 2 : 1;
+    const size_t floats = w->kv_heads * keys * (e->d + e->dv) / (half ? 2 : 1);
+    if (!linattn__drops()) return 1;
+    if (floats <= 2 * LINATTN__FETCH_FLOATS) return linattn__contended();
+    if (half) return 1;
+    return floats / 2 > LINATTN__FAR_FLOATS ? LINATTN__EXACT_AHEAD : 2;
 }
 
 static void linattn__exact_places(linattn__exact_work *w, const linattn_config *config, int causal)

@@ -15,7 +15,8 @@
    Nystroem; maps on arrays
 
    Three rules keep the bits equal on every instruction set:
-   - an element of S, z or the output is accumulated token by token, or feature by feature, by fma;
+   - an element of S, z or the output is accumulated token by token, or feature by feature, by fma,
+     and a score of exact attention by eight chains: see la_score_chains;
    - a sum across lanes is taken over 16 virtual lanes and one tree: (i,i+8) (i,i+4) (i,i+2)
      (i,i+1);
    - never a product that is then added: fma or nothing, as compilers contract such pairs.
@@ -93,7 +94,6 @@
 /* The names of this inclusion: all that begin with la_ get its suffix. */
 #define la_add LA_NAME(add)
 #define la_add_key LA_NAME(add_key)
-#define la_add_rows LA_NAME(add_rows)
 #define la_adjust LA_NAME(adjust)
 #define la_any LA_NAME(any)
 #define la_band_mask LA_NAME(band_mask)
@@ -135,7 +135,6 @@
 #define la_edge_rows LA_NAME(edge_rows)
 #define la_elements LA_NAME(elements)
 #define la_eq LA_NAME(eq)
-#define la_even LA_NAME(even)
 #define la_exact_block LA_NAME(exact_block)
 #define la_exact_end LA_NAME(exact_end)
 #define la_exact_head LA_NAME(exact_head)
@@ -151,18 +150,10 @@
 #define la_exponent LA_NAME(exponent)
 #define la_fetch_next LA_NAME(fetch_next)
 #define la_few_block LA_NAME(few_block)
-#define la_few_columns LA_NAME(few_columns)
-#define la_few_four LA_NAME(few_four)
-#define la_few_half LA_NAME(few_half)
 #define la_few_keys LA_NAME(few_keys)
-#define la_few_one LA_NAME(few_one)
 #define la_few_outputs LA_NAME(few_outputs)
-#define la_few_pairs LA_NAME(few_pairs)
 #define la_few_query LA_NAME(few_query)
 #define la_few_rows LA_NAME(few_rows)
-#define la_few_scores LA_NAME(few_scores)
-#define la_few_tile LA_NAME(few_tile)
-#define la_few_halves LA_NAME(few_halves)
 #define la_few_values LA_NAME(few_values)
 #define la_few_weigh LA_NAME(few_weigh)
 #define la_first LA_NAME(first)
@@ -186,7 +177,6 @@
 #define la_half_copy LA_NAME(half_copy)
 #define la_half_filled LA_NAME(half_filled)
 #define la_half_finish LA_NAME(half_finish)
-#define la_half_fours LA_NAME(half_fours)
 #define la_half_get LA_NAME(half_get)
 #define la_half_get_any LA_NAME(half_get_any)
 #define la_half_lanes LA_NAME(half_lanes)
@@ -235,7 +225,6 @@
 #define la_narrow LA_NAME(narrow)
 #define la_negative LA_NAME(negative)
 #define la_normal LA_NAME(normal)
-#define la_odd LA_NAME(odd)
 #define la_odd LA_NAME(odd)
 #define la_offset LA_NAME(offset)
 #define la_once_alone LA_NAME(once_alone)
@@ -330,6 +319,7 @@
 #define la_scalable LA_NAME(scalable)
 #define la_scale LA_NAME(scale)
 #define la_scaled_row LA_NAME(scaled_row)
+#define la_score_chains LA_NAME(score_chains)
 #define la_scores LA_NAME(scores)
 #define la_scores_of LA_NAME(scores_of)
 #define la_seen LA_NAME(seen)
@@ -400,7 +390,6 @@
 #define la_transpose LA_NAME(transpose)
 #define la_turn LA_NAME(turn)
 #define la_twice_tile LA_NAME(twice_tile)
-#define la_two_fours LA_NAME(two_fours)
 #define la_two_sum LA_NAME(two_sum)
 #define la_unit LA_NAME(unit)
 #define la_unit_of LA_NAME(unit_of)
@@ -415,6 +404,7 @@
 #define la_weigh_query LA_NAME(weigh_query)
 #define la_weighed LA_NAME(weighed)
 #define la_wide LA_NAME(wide)
+#define la_wide_eight LA_NAME(wide_eight)
 #define la_widen LA_NAME(widen)
 #define la_widen_row LA_NAME(widen_row)
 #define la_widened LA_NAME(widened)
@@ -428,9 +418,21 @@
 #define la_beyond LA_COMMON(beyond)
 #define la_both_signs LA_COMMON(both_signs)
 #define la_cancel LA_COMMON(cancel)
+#define la_chain_key LA_COMMON(chain_key)
+#define la_chain_load LA_COMMON(chain_load)
+#define la_chain_store LA_COMMON(chain_store)
 #define la_double_exp LA_COMMON(double_exp)
 #define la_end_rows LA_COMMON(end_rows)
 #define la_factor LA_COMMON(factor)
+#define la_few_added LA_COMMON(few_added)
+#define la_few_chains LA_COMMON(few_chains)
+#define la_few_fetch LA_COMMON(few_fetch)
+#define la_few_four LA_COMMON(few_four)
+#define la_few_one LA_COMMON(few_one)
+#define la_few_places LA_COMMON(few_places)
+#define la_few_scores LA_COMMON(few_scores)
+#define la_few_tile LA_COMMON(few_tile)
+#define la_few_two LA_COMMON(few_two)
 #define la_fewer LA_COMMON(fewer)
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
@@ -666,8 +668,7 @@
    la_zip_low, _high(a,b) within fours: a's and b's low (high) two by turns
    la_join_low, _high     within fours: a's low (high) two, then b's
    la_wide(p, bf)         LA_W numbers of 16 bits from p, of bfloat16 where bf is not 0
-   la_half_fours(p, s, bf)  la_fours of such numbers
-   la_even(x), la_odd(x)  optional, with LA_PAIRS: the first and second of the two bf16 in each lane
+   la_wide_eight(p, bf)   eight such numbers, where LA_W is 16
    la_power(x)            the power of two in x, inf for NaN
    la_narrow(p, x, bf)    x as such numbers goes to p: rounded to nearest even as f16, and returned
                           as what it then is; but bf16 is cut off
@@ -693,6 +694,8 @@
    LA_UPDATE_ROWS x LA_EXACT_VECS       the tiles of exact attention: keys or columns x vectors of
                                         queries, at most 48 queries, and one more vector than
                                         in update's at most
+   LA_SCORE_ROWS                        keys in that of its scores, which takes LA_SCORE_CHAINS of
+                                        their chains at a time
    LA_STAGE_VECS                        vectors of features that are mapped side by side: 1, or
                                         a multiple of 16 / LA_W or a divisor of it
    LA_BLOCK                             tokens mapped into scratch at a time
@@ -736,15 +739,6 @@ LINATTN__INLINE float la_sqrt(float x)
 }
 #endif
 
-#if LINATTN__HAS_HALF && (LINATTN__ISA == LINATTN__ISA_AVX512 || LINATTN__ISA == LINATTN__ISA_AVX2)
-/* Four numbers of 16 bits of a row, and of one `stride` on. */
-LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
-{
-    const __m128d a = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)row));
-    return _mm_castpd_si128(_mm_loadh_pd(a, (const double *)(const void *)(row + stride)));
-}
-#endif
-
 #if LINATTN__ISA == LINATTN__ISA_SCALAR
 
 #if LINATTN__TO_BE_SMALL || LINATTN__COUNT > 1
@@ -769,6 +763,8 @@ LINATTN__INLINE __m128i la_two_fours(const uint16_t *row, size_t stride)
 #define LA_UPDATE_VECS 1
 #define LA_UPDATE_TALL LA_SMALL
 #define LA_EXACT_VECS 1
+#define LA_SCORE_ROWS LA_SMALL
+#define LA_SCORE_CHAINS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK (LINATTN__BOTH ? 24 : 1)
 #define LA_PART (LINATTN__BOTH ? 64 : 16)
@@ -965,6 +961,8 @@ LINATTN__INLINE double la_dflush(double x)
 #define LA_UPDATE_VECS 2
 #define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 3
+#define LA_SCORE_ROWS 4
+#define LA_SCORE_CHAINS 1
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_PART 64
@@ -1153,23 +1151,15 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 {
     return la_widened(_mm256_loadu_si256((const __m256i *)p), bf);
 }
+#if LINATTN__HAS_EXACT && !LINATTN__BOTH
+LINATTN__INLINE la_vec la_wide_eight(const void *p, int bf)
+{
+    const __m128i half = _mm_loadu_si128((const __m128i *)p);
+    return la_widened(_mm256_inserti128_si256(_mm256_setzero_si256(), half, 0), bf);
+}
+#endif
 #endif
 #if LINATTN__HAS_HALF
-LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
-{
-    const __m128i a = la_two_fours(row, stride), b = la_two_fours(row + 2 * stride, stride);
-    return la_widened(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), bf);
-}
-#define LA_PAIRS
-LINATTN__INLINE la_vec la_even(la_vec x)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16));
-}
-LINATTN__INLINE la_vec la_odd(la_vec x)
-{
-    const __m512i high = _mm512_set1_epi32(-65536);
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
-}
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
     const __m512i power = _mm512_set1_epi32(0x7f800000);
@@ -1257,6 +1247,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_UPDATE_VECS 2
 #define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 2
+#define LA_SCORE_ROWS 3
+#define LA_SCORE_CHAINS 2
 #define LA_STAGE_VECS 2
 #define LA_BLOCK 24
 #define LA_PART 64
@@ -1425,20 +1417,6 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 }
 #endif
 #if LINATTN__HAS_HALF
-LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
-{
-    return la_widened(la_two_fours(row, stride), bf);
-}
-#define LA_PAIRS
-LINATTN__INLINE la_vec la_even(la_vec x)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 16));
-}
-LINATTN__INLINE la_vec la_odd(la_vec x)
-{
-    const __m256i high = _mm256_set1_epi32(-65536);
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(x), high));
-}
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
     const __m256i power = _mm256_set1_epi32(0x7f800000);
@@ -1520,6 +1498,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_UPDATE_VECS 2
 #define LA_UPDATE_TALL 8
 #define LA_EXACT_VECS 3
+#define LA_SCORE_ROWS 4
+#define LA_SCORE_CHAINS 1
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_PART 64
@@ -1644,6 +1624,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_UPDATE_VECS 1
 #define LA_UPDATE_TALL 2
 #define LA_EXACT_VECS 1
+#define LA_SCORE_ROWS 2
+#define LA_SCORE_CHAINS 1
 #define LA_STAGE_VECS 1
 #define LA_BLOCK 24
 #define LA_PART 64
@@ -1842,6 +1824,8 @@ LINATTN__INLINE la_dvec la_dflush(la_dvec x)
 #define LA_UPDATE_VECS 2
 #define LA_UPDATE_TALL 6
 #define LA_EXACT_VECS 2
+#define LA_SCORE_ROWS 3
+#define LA_SCORE_CHAINS 2
 #define LA_STAGE_VECS 4
 #define LA_BLOCK 24
 #define LA_PART 64
@@ -2113,11 +2097,6 @@ LINATTN__INLINE la_vec la_wide(const void *p, int bf)
 }
 #endif
 #if LINATTN__HAS_HALF
-LINATTN__INLINE la_vec la_half_fours(const uint16_t *row, size_t stride, int bf)
-{
-    (void)stride;
-    return la_wide(row, bf);
-}
 LINATTN__INLINE la_vec la_power(la_vec x)
 {
 #if LINATTN__ISA == LINATTN__ISA_NEON
@@ -10812,6 +10791,8 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
    and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
    its own lane, and the running maximum and the denominator are vectors. */
 
+#define LA_CHAINS 8
+#define LA_EIGHTS(d) (((d) + 7) / 8 * 8)
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
 #define LA_EXACT_ROW(w) (LA_EXACT_LANES > 1 ? (w)->row : 1)
 #define LA_EXACT_TILES /* of scalar code one, for its stack */                                     \
@@ -10848,32 +10829,68 @@ static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn
     }
 }
 
+/* A score q.k is the sum of eight chains: component f goes by fma to chain f mod 8, and the chains
+   are added in their order. So what one query reads of a key lies side by side.
+
+   LA_SCORE_CHAINS of them from c on, of LA_SCORE_ROWS keys, are added to their sums, or begin
+   them. */
+LINATTN__INLINE void la_score_chains(const linattn__exact *x, const float *q, size_t row,
+                                     const float *const *k, size_t c, la_vec *sum, const int begin,
+                                     const size_t NQ)
+{
+    enum { ROWS = LA_SCORE_ROWS, CHAINS = LA_SCORE_CHAINS };
+    la_vec acc[CHAINS * ROWS * LA_EXACT_VECS], y[LA_EXACT_VECS];
+    size_t f, r, u, i;
+    q += c * row;
+    LINATTN__UNROLL for (r = 0; r < CHAINS * ROWS * NQ; r++) acc[r] = la_zero();
+    for (f = c; f + CHAINS <= x->d; f += LA_CHAINS, q += LA_CHAINS * row)
+        LINATTN__UNROLL for (i = 0; i < CHAINS; i++)
+        {
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + i * row + u * LA_W);
+            LINATTN__UNROLL for (r = 0; r < ROWS; r++)
+            {
+                const la_vec kr = la_set1(k[r][f + i]);
+                LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[(i * ROWS + r) * NQ + u] =
+                    la_fma_hot(kr, y[u], acc[(i * ROWS + r) * NQ + u]);
+            }
+        }
+    if (CHAINS > 1 && f < x->d) /* the first of two once more */
+        LINATTN__UNROLL for (r = 0; r < ROWS; r++)
+        {
+            const la_vec kr = la_set1(k[r][f]);
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] =
+                la_fma_hot(kr, la_load(q + u * LA_W), acc[r * NQ + u]);
+        }
+    LINATTN__UNROLL for (r = 0; r < ROWS * NQ; r++)
+    {
+        sum[r] = begin ? acc[r] : la_add(sum[r], acc[r]);
+        if (CHAINS > 1) sum[r] = la_add(sum[r], acc[ROWS * NQ + r]);
+    }
+}
+
 /* P[j][lane] = q.k_j. */
 LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_scratch *w,
                                   const linattn__exact_part *part, const size_t NQ)
 {
+    enum { ROWS = LA_SCORE_ROWS, CHAINS = LA_SCORE_CHAINS };
     const size_t row = NQ > 1 ? NQ * LA_W : LA_EXACT_ROW(w), first = (size_t)part->vector * LA_W;
-    size_t j, f, r, u;
-    for (j = part->begin; j < part->end; j += LA_UPDATE_ROWS) {
-        la_vec acc[LA_UPDATE_ROWS * LA_EXACT_VECS];
-        const float *k[LA_UPDATE_ROWS];
-        const float *q = w->q + first;
+    const float *const q = w->q + first, *k[LA_UPDATE_ROWS];
+    size_t j, c, r, u;
+    for (j = part->begin; j < part->end; j += ROWS) {
+        la_vec sum[ROWS * LA_EXACT_VECS];
+        const size_t at = (j - part->begin) % LA_UPDATE_ROWS;
         float *const p = w->p + j * row + first;
-        la_key_rows(x, w, j, part->end, k);
-        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS * NQ; r++) acc[r] = la_zero();
-        for (f = 0; f < x->d; f++, q += row) {
-            la_vec y[LA_EXACT_VECS];
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + u * LA_W);
-            LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-            {
-                const la_vec kr = la_set1(k[r][f]);
-                LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] =
-                    la_fma_hot(kr, y[u], acc[r * NQ + u]);
-            }
-        }
-        LINATTN__UNROLL for (r = 0; r < LA_UPDATE_ROWS; r++)
-            LINATTN__UNROLL for (u = 0; u < NQ; u++)
-                la_store(p + r * row + u * LA_W, la_mul(acc[r * NQ + u], la_set1(x->post)));
+        if (at == 0) la_key_rows(x, w, j, part->end, k);
+        la_score_chains(x, q, row, k + at, 0, sum, 1, NQ);
+        /* those beyond d are 0 */
+        if (NQ > 1 && NQ == LA_EXACT_VECS)
+            LINATTN__UNROLL for (c = CHAINS; c < LA_CHAINS; c += CHAINS)
+                la_score_chains(x, q, row, k + at, c, sum, 0, NQ);
+        else
+            for (c = CHAINS; c < LA_CHAINS && c < x->d; c += CHAINS)
+                la_score_chains(x, q, row, k + at, c, sum, 0, NQ);
+        LINATTN__UNROLL for (r = 0; r < ROWS; r++) LINATTN__UNROLL for (u = 0; u < NQ; u++)
+            la_store(p + r * row + u * LA_W, la_mul(sum[r * NQ + u], la_set1(x->post)));
     }
 }
 
@@ -11125,20 +11142,198 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
     }
 }
 
-/* Where only `few` queries are left, in a decode step say, lanes are better used for keys in the
-   scores, and for columns in the outputs: Q is [query][component], P [query][key], O
+#if LA_COLD && LA_W > 1
+/* Scores of a few queries, for AVX-512, too. Vectors hold the chains of a key: LA_CHAIN_VECS of
+   LA_CHAIN_LANES, in AVX-512 alone half of one. */
+#define LA_CHAIN_LANES (LA_W < LA_CHAINS ? LA_W : LA_CHAINS)
+#define LA_CHAIN_VECS (LA_CHAINS / LA_CHAIN_LANES)
+#define LA_FEW_KEYS 16   /* at a time: while sums of some wait for one another, others go on */
+#define LA_FEW_QUERIES 4 /* in a tile */
+
+/* So many of a query, or of sums. */
+LINATTN__INLINE la_vec la_chain_load(const float *p)
+{
+    return LA_W > LA_CHAINS ? la_load_part(p, LA_CHAINS) : la_load(p);
+}
+
+LINATTN__INLINE void la_chain_store(float *p, la_vec a)
+{
+    if (LA_W > LA_CHAINS)
+        la_store_part(p, a, LA_CHAINS);
+    else
+        la_store(p, a);
+}
+
+/* Of the first `left` components of a key from f on, or zeros. */
+LINATTN__INLINE la_vec la_chain_key(const float *row, size_t f, size_t left, const int element)
+{
+    const int part = left < LA_CHAIN_LANES ? (int)left : LA_CHAIN_LANES;
+#if LA_W > 8
+    if (LINATTN__IS_HALF(element) && left >= LA_CHAINS)
+        return la_wide_eight(linattn__beyond(row, f, element), element == LINATTN_BF16);
+#endif
+    return la_elements(row, f, part, element);
+}
+
+/* Components [f, f + left), at most eight, of NQ queries and NK keys: all go on in their chains. */
+LINATTN__INLINE void la_few_chains(const float *q, size_t q_row, const float *const *k, size_t f,
+                                   size_t left, la_vec *acc, const int element, const size_t NQ,
+                                   const size_t NK)
+{
+    size_t r, l, i;
+    LINATTN__UNROLL for (i = 0; i < LA_CHAIN_VECS; i++)
+    {
+        const size_t on = i * LA_CHAIN_LANES, at = f + on, rest = left > on ? left - on : 0;
+        la_vec y[LA_FEW_QUERIES];
+        LINATTN__UNROLL for (l = 0; l < NQ; l++) y[l] = la_chain_load(q + l * q_row + at);
+        LINATTN__UNROLL for (r = 0; r < NK; r++)
+        {
+            const la_vec key = la_chain_key(k[r], at, rest, element);
+            LINATTN__UNROLL for (l = 0; l < NQ; l++)
+            {
+                la_vec *const sum = acc + (r * NQ + l) * LA_CHAIN_VECS + i;
+                *sum = la_fma(key, y[l], *sum);
+            }
+        }
+    }
+}
+
+/* sums[query][key][chain] of NQ queries and LA_FEW_KEYS keys; eight at a time stay in registers. */
+LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const float *const *k,
+                                 float *sums, const int element, const size_t NQ)
+{
+    enum { MOST = 8 };
+    const size_t row = LA_EIGHTS(x->d), d = x->d, NK = MOST / NQ;
+    size_t j, f, r, l, i;
+    for (j = 0; j < LA_FEW_KEYS; j += NK) {
+        la_vec acc[MOST * LA_CHAIN_VECS];
+        LINATTN__UNROLL for (i = 0; i < MOST * LA_CHAIN_VECS; i++) acc[i] = la_zero();
+        for (f = 0; f + LA_CHAINS <= d; f += LA_CHAINS)
+            la_few_chains(q, row, k + j, f, LA_CHAINS, acc, element, NQ, NK);
+        if (f < d) la_few_chains(q, row, k + j, f, d - f, acc, element, NQ, NK);
+        LINATTN__UNROLL for (r = 0; r < NK; r++) LINATTN__UNROLL for (l = 0; l < NQ; l++)
+        {
+            float *const to = sums + (l * LA_FEW_KEYS + j + r) * LA_CHAINS;
+            LINATTN__UNROLL for (i = 0; i < LA_CHAIN_VECS; i++)
+                la_chain_store(to + i * LA_CHAIN_LANES, acc[(r * NQ + l) * LA_CHAIN_VECS + i]);
+        }
+    }
+}
+
+LINATTN__WARM static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
+                                                       const float *const *k, float *sums)
+{
+    const int element = LINATTN__TYPE(x->k_element);
+    if (!LINATTN__IS_HALF(element))
+        la_few_tile(x, q, k, sums, LINATTN_F32, 1);
+    else if (element == LINATTN_BF16)
+        la_few_tile(x, q, k, sums, LINATTN__TYPE(LINATTN_BF16), 1);
+    else
+        la_few_tile(x, q, k, sums, LINATTN__TYPE(LINATTN_F16), 1);
+}
+
+LINATTN__WARM static LINATTN__NOINLINE void la_few_two(const linattn__exact *x, const float *q,
+                                                       const float *const *k, float *sums)
+{
+    const int element = LINATTN__TYPE(x->k_element);
+    if (LINATTN__IS_HALF(element))
+        la_few_tile(x, q, k, sums, element, 2);
+    else
+        la_few_tile(x, q, k, sums, LINATTN_F32, 2);
+}
+
+LINATTN__WARM static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
+                                                        const float *const *k, float *sums)
+{
+    const int element = LINATTN__TYPE(x->k_element);
+    if (LINATTN__IS_HALF(element))
+        la_few_tile(x, q, k, sums, element, 4);
+    else
+        la_few_tile(x, q, k, sums, LINATTN_F32, 4);
+}
+
+/* The scores of a query: the chains of each key are added. */
+LINATTN__INLINE void la_few_added(const linattn__exact *x, const float *sums, float *score)
+{
+    const la_vec post = la_set1(x->post);
+    la_vec a[LA_CHAINS];
+    size_t r, i;
+    for (r = 0; r < LA_FEW_KEYS; r += LA_W) {
+        LINATTN__UNROLL for (i = 0; i < LA_CHAINS; i += 4)
+            la_four_columns(sums + r * LA_CHAINS + i, LA_CHAINS, a + i);
+        LINATTN__UNROLL for (i = 1; i < LA_CHAINS; i++) a[0] = la_add(a[0], a[i]);
+        la_store(score + r, la_mul(a[0], post));
+    }
+}
+
+/* Where the keys listed lie; the last one again behind them. */
+LINATTN__INLINE void la_few_places(const linattn__exact *x, const size_t *index, size_t count,
+                                   const float **k)
+{
+    const size_t size = LINATTN__IS_HALF(x->k_element) ? 2 : sizeof(float), last = LA_FEW_KEYS - 1;
+    const size_t token = x->k_token * size;
+    uintptr_t at = (uintptr_t)x->k + index[0] * token;
+    size_t r;
+    if (count > last && index[last] - index[0] == last) {
+        LINATTN__UNROLL for (r = 0; r < LA_FEW_KEYS; r++, at += token) k[r] = (const float *)at;
+        return;
+    }
+    for (r = 0; r < LA_FEW_KEYS; r++) {
+        k[r] = (const float *)at;
+        if (r + 1 < count) at += (index[r + 1] - index[r]) * token;
+    }
+}
+
+/* What comes next of some keys. */
+LINATTN__INLINE void la_few_fetch(const linattn__exact *x, const linattn__nexts *next,
+                                  const float *const *k)
+{
+    const size_t line = LINATTN__IS_HALF(x->k_element) ? 32 : 16;
+    size_t r, i, f;
+    for (r = 0; r < LA_FEW_KEYS; r++)
+        for (i = 0; i < next->count; i++)
+            for (f = 0; f < x->d; f += line)
+                LINATTN__FETCH(linattn__beyond(k[r], next->at[i] + f, x->k_element));
+}
+
+/* As la_scores. What fills the last vector is the last key's again. */
+LINATTN__WARM static LINATTN__NOINLINE void
+la_few_scores(const linattn__exact *x, const linattn__exact_scratch *w, size_t count)
+{
+    float sums[LA_FEW_QUERIES * LA_FEW_KEYS * LA_CHAINS];
+    const float *k[LA_FEW_KEYS];
+    size_t j, l, i, tile;
+    for (j = 0; j < count; j += LA_FEW_KEYS) {
+        la_few_places(x, w->index + j, count - j, k);
+        if (w->next_k.count) la_few_fetch(x, &w->next_k, k);
+        for (l = 0; l < w->lanes; l += tile) {
+            const float *const q = w->q + l * LA_EIGHTS(x->d);
+            tile = w->lanes - l > 2 ? LA_FEW_QUERIES : w->lanes - l;
+            if (tile > 2)
+                la_few_four(x, q, k, sums);
+            else if (tile > 1)
+                la_few_two(x, q, k, sums);
+            else
+                la_few_one(x, q, k, sums);
+            for (i = 0; i < tile; i++)
+                la_few_added(x, sums + i * LA_FEW_KEYS * LA_CHAINS,
+                             w->p + (l + i) * LINATTN__EXACT_KEYS + j);
+        }
+    }
+}
+#endif
+
+/* Where only `few` queries are left, in a decode step say, lanes are better used for components in
+   the scores, and for columns in the outputs: Q is [query][component], P [query][key], O
    [query][column]. The sums are those of the tiles. Q and P have as many rows as tiles of queries
-   take, and rows of Q and of packed keys are fours long. */
+   take, and rows of Q are eights long. */
 #define LA_FEW (LA_W / 2)
-#define LA_FEW_QUERIES (LA_W < 8 ? 2 : 4)    /* in a tile */
 #define LA_FEW_TOGETHER (LA_W == 16 ? 4 : 2) /* in a tile of outputs */
 #define LA_FEW_VECS (LA_W < 8 ? 2 : 4)       /* of columns, for so many queries */
 #define LA_FEW_REST 2                        /* of what is left of a row */
 /* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
    enough for no FMA unit to wait */
 #define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
-#define LA_FEW_KEYS (LA_W == 8 ? 32 : 2 * LA_W)
-#define LA_FOURS(d) (((d) + 3) / 4 * 4)
 
 #if LA_W > 1
 static void la_few_query(const linattn__exact *x, size_t i, float *to)
@@ -11150,7 +11345,7 @@ static void la_few_query(const linattn__exact *x, size_t i, float *to)
         q = to;
     }
     la_scaled_row(q, &x->pre, to, x->d);
-    for (f = x->d; f < LA_FOURS(x->d); f++) to[f] = 0.0f;
+    for (f = x->d; f < LA_EIGHTS(x->d); f++) to[f] = 0.0f;
 }
 #endif
 
@@ -11194,209 +11389,13 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_exact_end(const linattn__exact *
 }
 
 #if LA_W > 1
-/* Keys or values that lie `token` elements apart; what is left of keys behind fours is in
-   `tail`. */
+/* Values that lie `token` elements apart. */
 typedef struct la_few_rows {
-    const float *at, *tail;
+    const float *at;
     size_t token;
     const linattn__nexts *next; /* are fetched, if not NULL */
     int element;
 } la_few_rows;
-
-/* Components [f, f + 4) of LA_W keys as vectors. */
-LINATTN__INLINE void la_few_columns(const float *fours, size_t token, int bf, la_vec *a,
-                                    const int half)
-{
-#if LINATTN__HAS_HALF
-    if (half) {
-        const uint16_t *const from = (const uint16_t *)(const void *)fours;
-        la_vec b[4];
-        size_t j;
-        LINATTN__UNROLL for (j = 0; j < 4; j++) b[j] =
-            la_half_fours(from + j * token, 4 * token, bf);
-        la_four_by_four(b, a);
-        return;
-    }
-#endif
-    (void)bf, (void)half;
-    la_four_columns(fours, token, a);
-}
-
-/* Scores of NQ queries for NK vectors of keys, of 16 bits if `half`: what is transposed stays in
-   registers. */
-LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                 float *score, const size_t NQ, const size_t NK, const int half)
-{
-    const size_t row = LA_FOURS(x->d), keys = NK * LA_W, nexts = k->next ? k->next->count : 0;
-    const size_t line = half ? 32 : 16, lines = 4 * keys / line;
-    const int bf = k->element == LINATTN_BF16;
-    la_vec acc[2 * LA_FEW_QUERIES];
-    size_t f, g, c, l, i, token = k->token;
-    LINATTN__UNROLL for (l = 0; l < NK * NQ; l++) acc[l] = la_zero();
-    for (f = 0; f < row; f += 4, q += 4) {
-        const float *fours = linattn__beyond(k->at, f, half);
-        for (i = 0; i < nexts; i++) {
-            const int dense = NK > 1 && token == x->d;
-            const size_t step = dense ? line : token;
-            size_t ahead = k->next->at[i] + (dense ? f * keys : f / line * line);
-            if (!dense) ahead += f % line / 4 * lines * token;
-            LINATTN__UNROLL for (c = 0; c < lines; c++, ahead += step)
-                LINATTN__FETCH(linattn__beyond(k->at, ahead, half));
-        }
-        if (LA_W >= 8 && !half && !nexts && f + 16 < row) /* the rows' next lines */
-            LINATTN__UNROLL for (c = 0; c < keys / 4; c++) LINATTN__FETCH_NEAR(
-                k->at + (f % 16 / 4 * (keys / 4) + c) * token + f / 16 * 16 + 16);
-        if (!half && x->d - f < 4) {
-            fours = k->tail;
-            token = 4;
-        }
-        LINATTN__UNROLL for (g = 0; g < NK; g++, fours = linattn__beyond(fours, LA_W * token, half))
-        {
-            la_vec a[4];
-            la_few_columns(fours, token, bf, a, half);
-            LINATTN__UNROLL for (c = 0; c < 4; c++) LINATTN__UNROLL for (l = 0; l < NQ; l++)
-                acc[NK * l + g] = la_fma(a[c], la_set1(q[l * row + c]), acc[NK * l + g]);
-        }
-    }
-    LINATTN__UNROLL for (l = 0; l < NQ; l++) LINATTN__UNROLL for (g = 0; g < NK; g++) la_store(
-        score + l * LINATTN__EXACT_KEYS + g * LA_W, la_mul(acc[NK * l + g], la_set1(x->post)));
-}
-
-/* So many keys, half a tile at a time. */
-LINATTN__INLINE void la_few_halves(const linattn__exact *x, const float *q, const la_few_rows *k,
-                                   float *score, size_t keys, const size_t NQ)
-{
-    la_few_rows some = *k;
-    float *const end = score + keys;
-    for (; score < end; score += LA_FEW_KEYS / 2) {
-        la_few_tile(x, q, &some, score, NQ, LA_FEW_KEYS / LA_W / 2, 0);
-        some.at += LA_FEW_KEYS / 2 * k->token;
-        some.tail += LA_FEW_KEYS / 2 * 4;
-    }
-}
-
-/* Of rows that are a multiple of 2 KiB apart, L1 holds 16 lines, or 24, and each is read four
-   times: those of 16 keys. */
-static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, const float *q,
-                                         const la_few_rows *k, float *score, size_t keys)
-{
-    if (keys < LA_FEW_KEYS || (LA_W >= 8 && k->token % 512 == 0))
-        la_few_halves(x, q, k, score, keys, 1);
-    else
-        la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 0);
-}
-
-#if LINATTN__HAS_HALF
-static LINATTN__NOINLINE void la_few_half(const linattn__exact *x, const float *q,
-                                          const la_few_rows *k, float *score)
-{
-    la_few_tile(x, q, k, score, 1, LA_FEW_KEYS / LA_W, 1);
-}
-
-#ifdef LA_PAIRS
-/* The same of bf16: two of them are transposed as one float, and taken apart in registers. Their
-   rows are a multiple of eight long, and an even number of them apart. */
-static LINATTN__NOINLINE void la_few_pairs(const linattn__exact *x, const float *q,
-                                           const la_few_rows *k, float *score)
-{
-    enum { VECTORS = LA_FEW_KEYS / LA_W, LINES = LA_FEW_KEYS / 4, LINE = 32 };
-    const size_t token = k->token, nexts = k->next ? k->next->count : 0;
-    la_vec acc[VECTORS], a[4];
-    size_t f, g, c, i;
-    LINATTN__UNROLL for (g = 0; g < VECTORS; g++) acc[g] = la_zero();
-    for (f = 0; f < x->d; f += 8, q += 8) {
-        const float *pairs = linattn__beyond(k->at, f, LINATTN_BF16);
-        for (i = 0; i < nexts; i++) {
-            size_t ahead = k->next->at[i] + f / LINE * LINE + f % LINE / 8 * LINES * token;
-            LINATTN__UNROLL for (c = 0; c < LINES; c++, ahead += token)
-                LINATTN__FETCH(linattn__beyond(k->at, ahead, LINATTN_BF16));
-        }
-        LINATTN__UNROLL for (g = 0; g < VECTORS; g++, pairs += LA_W * (token / 2))
-        {
-            la_four_columns(pairs, token / 2, a);
-            LINATTN__UNROLL for (c = 0; c < 4; c++)
-            {
-                acc[g] = la_fma(la_even(a[c]), la_set1(q[2 * c]), acc[g]);
-                acc[g] = la_fma(la_odd(a[c]), la_set1(q[2 * c + 1]), acc[g]);
-            }
-        }
-    }
-    LINATTN__UNROLL for (g = 0; g < VECTORS; g++)
-        la_store(score + g * LA_W, la_mul(acc[g], la_set1(x->post)));
-}
-#endif
-#endif
-
-/* More than two vectors of keys for four queries would not stay in registers. */
-static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
-                                          const la_few_rows *k, float *score)
-{
-    if (LA_W == 8)
-        la_few_halves(x, q, k, score, LA_FEW_KEYS, LA_FEW_QUERIES);
-    else
-        la_few_tile(x, q, k, score, LA_FEW_QUERIES, 2, 0);
-}
-
-/* As la_scores. Rows are packed where not all of them lie in place, and those of 16 bits but where
-   they meet one query alone, in fours, and not in few sets of L1, and are not f16 on Intel's
-   processors. The last tile begins earlier, where it would reach beyond the keys. */
-static LINATTN__NOINLINE void la_few_scores(const linattn__exact *x,
-                                            const linattn__exact_scratch *w, size_t count)
-{
-    const size_t *const index = w->index;
-    const size_t d = x->d, left = d % 4;
-    const int half = LINATTN__IS_HALF(x->k_element);
-    const int packed = half && (w->lanes > 1 || left || x->k_token % 1024 == 0 ||
-                                (x->k_element == LINATTN_F16 && linattn__intel()));
-    float tail[4 * LA_FEW_KEYS];
-    size_t keys, j, l;
-    for (j = 0; j < count; j += keys) {
-        la_few_rows k;
-        size_t at = j;
-        k.at = w->k;
-        k.token = d;
-        k.next = NULL;
-        k.tail = tail;
-        k.element = LINATTN_F32;
-        keys = LA_FEW_KEYS;
-        if (count - j < keys && w->lanes == 1 && (!half || packed)) keys = LA_FEW_KEYS / 2;
-        if (count - j < keys && count >= keys) at = count - keys;
-        if (!packed && at + keys <= count && index[at + keys - 1] - index[at] == keys - 1) {
-            k.at = linattn__beyond(x->k, index[at] * x->k_token, x->k_element);
-            k.token = x->k_token;
-            k.next = &w->next_k;
-            k.element = x->k_element;
-        } else {
-            at = j;
-            la_pack(w, j, count, keys, x->k, x->k_token, x->k_element, d, &w->next_k, w->k);
-        }
-        for (l = 0; left && l < 4 * keys; l++)
-            tail[l] = l % 4 < left ? k.at[l / 4 * k.token + d - left + l % 4] : 0.0f;
-        for (l = 0; l < w->lanes; l += LA_FEW_QUERIES, k.next = NULL) {
-            const float *const q = w->q + l * LA_FOURS(d);
-            float *const score = w->p + l * LINATTN__EXACT_KEYS + at;
-            if (w->lanes - l > 1) la_few_four(x, q, &k, score);
-#if LINATTN__HAS_HALF
-#ifdef LA_PAIRS
-            else if (k.element == LINATTN_BF16 && d % 8 == 0 && k.token % 2 == 0)
-                la_few_pairs(x, q, &k, score);
-#endif
-            else if (k.element != LINATTN_F32)
-                la_few_half(x, q, &k, score);
-#endif
-            else
-                la_few_one(x, q, &k, score, keys);
-        }
-    }
-    /* what fills the last vector is as harmless as what is there */
-    for (l = 0;
-         count % LA_W && l < (w->lanes + LA_FEW_QUERIES - 1) / LA_FEW_QUERIES * LA_FEW_QUERIES;
-         l++) {
-        float *const p = w->p + l * LINATTN__EXACT_KEYS + count;
-        const size_t lanes = count % LA_W;
-        la_store(p - lanes, la_first(la_load(p - lanes), la_set1(p[-1]), (int)lanes));
-    }
-}
 
 /* As la_weigh, of query l, but for the sum. */
 static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exact_scratch *w,
@@ -11542,7 +11541,7 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
    so that a page is met once, and what is fetched is the next head's. */
 static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
 {
-    const size_t row = LA_FOURS(x->d), rows = lanes > 1 ? LA_FEW : 1, heads = x->heads;
+    const size_t row = LA_EIGHTS(x->d), rows = lanes > 1 ? LA_FEW : 1, heads = x->heads;
     linattn__exact_scratch all[LINATTN__EXACT_HEADS];
     linattn__exact of[LINATTN__EXACT_HEADS];
     size_t head, l, count, left;
@@ -11551,7 +11550,7 @@ static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
         linattn__exact_of(x, head, of + head);
         w->i0 = i0;
         w->lanes = lanes;
-        linattn__few_layout(of + head, w, LA_FEW, LA_FEW_KEYS, head);
+        linattn__few_layout(of + head, w, LA_FEW, head);
         linattn__exact_begin(of + head, w, rows);
         for (l = 0; l < rows; l++)
             la_few_query(of + head, i0 + (l < lanes ? l : lanes - 1), w->q + l * row);
@@ -12193,7 +12192,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_add
 #undef la_add_kept
 #undef la_add_key
-#undef la_add_rows
 #undef la_adjust
 #undef la_afresh
 #undef la_alike
@@ -12232,6 +12230,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_causal_run
 #undef la_causal_tile
 #undef la_causal_tiles
+#undef la_chain_key
+#undef la_chain_load
+#undef la_chain_store
 #undef la_choose
 #undef la_chunk
 #undef la_chunk_inputs
@@ -12267,7 +12268,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_elements
 #undef la_end_rows
 #undef la_eq
-#undef la_even
 #undef la_exact_block
 #undef la_exact_end
 #undef la_exact_head
@@ -12283,19 +12283,20 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exponent
 #undef la_factor
 #undef la_fetch_next
+#undef la_few_added
 #undef la_few_block
-#undef la_few_columns
+#undef la_few_chains
+#undef la_few_fetch
 #undef la_few_four
-#undef la_few_half
 #undef la_few_keys
 #undef la_few_one
 #undef la_few_outputs
-#undef la_few_pairs
+#undef la_few_places
 #undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
 #undef la_few_tile
-#undef la_few_halves
+#undef la_few_two
 #undef la_few_values
 #undef la_few_weigh
 #undef la_fewer
@@ -12323,7 +12324,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_half_copy
 #undef la_half_filled
 #undef la_half_finish
-#undef la_half_fours
 #undef la_half_get
 #undef la_half_get_any
 #undef la_half_lanes
@@ -12396,7 +12396,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_normal
 #undef la_norms
 #undef la_negative
-#undef la_odd
 #undef la_odd
 #undef la_offset
 #undef la_once
@@ -12596,6 +12595,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scale
 #undef la_scale_rows
 #undef la_scaled_row
+#undef la_score_chains
 #undef la_scores
 #undef la_scores_of
 #undef la_scratch
@@ -12697,7 +12697,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_transpose
 #undef la_turn
 #undef la_twice_tile
-#undef la_two_fours
 #undef la_two_sum
 #undef la_unit
 #undef la_unit_of
@@ -12718,6 +12717,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_weigh_query
 #undef la_weighed
 #undef la_wide
+#undef la_wide_eight
 #undef la_widen
 #undef la_widen_row
 #undef la_widened
@@ -12761,6 +12761,9 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_CAUSAL_TOKENS
 #undef LA_CAUSAL_VECS
 #undef LA_CAUSAL_WIDE
+#undef LA_CHAINS
+#undef LA_CHAIN_LANES
+#undef LA_CHAIN_VECS
 #undef LA_CLASH
 #undef LA_COMPARE
 #undef LA_CONSTANTS
@@ -12770,6 +12773,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DW
 #undef LA_EACH_OWED
 #undef LA_EACH_VEC
+#undef LA_EIGHTS
 #undef LA_EXACT_LANES
 #undef LA_EXACT_ROW
 #undef LA_EXACT_TILES
@@ -12782,7 +12786,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_FEW_REST
 #undef LA_FEW_TOGETHER
 #undef LA_FEW_VECS
-#undef LA_FOURS
 #undef LA_GATED_TOKENS
 #undef LA_GATED_VECS
 #undef LA_GENERAL
@@ -12801,7 +12804,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_ONES
 #undef LA_OP
 #undef LA_OWED_ROWS
-#undef LA_PAIRS
 #undef LA_PANEL_VECS
 #undef LA_PART
 #undef LA_PART_ROW
@@ -12824,6 +12826,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_RULE_WIDE
 #undef LA_SLEEF
 #undef LA_SCORES
+#undef LA_SCORE_CHAINS
+#undef LA_SCORE_ROWS
 #undef LA_SINGLE_VECS
 #undef LA_SMALL
 #undef LA_SQUARES

@@ -70,16 +70,17 @@ def ports_of(cpu, isa):
 TILES = {  # tokens or rows x vectors of columns, LA_BLOCK and LA_PART
     "avx512": {"CAUSAL_TOKENS": 4, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 3, "QUERY_TOKENS": 12,
                "QUERY_VECS": 2, "UPDATE_ROWS": 8, "UPDATE_VECS": 2, "EXACT_VECS": 3, "PART": 64,
-               "GENERAL_VECS": 4, "GATED_TOKENS": 3, "GATED_VECS": 4},
+               "SCORE_ROWS": 4, "GENERAL_VECS": 4, "GATED_TOKENS": 3, "GATED_VECS": 4},
     "avx2": {"CAUSAL_TOKENS": 3, "CAUSAL_VECS": 2, "CAUSAL_WIDE": 0, "QUERY_TOKENS": 6,
              "QUERY_VECS": 2, "UPDATE_ROWS": 6, "UPDATE_VECS": 2, "EXACT_VECS": 2, "PART": 64,
-             "GENERAL_VECS": 2, "GATED_TOKENS": 3, "GATED_VECS": 2},
+             "SCORE_ROWS": 3, "GENERAL_VECS": 2, "GATED_TOKENS": 3, "GATED_VECS": 2},
 }
 CHUNK = 128   # features at a time, LINATTN__FEATURES
 LANES = 16    # that denominators are summed over
 STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
 BAND = 32     # tokens that a window sums at a time, LINATTN__BAND
 SCORES = 144  # of a token in a window, LINATTN__SCORES
+CHAINS = 8    # that a score is the sum of, LA_CHAINS
 EXP_FMA = 9   # of an exp: 3 reduce x, 6 are the polynomial
 
 
@@ -249,11 +250,13 @@ class Counter:
     # -- exact attention
 
     def pairs(self, count, d, dv):
-        """Queries lie in lanes. A query and a key: scores, their maximum, e^(score - maximum), its
-        sum; then its weight times the value."""
+        """Queries lie in lanes. A query and a key: scores, whose chains are added, their maximum,
+        e^(score - maximum), its sum; then its weight times the value."""
         rows, vecs = self.tile["UPDATE_ROWS"], self.tile["EXACT_VECS"]
         weights = self.exp() + self.scale() + Ops(fma=2, any=2, loads=2, stores=2)
-        products = Ops(fma=d + dv, loads=(d + dv) / rows, broadcasts=(d + dv) / vecs)
+        products = Ops(fma=d + dv, any=min(d, CHAINS) - 1,
+                       loads=d / self.tile["SCORE_ROWS"] + dv / rows,
+                       broadcasts=(d + dv) / vecs)
         return (count / self.w) * (weights + products)
 
     def means(self, d):

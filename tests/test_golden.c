@@ -9,24 +9,24 @@
 
 /* Hashes, one for each family that came with a version. Of a family that is new, zero stands here
    until its bits are final; the failing test says what they are. */
-static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x18bf3440bb31f695);
-static const uint64_t EXPECTED_FAVOR = UINT64_C(0x67d9464202d350b4);
-static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x7e6bb6eb20416db4);
-static const uint64_t EXPECTED_WINDOWS = UINT64_C(0x80a344a5d0e745d6);
-static const uint64_t EXPECTED_UNIT = UINT64_C(0x93c925cd491735fb);
+static const uint64_t EXPECTED_ELEMENTWISE = UINT64_C(0x822c112c2248ccee);
+static const uint64_t EXPECTED_FAVOR = UINT64_C(0x11b4a791cb301245);
+static const uint64_t EXPECTED_MONOMIALS = UINT64_C(0x14d1549a6880ad4f);
+static const uint64_t EXPECTED_WINDOWS = UINT64_C(0xadfd4ac9b8f87c09);
+static const uint64_t EXPECTED_UNIT = UINT64_C(0x80ada25875ae26a7);
 static const uint64_t EXPECTED_RULES = UINT64_C(0xf7d21b8597b66cb6);
-static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0xd0986e362ab7e47a);
-static const uint64_t EXPECTED_HALVES = UINT64_C(0xf0cce9a7e05ca69e);
+static const uint64_t EXPECTED_COMPENSATED = UINT64_C(0x5ca947c3a212a758);
+static const uint64_t EXPECTED_HALVES = UINT64_C(0x58e4a4258febfd0a);
 static const uint64_t EXPECTED_COMPENSATED_RULES = UINT64_C(0xe4dde34c988cd1d9);
 static const uint64_t EXPECTED_COMPENSATED_EXPONENTS = UINT64_C(0x158923e377797026);
-static const uint64_t EXPECTED_EXACT = UINT64_C(0x666392ec3df0d2ae);
-static const uint64_t EXPECTED_NYSTROM = UINT64_C(0xce2ef780ff9cfc88);
+static const uint64_t EXPECTED_EXACT = UINT64_C(0xa4a9aa81a366c5c2);
+static const uint64_t EXPECTED_NYSTROM = UINT64_C(0x2e17b8ecac36512b);
 static const uint64_t EXPECTED_RANDOM = UINT64_C(0x19ed42875664e000);
 
 /* Those of quick tests, where a part of the runs that take longest has to do. */
-static const uint64_t EXPECTED_QUICK_WINDOWS = UINT64_C(0xb4a58729d833dcba);
-static const uint64_t EXPECTED_QUICK_COMPENSATED = UINT64_C(0x1b140ad007e50d69);
-static const uint64_t EXPECTED_QUICK_EXACT = UINT64_C(0x6dd4654c5865873c);
+static const uint64_t EXPECTED_QUICK_WINDOWS = UINT64_C(0xc25b846237bc28b9);
+static const uint64_t EXPECTED_QUICK_COMPENSATED = UINT64_C(0xe1c8624f9952bceb);
+static const uint64_t EXPECTED_QUICK_EXACT = UINT64_C(0xca81c0d1c2cea6d8);
 
 /* FNV-1a. */
 #define HASH_START UINT64_C(0xCBF29CE484222325)
