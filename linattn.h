@@ -8422,11 +8422,11 @@ LINATTN__COLD static linattn_status linattn__check_places(const linattn_config *
     return LINATTN_OK;
 }
 
-/* How many blocks are fetched while one is worked on, where queries are few? On Zen 4 none of what L3
-   holds: hardware keeps up with that, and fetches take up to a fifth more. Keys and values that no
-   cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
-   once. Asked for in three blocks they take .65 to .85 of the time on Zen 4; what is in caches, or
-   of 16 bits, would take up to 1.2. In two where L3 may hold a part of them. */
+/* How many blocks are fetched while one is worked on, where queries are few? On Zen 4 none of what
+   L3 holds: hardware keeps up with that, and fetches take up to a fifth more. Keys and values that
+   no cache holds come at half of the bandwidth where fetches are dropped and each line is asked for
+   once. Asked for in three blocks they take .65 to .85 of the time on Zen 4; what is of 16 bits
+   would take up to 1.2. In two where L3 may hold a part of them. */
 LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
 {
     const linattn__exact *const e = &w->head;
@@ -8434,7 +8434,7 @@ LINATTN__COLD static size_t linattn__exact_blocks(const linattn__exact_work *w)
     const size_t keys = e->window && e->window < e->n_k ? e->window : e->n_k;
     const size_t floats = w->kv_heads * keys * (e->d + e->dv) / (half ? 2 : 1);
     if (!linattn__drops()) return 1;
-    if (floats <= 2 * LINATTN__FETCH_FLOATS) return linattn__contended();
+    if (floats <= 2 * LINATTN__FETCH_FLOATS) return linattn__contended() ? 1 : 0;
     if (half) return 1;
     return floats / 2 > LINATTN__FAR_FLOATS ? LINATTN__EXACT_AHEAD : 2;
 }

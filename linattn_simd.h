@@ -763,8 +763,8 @@ LINATTN__INLINE float la_sqrt(float x)
 #define LA_UPDATE_VECS 1
 #define LA_UPDATE_TALL LA_SMALL
 #define LA_EXACT_VECS 1
-#define LA_SCORE_ROWS LA_SMALL
-#define LA_SCORE_CHAINS 1
+#define LA_SCORE_ROWS 1
+#define LA_SCORE_CHAINS 8
 #define LA_STAGE_VECS 1
 #define LA_BLOCK (LINATTN__BOTH ? 24 : 1)
 #define LA_PART (LINATTN__BOTH ? 64 : 16)
@@ -10854,17 +10854,19 @@ LINATTN__INLINE void la_score_chains(const linattn__exact *x, const float *q, si
                     la_fma_hot(kr, y[u], acc[(i * ROWS + r) * NQ + u]);
             }
         }
-    if (CHAINS > 1 && f < x->d) /* the first of two once more */
+    LINATTN__UNROLL for (i = 0; i + 1 < CHAINS; i++) if (f + i < x->d) /* some once more */
         LINATTN__UNROLL for (r = 0; r < ROWS; r++)
-        {
-            const la_vec kr = la_set1(k[r][f]);
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[r * NQ + u] =
-                la_fma_hot(kr, la_load(q + u * LA_W), acc[r * NQ + u]);
-        }
+    {
+        const la_vec kr = la_set1(k[r][f + i]);
+        LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[(i * ROWS + r) * NQ + u] =
+            la_fma_hot(kr, la_load(q + i * row + u * LA_W), acc[(i * ROWS + r) * NQ + u]);
+    }
     LINATTN__UNROLL for (r = 0; r < ROWS * NQ; r++)
     {
-        sum[r] = begin ? acc[r] : la_add(sum[r], acc[r]);
-        if (CHAINS > 1) sum[r] = la_add(sum[r], acc[ROWS * NQ + r]);
+        if (!begin) acc[r] = la_add(sum[r], acc[r]);
+        sum[r] = acc[r];
+        LINATTN__UNROLL for (i = 1; i < CHAINS; i++) sum[r] =
+            la_add(sum[r], acc[i * ROWS * NQ + r]);
     }
 }
 
