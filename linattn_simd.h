@@ -10885,7 +10885,7 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_
         if (at == 0) la_key_rows(x, w, j, part->end, k);
         la_score_chains(x, q, row, k + at, 0, sum, 1, NQ);
         /* those beyond d are 0 */
-        if (NQ > 1 && NQ == LA_EXACT_VECS)
+        if (LA_EXACT_VECS > 1 && NQ == LA_EXACT_VECS)
             LINATTN__UNROLL for (c = CHAINS; c < LA_CHAINS; c += CHAINS)
                 la_score_chains(x, q, row, k + at, c, sum, 0, NQ);
         else
