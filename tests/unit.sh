@@ -119,6 +119,18 @@ stream_picture() {
     grep -qa PNG "$at/picture.png"
 }
 
+# Instructions of calls, by the library that meson built with -O2.
+instructions() {
+    local program=$work/instructions
+    if ! echo '#include <valgrind/callgrind.h>' | cc -fsyntax-only -x c - 2>/dev/null; then
+        echo 'valgrind is not installed'
+        return 77
+    fi
+    cc -std=c11 -O1 $warnings -I . tests/instructions.c "$build/unit/liblinattn_compiled.a" \
+        -o "$program" -lm -pthread
+    python3 tests/instructions_test.py "$program" "$(cc -dumpversion)"
+}
+
 target "$work/unit" unit_build
 [[ -z $python ]] || target "$work/onnx" onnx_build
 target "$work/stream_hook.so" gcc -O1 -shared -fPIC $warnings tests/stream_hook.c \
@@ -129,6 +141,7 @@ if [[ -e $work/unit ]]; then
     job 'unit / stream, allocations and locks' stream_calls hook "$work/stream_hook.so"
     job 'unit / stream, system calls' stream_calls strace
     job 'unit / limits of the benchmark' python3 tests/limits_test.py
+    job 'unit / instructions' instructions
     [[ -z $python ]] || job 'unit / stream, picture' stream_picture
     job 'unit / attend and the cases of ONNX' onnx_run cases
     job 'unit / attend and onnxruntime' onnx_run onnxruntime
