@@ -8015,6 +8015,20 @@ typedef struct linattn__exact_scratch {
     float slope[LINATTN__EXACT_LANES];
 } linattn__exact_scratch;
 
+/* How many of so many keys come before the first whose first component is -inf: nearly always all
+   of them. */
+LINATTN__INLINE size_t linattn__exact_usual(const float *key, size_t token, size_t count,
+                                            int element)
+{
+    size_t i;
+    if (LINATTN__IS_HALF(element))
+        for (i = 0; i < count && !linattn__lowest(key, 0, element); i++)
+            key = linattn__beyond(key, token, element);
+    else
+        for (i = 0; i < count && !(*key < -LINATTN__FLT_MAX); i++) key += token;
+    return i;
+}
+
 /* The next keys that are not masked tokens: blocks hold only such keys, so that a masked token
    leaves no trace in the order of the sums. Under a window blocks begin at multiples of their size,
    wherever windows do, as maxima move at their ends. Returns where to go on. */
@@ -8024,25 +8038,23 @@ static LINATTN__NOINLINE size_t linattn__exact_gather(const linattn__exact *x,
 {
     const size_t token = x->k_token, sinks = x->sinks, low = w->low;
     const int element = x->k_element;
-    const size_t step = token * (LINATTN__IS_HALF(element) ? 2 : sizeof(float));
-    size_t *const index = w->index, c = 0, stop = w->end;
+    size_t *const index = w->index, c = 0, i, stop = w->end;
     if (j >= sinks && j < low) j = low;
     if (x->window && stop - j > LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS)
         stop = j + (LINATTN__EXACT_KEYS - j % LINATTN__EXACT_KEYS);
     while (j < stop && c < LINATTN__EXACT_KEYS) {
         /* behind the sinks keys are left out */
-        const size_t end = j < low && sinks < stop ? sinks : stop;
+        const size_t end = j < low && sinks < stop ? sinks : stop, room = LINATTN__EXACT_KEYS - c;
         const float *const from = linattn__beyond(x->k, j * token, element);
-        uintptr_t at = (uintptr_t)from;
-        if (!LINATTN__IS_HALF(element)) /* nearly all of them */
-            for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
-                if (*(const float *)at < -LINATTN__FLT_MAX) break;
-                index[c++] = j;
-            }
-        for (; j < end && c < LINATTN__EXACT_KEYS; j++, at += step) {
-            const float *const key = (const float *)at;
-            index[c] = j;
-            c += !linattn__lowest(key, 0, element) || !linattn__masked_row(key, x->d, element);
+        const size_t most = end - j < room ? end - j : room;
+        const size_t usual = linattn__exact_usual(from, token, most, element);
+        for (i = 0; i < usual; i++) index[c + i] = j + i;
+        j += usual;
+        c += usual;
+        if (usual < most) { /* one that may be masked */
+            const float *const key = linattn__beyond(from, usual * token, element);
+            index[c] = j++;
+            c += !linattn__masked_row(key, x->d, element);
         }
         if (j >= sinks && j < low) j = low;
     }

@@ -149,6 +149,7 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_fetch_next LA_NAME(fetch_next)
+#define la_few_alone LA_NAME(few_alone)
 #define la_few_block LA_NAME(few_block)
 #define la_few_keys LA_NAME(few_keys)
 #define la_few_outputs LA_NAME(few_outputs)
@@ -11433,7 +11434,7 @@ static LINATTN__NOINLINE void la_few_weigh(const linattn__exact *x, linattn__exa
     }
 }
 
-/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, where one or two may be
+/* Columns from c0 on of the outputs of NQ queries from l on, NR vectors, of which one or two may be
    partial: o[c] += sum over the keys of weight v[c]; the first ones sum the weights, too. Values
    may be of 16 bits if `half`. One query leaves out keys that it does not see: their weights are
    negative. */
@@ -11441,15 +11442,18 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
                                    const la_few_rows *v, size_t l, size_t c0, const int half,
                                    const size_t NQ, const size_t NR)
 {
-    const int first = NR > 2 ? LA_W : la_lanes_left(x->dv, c0);
-    const int last = NR > 2 ? LA_W : x->dv - c0 > LA_W ? la_lanes_left(x->dv, c0 + LA_W) : 0;
     const int element = half ? LINATTN__TYPE(v->element) : (int)LINATTN_F32;
     const float *const p = w->p + l * LINATTN__EXACT_KEYS;
     float *const o = w->o + l * x->dv + c0;
     la_vec acc[LA_FEW_TOGETHER * 4];
     float sum[LA_FEW_TOGETHER];
-    const size_t nexts = v->next ? v->next->count : 0;
+    const size_t nexts = v->next ? v->next->count : 0, left = x->dv - c0;
+    int first = LA_W, last = LA_W;
     size_t j, r, i, n, at = c0;
+    if (NR <= 2) {
+        first = la_lanes_left(left, 0);
+        last = NR > 1 && left > LA_W ? la_lanes_left(left, LA_W) : 0;
+    }
     LINATTN__UNROLL for (i = 0; i < NQ; i++)
     {
         sum[i] = w->den[l + i];
@@ -11481,28 +11485,43 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     }
 }
 
+/* As many of one query as go well together, from c on; returns how many vectors. */
+LINATTN__INLINE size_t la_few_alone(const linattn__exact *x, linattn__exact_scratch *w,
+                                    size_t count, const la_few_rows *v, size_t l, size_t c,
+                                    const int half)
+{
+    const size_t left = x->dv - c;
+#if LA_FEW_ALONE > 4
+    if (left >= LA_FEW_ALONE * LA_W) {
+        la_few_values(x, w, count, v, l, c, half, 1, LA_FEW_ALONE);
+        return LA_FEW_ALONE;
+    }
+#endif
+    if (left >= 4 * LA_W) {
+        la_few_values(x, w, count, v, l, c, half, 1, 4);
+        return 4;
+    }
+    if (!half && left <= LA_W)
+        la_few_values(x, w, count, v, l, c, 0, 1, 1);
+    else
+        la_few_values(x, w, count, v, l, c, half, 1, LA_FEW_REST);
+    return LA_FEW_REST;
+}
+
 static LINATTN__NOINLINE void la_few_outputs(const linattn__exact *x, linattn__exact_scratch *w,
                                              size_t count, const la_few_rows *v, size_t l, int many)
 {
-    const size_t most = many ? LA_FEW_VECS : 4;
     size_t c, vectors;
     for (c = 0; c < x->dv; c += vectors * LA_W) {
-        vectors = x->dv - c >= most * LA_W ? most : LA_FEW_REST;
-        if (LA_FEW_ALONE > 4 && !many && x->dv - c >= LA_FEW_ALONE * LA_W) vectors = LA_FEW_ALONE;
+        vectors = x->dv - c >= LA_FEW_VECS * LA_W ? LA_FEW_VECS : LA_FEW_REST;
         if (many && vectors > 2)
             la_few_values(x, w, count, v, l, c, 0, LA_FEW_TOGETHER, LA_FEW_VECS);
         else if (many)
             la_few_values(x, w, count, v, l, c, 0, LA_FEW_TOGETHER, LA_FEW_REST);
-#if LA_FEW_ALONE > 4
-        else if (vectors > 4 && LINATTN__IS_HALF(v->element))
-            la_few_values(x, w, count, v, l, c, 1, 1, LA_FEW_ALONE);
-        else if (vectors > 4)
-            la_few_values(x, w, count, v, l, c, 0, 1, LA_FEW_ALONE);
-#endif
-        else if (vectors > 2)
-            la_few_values(x, w, count, v, l, c, 1, 1, 4);
+        else if (LINATTN__IS_HALF(v->element))
+            vectors = la_few_alone(x, w, count, v, l, c, 1);
         else
-            la_few_values(x, w, count, v, l, c, 1, 1, LA_FEW_REST);
+            vectors = la_few_alone(x, w, count, v, l, c, 0);
     }
 }
 
@@ -12286,6 +12305,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_factor
 #undef la_fetch_next
 #undef la_few_added
+#undef la_few_alone
 #undef la_few_block
 #undef la_few_chains
 #undef la_few_fetch
