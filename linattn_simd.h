@@ -11334,9 +11334,9 @@ la_few_scores(const linattn__exact *x, const linattn__exact_scratch *w, size_t c
 #define LA_FEW_TOGETHER (LA_W == 16 ? 4 : 2) /* in a tile of outputs */
 #define LA_FEW_VECS (LA_W < 8 ? 2 : 4)       /* of columns, for so many queries */
 #define LA_FEW_REST 2                        /* of what is left of a row */
-/* and for one: a row of 64 values comes in one go, as hardware expects, and into sums that are
-   enough for no FMA unit to wait */
-#define LA_FEW_ALONE (LA_W == 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
+/* and for one: rows come in one go, as hardware expects, and into sums that are enough for no FMA
+   unit to wait */
+#define LA_FEW_ALONE (LA_W >= 8 || LINATTN__ISA == LINATTN__ISA_NEON ? 8 : 4)
 
 #if LA_W > 1
 static void la_few_query(const linattn__exact *x, size_t i, float *to)
