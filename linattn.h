@@ -7938,6 +7938,7 @@ linattn__put_shared(const linattn_config *c, const linattn__shape *s, float *sha
 #define LINATTN__EXACT_QUERIES 144 /* that share a block of keys and values */
 #define LINATTN__EXACT_HEADS 8     /* at most, that go together */
 #define LINATTN__EXACT_AHEAD 3     /* blocks that are fetched ahead at most */
+#define LINATTN__CHAINS 8          /* that a score is the sum of */
 
 /* Floats of keys and values that stay in L2. */
 #define LINATTN__EXACT_NEAR (LINATTN__FETCH_FLOATS / 6)
@@ -8020,12 +8021,11 @@ typedef struct linattn__exact_scratch {
 LINATTN__INLINE size_t linattn__exact_usual(const float *key, size_t token, size_t count,
                                             int element)
 {
-    size_t i;
+    size_t i = 0;
     if (LINATTN__IS_HALF(element))
-        for (i = 0; i < count && !linattn__lowest(key, 0, element); i++)
-            key = linattn__beyond(key, token, element);
+        while (i < count && !linattn__lowest(key, i * token, element)) i++;
     else
-        for (i = 0; i < count && !(*key < -LINATTN__FLT_MAX); i++) key += token;
+        while (i < count && !linattn__lowest(key, i * token, LINATTN_F32)) i++;
     return i;
 }
 
@@ -8248,11 +8248,17 @@ linattn__exact_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t
     w->next_k.count = w->next_v.count = 0;
 }
 
+/* A row of Q, where queries are few: all chains end with it. */
+LINATTN__INLINE size_t linattn__few_row(size_t d)
+{
+    return (d + LINATTN__CHAINS - 1) / LINATTN__CHAINS * LINATTN__CHAINS;
+}
+
 /* The same for up to `few` queries of a head. */
 static LINATTN__NOINLINE void
 linattn__few_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t few, size_t head)
 {
-    const size_t row = (x->d + 7) / 8 * 8;
+    const size_t row = linattn__few_row(x->d);
     linattn__exact_layout(x, w, 0, 0);
     w->v = w->p + few * LINATTN__EXACT_KEYS;
     w->q = w->v + LINATTN__EXACT_KEYS * x->dv + head * few * (row + x->dv);
@@ -8264,7 +8270,7 @@ linattn__few_layout(const linattn__exact *x, linattn__exact_scratch *w, size_t f
    loses track of rows of heads that take turns: with fetches 4096 tokens of eight heads of 64 take
    half of the time on Zen 4, on Zen 3 1024 of 128 do .7, and on Intel's Emerald Rapids 16384 of 128
    do .8; their L3 is otherwise the faster without them. Where that was not measured only what is
-   farther off is fetched. */
+   farther off is fetched. A head alone may be small where all of them come from beyond L3. */
 static LINATTN__NOINLINE void linattn__few_next(const linattn__exact *x, linattn__exact_scratch *w,
                                                 size_t head)
 {
@@ -9618,6 +9624,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #undef LINATTN__BOTH
 #undef LINATTN__CAN_SSE2
 #undef LINATTN__BY_FLAGS
+#undef LINATTN__CHAINS
 #undef LINATTN__CHOSEN_FMA
 #undef LINATTN__COLD
 #undef LINATTN__COLUMNS

@@ -149,6 +149,7 @@
 #define la_exp_negative LA_NAME(exp_negative)
 #define la_exponent LA_NAME(exponent)
 #define la_fetch_next LA_NAME(fetch_next)
+#define la_fetch_nexts LA_NAME(fetch_nexts)
 #define la_few_alone LA_NAME(few_alone)
 #define la_few_block LA_NAME(few_block)
 #define la_few_keys LA_NAME(few_keys)
@@ -427,13 +428,11 @@
 #define la_factor LA_COMMON(factor)
 #define la_few_added LA_COMMON(few_added)
 #define la_few_chains LA_COMMON(few_chains)
-#define la_few_fetch LA_COMMON(few_fetch)
-#define la_few_four LA_COMMON(few_four)
 #define la_few_one LA_COMMON(few_one)
 #define la_few_places LA_COMMON(few_places)
 #define la_few_scores LA_COMMON(few_scores)
+#define la_few_several LA_COMMON(few_several)
 #define la_few_tile LA_COMMON(few_tile)
-#define la_few_two LA_COMMON(few_two)
 #define la_fewer LA_COMMON(fewer)
 #define la_fold LA_COMMON(fold)
 #define la_fold_vector LA_COMMON(fold_vector)
@@ -10792,8 +10791,7 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
    and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
    its own lane, and the running maximum and the denominator are vectors. */
 
-#define LA_CHAINS 8
-#define LA_EIGHTS(d) (((d) + 7) / 8 * 8)
+#define LA_CHAINS LINATTN__CHAINS
 #define LA_EXACT_LANES (LA_EXACT_VECS * LA_W)
 #define LA_EXACT_ROW(w) (LA_EXACT_LANES > 1 ? (w)->row : 1)
 #define LA_EXACT_TILES /* of scalar code one, for its stack */                                     \
@@ -11072,26 +11070,33 @@ static LINATTN__NOINLINE void la_weigh(const linattn__exact *x, linattn__exact_s
     }
 }
 
-/* Rows of the keys listed from j on as dense floats, `rows` of them; the last key stands for those
-   beyond it. Fetches those that lie `next` elements on, if not 0. */
-static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t j, size_t count,
-                                      size_t rows, const float *from, size_t token, int element,
-                                      size_t dim, const linattn__nexts *next, float *to)
+/* Fetches what comes next of a row. */
+LINATTN__INLINE void la_fetch_nexts(const float *row, int element, size_t dim,
+                                    const linattn__nexts *next)
 {
-    const size_t line = LINATTN__IS_HALF(element) ? 32 : 16, *const index = w->index;
-    const int together = j + rows <= count && index[j + rows - 1] - index[j] == rows - 1;
-    const float *at = linattn__beyond(from, index[j] * token, element);
+    const size_t line = LINATTN__IS_HALF(element) ? 32 : 16;
+    size_t i, f;
+    for (i = 0; i < next->count; i++)
+        for (f = 0; f < dim; f += line)
+            LINATTN__FETCH(linattn__beyond(row, next->at[i] + f, element));
+}
+
+/* Rows of the `count` keys listed as dense floats. Fetches what comes next of them, if not NULL. */
+static LINATTN__NOINLINE void la_pack(const linattn__exact_scratch *w, size_t count,
+                                      const float *from, size_t token, int element, size_t dim,
+                                      const linattn__nexts *next, float *to)
+{
+    const size_t *const index = w->index;
+    const int together = index[count - 1] - index[0] == count - 1;
     const size_t nexts = next ? next->count : 0;
-    size_t f, i;
+    size_t f, j;
     if (LINATTN__IS_HALF(element) && together) {
-        la_widen(at, element, token, rows, dim, to);
-        if (!nexts) rows = 0; /* done */
+        la_widen(linattn__beyond(from, index[0] * token, element), element, token, count, dim, to);
+        if (!nexts) return;
     }
-    for (; rows > 0; rows--, j += j + 1 < count, to += dim) {
-        at = linattn__beyond(from, index[j] * token, element);
-        for (i = 0; i < nexts; i++)
-            for (f = 0; f < dim; f += line)
-                LINATTN__FETCH(linattn__beyond(at, next->at[i] + f, element));
+    for (j = 0; j < count; j++, to += dim) {
+        const float *const at = linattn__beyond(from, index[j] * token, element);
+        if (nexts) la_fetch_nexts(at, element, dim, next);
         if (LINATTN__IS_HALF(element)) {
             if (!together) la_widen(at, element, 0, 1, dim, to);
             continue;
@@ -11112,7 +11117,7 @@ static const float *la_values(const linattn__exact *x, const linattn__exact_scra
     if (!LINATTN__IS_HALF(x->v_element) && w->index[count - 1] - w->index[0] == count - 1)
         return x->v + w->index[0] * x->v_token;
     *stride = x->dv;
-    la_pack(w, 0, count, count, x->v, x->v_token, x->v_element, x->dv, &w->next_v, w->v);
+    la_pack(w, count, x->v, x->v_token, x->v_element, x->dv, &w->next_v, w->v);
     return w->v;
 }
 
@@ -11211,7 +11216,7 @@ LINATTN__INLINE void la_few_tile(const linattn__exact *x, const float *q, const 
                                  float *sums, const int element, const size_t NQ)
 {
     enum { MOST = 8 };
-    const size_t row = LA_EIGHTS(x->d), d = x->d, NK = MOST / NQ;
+    const size_t row = linattn__few_row(x->d), d = x->d, NK = MOST / NQ;
     size_t j, f, r, l, i;
     for (j = 0; j < LA_FEW_KEYS; j += NK) {
         la_vec acc[MOST * LA_CHAIN_VECS];
@@ -11240,24 +11245,20 @@ LINATTN__WARM static LINATTN__NOINLINE void la_few_one(const linattn__exact *x, 
         la_few_tile(x, q, k, sums, LINATTN__TYPE(LINATTN_F16), 1);
 }
 
-LINATTN__WARM static LINATTN__NOINLINE void la_few_two(const linattn__exact *x, const float *q,
-                                                       const float *const *k, float *sums)
+/* Of two, or of four. */
+LINATTN__WARM static LINATTN__NOINLINE void la_few_several(const linattn__exact *x, const float *q,
+                                                           const float *const *k, float *sums,
+                                                           size_t queries)
 {
-    const int element = LINATTN__TYPE(x->k_element);
-    if (LINATTN__IS_HALF(element))
+    const int element = LINATTN__TYPE(x->k_element), half = LINATTN__IS_HALF(element);
+    if (queries == 2 && half)
         la_few_tile(x, q, k, sums, element, 2);
-    else
+    else if (queries == 2)
         la_few_tile(x, q, k, sums, LINATTN_F32, 2);
-}
-
-LINATTN__WARM static LINATTN__NOINLINE void la_few_four(const linattn__exact *x, const float *q,
-                                                        const float *const *k, float *sums)
-{
-    const int element = LINATTN__TYPE(x->k_element);
-    if (LINATTN__IS_HALF(element))
-        la_few_tile(x, q, k, sums, element, 4);
+    else if (half)
+        la_few_tile(x, q, k, sums, element, LA_FEW_QUERIES);
     else
-        la_few_tile(x, q, k, sums, LINATTN_F32, 4);
+        la_few_tile(x, q, k, sums, LINATTN_F32, LA_FEW_QUERIES);
 }
 
 /* The scores of a query: the chains of each key are added. */
@@ -11292,18 +11293,6 @@ LINATTN__INLINE void la_few_places(const linattn__exact *x, const size_t *index,
     }
 }
 
-/* What comes next of some keys. */
-LINATTN__INLINE void la_few_fetch(const linattn__exact *x, const linattn__nexts *next,
-                                  const float *const *k)
-{
-    const size_t line = LINATTN__IS_HALF(x->k_element) ? 32 : 16;
-    size_t r, i, f;
-    for (r = 0; r < LA_FEW_KEYS; r++)
-        for (i = 0; i < next->count; i++)
-            for (f = 0; f < x->d; f += line)
-                LINATTN__FETCH(linattn__beyond(k[r], next->at[i] + f, x->k_element));
-}
-
 /* As la_scores. What fills the last vector is the last key's again. */
 LINATTN__WARM static LINATTN__NOINLINE void
 la_few_scores(const linattn__exact *x, const linattn__exact_scratch *w, size_t count)
@@ -11313,14 +11302,13 @@ la_few_scores(const linattn__exact *x, const linattn__exact_scratch *w, size_t c
     size_t j, l, i, tile;
     for (j = 0; j < count; j += LA_FEW_KEYS) {
         la_few_places(x, w->index + j, count - j, k);
-        if (w->next_k.count) la_few_fetch(x, &w->next_k, k);
+        for (i = 0; w->next_k.count && i < LA_FEW_KEYS; i++)
+            la_fetch_nexts(k[i], x->k_element, x->d, &w->next_k);
         for (l = 0; l < w->lanes; l += tile) {
-            const float *const q = w->q + l * LA_EIGHTS(x->d);
+            const float *const q = w->q + l * linattn__few_row(x->d);
             tile = w->lanes - l > 2 ? LA_FEW_QUERIES : w->lanes - l;
-            if (tile > 2)
-                la_few_four(x, q, k, sums);
-            else if (tile > 1)
-                la_few_two(x, q, k, sums);
+            if (tile > 1)
+                la_few_several(x, q, k, sums, tile);
             else
                 la_few_one(x, q, k, sums);
             for (i = 0; i < tile; i++)
@@ -11353,7 +11341,7 @@ static void la_few_query(const linattn__exact *x, size_t i, float *to)
         q = to;
     }
     la_scaled_row(q, &x->pre, to, x->d);
-    for (f = x->d; f < LA_EIGHTS(x->d); f++) to[f] = 0.0f;
+    for (f = x->d; f < linattn__few_row(x->d); f++) to[f] = 0.0f;
 }
 #endif
 
@@ -11567,7 +11555,7 @@ static void la_few_keys(const linattn__exact *x, linattn__exact_scratch *w, size
    so that a page is met once, and what is fetched is the next head's. */
 static void la_few_block(const linattn__exact *x, size_t i0, size_t lanes)
 {
-    const size_t row = LA_EIGHTS(x->d), rows = lanes > 1 ? LA_FEW : 1, heads = x->heads;
+    const size_t row = linattn__few_row(x->d), rows = lanes > 1 ? LA_FEW : 1, heads = x->heads;
     linattn__exact_scratch all[LINATTN__EXACT_HEADS];
     linattn__exact of[LINATTN__EXACT_HEADS];
     size_t head, l, count, left;
@@ -11663,7 +11651,7 @@ static void la_exact_block(const linattn__exact *x, linattn__exact_scratch *w, s
         ahead = end - j < LINATTN__EXACT_KEYS ? 0 : LINATTN__EXACT_KEYS;
         if ((end - w->low) * (x->d + x->dv) < LINATTN__EXACT_NEAR) ahead = 0;
         if (LINATTN__IS_HALF(x->k_element))
-            la_pack(w, 0, count, count, x->k, x->k_token, x->k_element, x->d, NULL, w->k);
+            la_pack(w, count, x->k, x->k_token, x->k_element, x->d, NULL, w->k);
         a.a = la_values(x, w, count, &a.a_row);
         for (i = 0; i < tiles; i++) {
             w[i].ahead = ahead;
@@ -12309,12 +12297,11 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_exponent
 #undef la_factor
 #undef la_fetch_next
+#undef la_fetch_nexts
 #undef la_few_added
 #undef la_few_alone
 #undef la_few_block
 #undef la_few_chains
-#undef la_few_fetch
-#undef la_few_four
 #undef la_few_keys
 #undef la_few_one
 #undef la_few_outputs
@@ -12322,8 +12309,8 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_few_query
 #undef la_few_rows
 #undef la_few_scores
+#undef la_few_several
 #undef la_few_tile
-#undef la_few_two
 #undef la_few_values
 #undef la_few_weigh
 #undef la_fewer
@@ -12800,7 +12787,6 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_DW
 #undef LA_EACH_OWED
 #undef LA_EACH_VEC
-#undef LA_EIGHTS
 #undef LA_EXACT_LANES
 #undef LA_EXACT_ROW
 #undef LA_EXACT_TILES

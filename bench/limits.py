@@ -80,7 +80,7 @@ LANES = 16    # that denominators are summed over
 STEPS = 12    # LINATTN__STEPS of the pseudo-inverse
 BAND = 32     # tokens that a window sums at a time, LINATTN__BAND
 SCORES = 144  # of a token in a window, LINATTN__SCORES
-CHAINS = 8    # that a score is the sum of, LA_CHAINS
+CHAINS = 8    # that a score is the sum of, LINATTN__CHAINS
 EXP_FMA = 9   # of an exp: 3 reduce x, 6 are the polynomial
 
 
