@@ -8603,6 +8603,9 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const lina
 #if LINATTN__HAS_HALF
     b.s.element = LINATTN_F32;
 #endif
+#if LINATTN__BOTH
+    b.set = x->span->set; /* of what flushes */
+#endif
 #if LINATTN__HAS_COMPENSATED
     b.past = 0;
 #endif

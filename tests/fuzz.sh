@@ -3,10 +3,16 @@
 # sequence of calls, any arguments, files with any bytes, any command line of attend, under the
 # address and undefined-behaviour sanitizers; calls and arguments under the memory sanitizer, too.
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
-# every verb; and with --long ten thousand random problems under every law.
+# every verb, and over rules token by token, with decays that are rare; and with --long ten thousand
+# random problems under every law.
 
 fuzz_seconds=15
 if ((long)); then fuzz_seconds=3600; fi
+
+# Where a token of a rule goes by itself, and what it asks for seldom.
+single_tokens=cuts,states_from_memory,tokens_of_wide_heads,denominators_decay_to_zero
+single_tokens+=,mlstm_with_wild_gates,mlstm_across_scales,mlstm_forgets_by_denormals
+single_tokens+=,exponents_under_decays
 
 declare -A fuzz_objects=([calls]='test_calls fuzz/checks' [arguments]='test_fuzz fuzz/checks'
     [files]=fuzz/files [attend]=fuzz/attend)
@@ -64,22 +70,22 @@ fuzz_target() { # SANITIZER NAME
     job "fuzz / $2, $1 sanitizer" fuzz_run "$program" "$2-$1"
 }
 
-# It knows no AVX-512, and reports a processor without.
-fuzz_memcheck() { # PROGRAM TESTS
+# It knows no AVX-512, reports a processor without, and stops where that is called all the same.
+fuzz_memcheck() { # PROGRAM TESTS [NAME=VALUE...]
     await "$1"
-    LINATTN_TEST_ONLY=$2 valgrind --quiet --error-exitcode=1 --track-origins=yes "$1"
+    env LINATTN_TEST_ONLY="$2" "${@:3}" \
+        valgrind --quiet --error-exitcode=1 --track-origins=yes "$1"
 }
 
-fuzz_verbs() {
-    plain_library
-    local program=$work/bin/memcheck/test_calls file objects=
-    for file in $shared_files test_calls; do
+fuzz_valgrind() { # WHAT TEST ONLY [NAME=VALUE...]
+    local program=$work/bin/memcheck/test_$2 file objects=
+    for file in $shared_files "test_$2"; do
         test_object gcc "$file"
         objects+=" $work/tests-gcc/$file.o"
     done
     # shellcheck disable=SC2086
     target "$program" link_test "$program" gcc '' $objects "$work/lib/$plain.o"
-    job 'fuzz / every verb under valgrind' fuzz_memcheck "$program" every_verb
+    job "fuzz / $1 under valgrind" fuzz_memcheck "$program" "${@:3}"
 }
 
 if [[ $compilers != *clang* ]]; then
@@ -92,9 +98,11 @@ else
     for name in calls arguments; do fuzz_target memory $name; done
 fi
 if command -v valgrind >/dev/null; then
-    fuzz_verbs
+    plain_library
+    fuzz_valgrind 'every verb' calls every_verb
+    fuzz_valgrind 'single tokens of rules' recurrent "$single_tokens" LINATTN_TEST_QUICK=1
 else
-    report_not_run 'fuzz / every verb under valgrind' 'it is not installed'
+    report_not_run 'fuzz / valgrind' 'it is not installed'
 fi
 if ((long)); then
     time_limit=14400
