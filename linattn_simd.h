@@ -322,6 +322,7 @@
 #define la_scale LA_NAME(scale)
 #define la_scaled_row LA_NAME(scaled_row)
 #define la_score_chains LA_NAME(score_chains)
+#define la_score_step LA_NAME(score_step)
 #define la_scores LA_NAME(scores)
 #define la_scores_of LA_NAME(scores_of)
 #define la_seen LA_NAME(seen)
@@ -10813,49 +10814,60 @@ LINATTN__INLINE la_vec la_elements(const float *row, size_t i, int part, int ele
     return la_load_part(tail, part);
 }
 
-/* Rows of the keys listed from j on; those beyond the last one are it again, and never used.
-   Fetches the tile's share of those of the next block: few reads can be under way at a time, so
-   they are spread over the arithmetic. */
-static LINATTN__NOINLINE void la_key_rows(const linattn__exact *x, const linattn__exact_scratch *w,
-                                          size_t j, size_t count, const float **k)
+/* Rows of the keys listed from j on; those beyond the last one are it again, and never used. */
+LINATTN__INLINE void la_key_rows(const linattn__exact *x, const linattn__exact_scratch *w, size_t j,
+                                 size_t end, const float **k)
 {
     const int packed = LINATTN__IS_HALF(x->k_element);
-    const size_t *const index = w->index + j, token = packed ? x->d : x->k_token;
-    const float *const key = packed ? w->k + j * token : x->k + *index * token;
     size_t r;
-    if (w->ahead) linattn__exact_fetch(x, w, *index + w->ahead);
-    if (LA_W > 1 && w->coming) linattn__exact_coming(x, w, j / LA_UPDATE_ROWS);
-    for (r = 0; r < LA_UPDATE_ROWS; r++) {
-        const size_t on = r < count - j ? r : count - j - 1;
-        k[r] = key + (packed ? on : index[on] - *index) * token;
+    LINATTN__UNROLL for (r = 0; r < LA_SCORE_ROWS; r++)
+    {
+        const size_t at = j + r < end ? j + r : end - 1;
+        k[r] = packed ? w->k + at * x->d : x->k + w->index[at] * x->k_token;
     }
 }
 
 /* A score q.k is the sum of eight chains: component f goes by fma to chain f mod 8, and the chains
    are added in their order. So what one query reads of a key lies side by side.
 
-   LA_SCORE_CHAINS of them from c on, of LA_SCORE_ROWS keys, are added to their sums, or begin
-   them. */
+   Component f of LA_SCORE_ROWS keys goes to its chain, and the next ones to the next chains, of
+   which there are LA_SCORE_CHAINS; or chains begin. */
+LINATTN__INLINE void la_score_step(const float *q, size_t row, const float *const *k, size_t f,
+                                   la_vec *acc, const int begin, const size_t NQ)
+{
+    enum { ROWS = LA_SCORE_ROWS, CHAINS = LA_SCORE_CHAINS };
+    la_vec y[LA_EXACT_VECS];
+    size_t r, u, i;
+    LINATTN__UNROLL for (i = 0; i < CHAINS; i++)
+    {
+        LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + i * row + u * LA_W);
+        LINATTN__UNROLL for (r = 0; r < ROWS; r++)
+        {
+            const la_vec kr = la_set1(k[r][f + i]);
+            la_vec *const at = acc + (i * ROWS + r) * NQ;
+            LINATTN__UNROLL for (u = 0; u < NQ; u++) at[u] =
+                begin ? la_mul(kr, y[u]) : la_fma_hot(kr, y[u], at[u]);
+        }
+    }
+}
+
+/* LA_SCORE_CHAINS of them from c on, of LA_SCORE_ROWS keys, are added to their sums, or begin
+   them. A chain that begins by a product, not by its sum with 0, may be -0: no weight differs. */
 LINATTN__INLINE void la_score_chains(const linattn__exact *x, const float *q, size_t row,
                                      const float *const *k, size_t c, la_vec *sum, const int begin,
                                      const size_t NQ)
 {
     enum { ROWS = LA_SCORE_ROWS, CHAINS = LA_SCORE_CHAINS };
-    la_vec acc[CHAINS * ROWS * LA_EXACT_VECS], y[LA_EXACT_VECS];
-    size_t f, r, u, i;
+    const size_t stop = x->d < CHAINS ? 0 : x->d - CHAINS + 1, step = LA_CHAINS * row;
+    la_vec acc[CHAINS * ROWS * LA_EXACT_VECS];
+    size_t f = c, r, u, i;
     q += c * row;
-    LINATTN__UNROLL for (r = 0; r < CHAINS * ROWS * NQ; r++) acc[r] = la_zero();
-    for (f = c; f + CHAINS <= x->d; f += LA_CHAINS, q += LA_CHAINS * row)
-        LINATTN__UNROLL for (i = 0; i < CHAINS; i++)
-        {
-            LINATTN__UNROLL for (u = 0; u < NQ; u++) y[u] = la_load(q + i * row + u * LA_W);
-            LINATTN__UNROLL for (r = 0; r < ROWS; r++)
-            {
-                const la_vec kr = la_set1(k[r][f + i]);
-                LINATTN__UNROLL for (u = 0; u < NQ; u++) acc[(i * ROWS + r) * NQ + u] =
-                    la_fma_hot(kr, y[u], acc[(i * ROWS + r) * NQ + u]);
-            }
-        }
+    if (f < stop) {
+        la_score_step(q, row, k, f, acc, 1, NQ);
+        for (f += LA_CHAINS, q += step; f < stop; f += LA_CHAINS, q += step)
+            la_score_step(q, row, k, f, acc, 0, NQ);
+    } else
+        LINATTN__UNROLL for (r = 0; r < CHAINS * ROWS * NQ; r++) acc[r] = la_zero();
     LINATTN__UNROLL for (i = 0; i + 1 < CHAINS; i++) if (f + i < x->d) /* some once more */
         LINATTN__UNROLL for (r = 0; r < ROWS; r++)
     {
@@ -10883,21 +10895,25 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_
     enum { UNROLLED = LA_EXACT_VECS > 1 };
 #endif
     const size_t row = NQ > 1 ? NQ * LA_W : LA_EXACT_ROW(w), first = (size_t)part->vector * LA_W;
-    const float *const q = w->q + first, *k[LA_UPDATE_ROWS];
+    const float *const q = w->q + first, *k[ROWS];
     size_t j, c, r, u;
     for (j = part->begin; j < part->end; j += ROWS) {
         la_vec sum[ROWS * LA_EXACT_VECS];
-        const size_t at = (j - part->begin) % LA_UPDATE_ROWS;
         float *const p = w->p + j * row + first;
-        if (at == 0) la_key_rows(x, w, j, part->end, k);
-        la_score_chains(x, q, row, k + at, 0, sum, 1, NQ);
+        if ((j - part->begin) % LA_UPDATE_ROWS == 0) { /* few reads can be under way at a time, */
+            /* so that what comes next is fetched by pieces, and these over the arithmetic */
+            if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead);
+            if (LA_W > 1 && w->coming) linattn__exact_coming(x, w, j / LA_UPDATE_ROWS);
+        }
+        la_key_rows(x, w, j, part->end, k);
+        la_score_chains(x, q, row, k, 0, sum, 1, NQ);
         /* those beyond d are 0 */
         if (UNROLLED && NQ == LA_EXACT_VECS)
             LINATTN__UNROLL for (c = CHAINS; c < LA_CHAINS; c += CHAINS)
-                la_score_chains(x, q, row, k + at, c, sum, 0, NQ);
+                la_score_chains(x, q, row, k, c, sum, 0, NQ);
         else
             for (c = CHAINS; c < LA_CHAINS && c < x->d; c += CHAINS)
-                la_score_chains(x, q, row, k + at, c, sum, 0, NQ);
+                la_score_chains(x, q, row, k, c, sum, 0, NQ);
         LINATTN__UNROLL for (r = 0; r < ROWS; r++) LINATTN__UNROLL for (u = 0; u < NQ; u++)
             la_store(p + r * row + u * LA_W, la_mul(sum[r * NQ + u], la_set1(x->post)));
     }
@@ -12613,6 +12629,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef la_scale_rows
 #undef la_scaled_row
 #undef la_score_chains
+#undef la_score_step
 #undef la_scores
 #undef la_scores_of
 #undef la_scratch
