@@ -12,7 +12,6 @@ if ((long)); then fuzz_seconds=3600; fi
 # Where a token of a rule goes by itself, and what it asks for seldom.
 single_tokens=cuts,states_from_memory,tokens_of_wide_heads,denominators_decay_to_zero
 single_tokens+=,mlstm_with_wild_gates,mlstm_across_scales,mlstm_forgets_by_denormals
-single_tokens+=,exponents_under_decays
 
 declare -A fuzz_objects=([calls]='test_calls fuzz/checks' [arguments]='test_fuzz fuzz/checks'
     [files]=fuzz/files [attend]=fuzz/attend)
