@@ -8576,16 +8576,11 @@ LINATTN__INLINE void la_once_powers(la_once *o, la_rule *b, const float *decay, 
     }
     la_rule_stabilise(b, 0);
     w->owed[0] = linattn__owed(b->scalars);
-    o->made[0] = w->factor[0] = la_rule_owe(w->owed, w->decay[0], 1);
+    o->made[0] = la_rule_owe(w->owed, w->decay[0], 1);
     b->scalars[LINATTN__OWED] = w->owed[0];
     o->gain = w->gain[0] / w->owed[0];
     if (!la_rule_spends(b->scalars + LINATTN__CREDIT, o->made[0])) return;
-    w->any[0] = LA_ALL;
-    b->s.m = b->f1 = o->m;
-    b->s.s = o->s;
-    b->f0 = b->a_step = b->a.row = 0;
-    b->a.at = w->factor;
-    la_rule_flush(b, 0, 0, linattn__round16(o->dv), 1);
+    la_rule_flush_rows(o->s, o->m, o->m, o->made, 0, NULL, 0, linattn__round16(o->dv), 1);
 }
 
 /* The same, and z and the denominator. */
@@ -8603,9 +8598,6 @@ LINATTN__COLD static LINATTN__NOINLINE void la_once_mlstm(la_once *o, const lina
     b.scalars = z + 4 * linattn__round16(o->m);
 #if LINATTN__HAS_HALF
     b.s.element = LINATTN_F32;
-#endif
-#if LINATTN__BOTH
-    b.set = x->span->set; /* of what flushes */
 #endif
 #if LINATTN__HAS_COMPENSATED
     b.past = 0;
@@ -10900,8 +10892,8 @@ LINATTN__INLINE void la_scores_of(const linattn__exact *x, const linattn__exact_
     for (j = part->begin; j < part->end; j += ROWS) {
         la_vec sum[ROWS * LA_EXACT_VECS];
         float *const p = w->p + j * row + first;
-        if ((j - part->begin) % LA_UPDATE_ROWS == 0) { /* few reads can be under way at a time, */
-            /* so that what comes next is fetched by pieces, and these over the arithmetic */
+        /* few reads can be under way at a time: what comes next is fetched by pieces meanwhile */
+        if ((j - part->begin) % LA_UPDATE_ROWS == 0) {
             if (w->ahead) linattn__exact_fetch(x, w, w->index[j] + w->ahead);
             if (LA_W > 1 && w->coming) linattn__exact_coming(x, w, j / LA_UPDATE_ROWS);
         }
