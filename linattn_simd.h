@@ -7499,6 +7499,15 @@ static LINATTN__NOINLINE void la_rule_prepare(const la_rule *b, size_t t, size_t
    cycles, take 8.5 without, 7.4 with two and 8 with all; rows of three 6.2, 5.7 and 6. */
 #define LA_ONES(kind, NR) (LA_W == 16 && (kind) == LA_DELTA && (NR) > 2)
 
+/* Does each vector of a row go its whole way before the next one? So four of the delta rules, and
+   all that they take and gather, fit into 16 registers: clang 19 and later would copy a third of
+   these around in each row. Earlier versions need no help, and 16 would keep a sum in memory. */
+#if defined(__clang_major__) && __clang_major__ < 19
+#define LA_ALONG(kind, NR) 0
+#else
+#define LA_ALONG(kind, NR) (LA_W == 8 && (kind) == LA_DELTA && (NR) > 3)
+#endif
+
 /* Row f of a tile for a token, x[j] at at[j]. v: what k multiplies; c: what was read, which p
    multiplies; o and next gather q S and r S; one: what compilers do not know to be 1. */
 LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int scales,
@@ -7510,6 +7519,19 @@ LINATTN__INLINE void la_rule_row(float *const *at, size_t f, const float *a, int
     const la_vec kf = la_set1(k[f]), qf = la_set1(q[f]);
     la_vec x[4];
     size_t j;
+    if (LA_ALONG(kind, NR)) {
+        const la_vec af = la_set1(scales ? *a : 1.0f), rf = la_set1(r[f]);
+        LINATTN__UNROLL for (j = 0; j < NR; j++)
+        {
+            x[j] = la_load(at[j]);
+            if (scales) x[j] = la_mul(af, x[j]);
+            x[j] = la_fma_hot(kf, v[j], x[j]);
+            la_store(at[j], x[j]);
+            o[j] = la_fma_hot(qf, x[j], o[j]);
+            next[j] = la_fma_hot(rf, x[j], next[j]);
+        }
+        return;
+    }
     LINATTN__UNROLL for (j = 0; j < NR; j++)
     {
         x[j] = la_load(at[j]);
@@ -11466,7 +11488,8 @@ LINATTN__INLINE void la_few_values(const linattn__exact *x, linattn__exact_scrat
     }
     for (j = 0; j < count; j++, at += v->token) {
         la_vec y[LA_FEW_ALONE];
-        for (n = 0; n < nexts; n++) {
+        LINATTN__ROLLED for (n = 0; n < nexts; n++)
+        {
             const float *const line = linattn__beyond(v->at, at + v->next->at[n], element);
             LINATTN__UNROLL for (r = 0; r < NR; r += 16 / LA_W) LINATTN__FETCH(line + r * LA_W);
         }
@@ -12776,6 +12799,7 @@ LINATTN__COLD static void la_map_softmax(const linattn__span *s, const float *x,
 #undef LA_WITHIN
 #undef LA_ACCUMULATORS
 #undef LA_ALL
+#undef LA_ALONG
 #undef LA_BEFORE
 #undef LA_BEGUN
 #undef LA_BETWEEN
