@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Stage of tools/test: libFuzzer's targets, for 15 seconds each, or with --long for an hour: any
+# Stage of tools/test: libFuzzer's targets, for 10 seconds each, or with --long for an hour: any
 # sequence of calls, any arguments, files with any bytes, any command line of attend, under the
 # address and undefined-behaviour sanitizers; calls and arguments under the memory sanitizer, too.
 # What is found is left in DIR/test/fuzz/NAME, a file to be given to that target. Then valgrind over
 # every verb, and over rules token by token, with decays that are rare; and with --long ten thousand
 # random problems under every law.
 
-fuzz_seconds=15
+fuzz_seconds=10
 if ((long)); then fuzz_seconds=3600; fi
 
 # Where a token of a rule goes by itself, and what it asks for seldom.
