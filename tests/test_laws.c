@@ -624,7 +624,7 @@ static void windows_key_by_key(void **state)
             if (map_is_monomial(config.map)) config.degree = 1;
             problem p = problem_new(config, windows[i] + 50, windows[i] + 50, &r, 2);
             if (map % 2 && !map_is_monomial(config.map)) add_drift(&r, &p);
-            /* a third of them, as scalar code takes ten times as long as all the rest */
+            /* a third of them, as scalar code took twice as long as all the rest */
             if (!test_inexact() && (i + (size_t)map) % 3 == 0) isa_law(&p, &r);
             cuts_law(&p, &r);
             decode_law(&p, &r);
