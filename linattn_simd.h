@@ -10805,6 +10805,11 @@ LINATTN__SMALL static LINATTN__NOINLINE void la_multiply(const linattn__span *s,
 #if LINATTN__HAS_EXACT
 /* ---- Exact attention ------------------------------------------------------------------------- */
 
+#ifdef LINATTN__SPARED /* up to the few queries nothing is faster for these two */
+#pragma GCC push_options
+#pragma GCC optimize("no-gcse", "no-tree-pta")
+#endif
+
 /* Lanes are queries: NQ vectors of them meet LINATTN__EXACT_KEYS keys at a time. Scores, weights
    and outputs stay transposed, [key or column][query], so that every sum is a chain of fma in
    its own lane, and the running maximum and the denominator are vectors. */
@@ -11187,6 +11192,10 @@ static LINATTN__NOINLINE void la_scaled_row(const float *from, const float *by, 
         la_store_part(to + c, la_mul(la_load_part(from + c, part), y), part);
     }
 }
+
+#ifdef LINATTN__SPARED
+#pragma GCC pop_options
+#endif
 
 #if LA_COLD && LA_W > 1
 /* Scores of a few queries, for AVX-512, too. Vectors hold the chains of a key: LA_CHAIN_VECS of
