@@ -9551,7 +9551,7 @@ LINATTN__DECLARE_COLD(void, polynomials,
 #pragma GCC optimize("no-tree-slp-vectorize", "no-tree-loop-vectorize")
 /* What a loop leaves behind is not computed anew from its count, which takes multiplications. */
 #pragma GCC optimize("no-tree-scev-cprop")
-#define LINATTN__SPARED
+#define LINATTN__SPARED /* sections may leave out more */
 #if defined(__x86_64__) && !defined(__AVX__)
 /* Below -O2 it does not clear the upper halves of registers where kernels end: what follows, here
    or in the program, then waits for them, under mLSTM for two thirds of the time. */
